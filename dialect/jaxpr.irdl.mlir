@@ -1,5 +1,5 @@
 // The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=dialect/jaxpr.irdl.mlir program.mlir
-// Generated from the op table, jaxmlir/ops, by tools/generate_dialect.py. Do not edit.
+// Generated from the op table, jaxmlir/dialect/ops, by tools/generate_dialect.py. Do not edit.
 //
 // IRDL states how many operands and results an op has, and which attributes it cannot do without.
 // What it cannot state: attributes that may be absent, and a list of operands of any length whose
@@ -42,6 +42,7 @@ irdl.dialect @jaxpr {
   irdl.type @any
 
   // Elementwise sum, x + y.
+  // Traits: elementwise, additive, commutative.
   irdl.operation @add {
     %0 = irdl.any
     %1 = irdl.any
@@ -51,6 +52,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sum of two cotangents, x + y: what transposition accumulates with.
+  // Traits: elementwise, additive, commutative.
   irdl.operation @add_any {
     %0 = irdl.any
     %1 = irdl.any
@@ -60,6 +62,7 @@ irdl.dialect @jaxpr {
   }
 
   // Elementwise difference, x - y.
+  // Traits: elementwise, additive.
   irdl.operation @sub {
     %0 = irdl.any
     %1 = irdl.any
@@ -69,6 +72,7 @@ irdl.dialect @jaxpr {
   }
 
   // Elementwise product, x * y.
+  // Traits: elementwise, commutative.
   irdl.operation @mul {
     %0 = irdl.any
     %1 = irdl.any
@@ -78,6 +82,7 @@ irdl.dialect @jaxpr {
   }
 
   // High half of the double-width integer product, (x * y) >> bits.
+  // Traits: elementwise.
   irdl.operation @mulhi {
     %0 = irdl.any
     %1 = irdl.any
@@ -87,6 +92,7 @@ irdl.dialect @jaxpr {
   }
 
   // Elementwise quotient, x / y; of integers rounded towards zero.
+  // Traits: elementwise.
   irdl.operation @div {
     %0 = irdl.any
     %1 = irdl.any
@@ -96,6 +102,7 @@ irdl.dialect @jaxpr {
   }
 
   // Remainder of the division towards zero, x - y * trunc(x / y); it has the sign of x.
+  // Traits: elementwise.
   irdl.operation @rem {
     %0 = irdl.any
     %1 = irdl.any
@@ -105,6 +112,7 @@ irdl.dialect @jaxpr {
   }
 
   // Elementwise power, x ** y.
+  // Traits: elementwise, transcendental.
   irdl.operation @pow {
     %0 = irdl.any
     %1 = irdl.any
@@ -114,6 +122,7 @@ irdl.dialect @jaxpr {
   }
 
   // The larger of x and y; NaN if either is NaN.
+  // Traits: elementwise.
   irdl.operation @max {
     %0 = irdl.any
     %1 = irdl.any
@@ -123,6 +132,7 @@ irdl.dialect @jaxpr {
   }
 
   // The smaller of x and y; NaN if either is NaN.
+  // Traits: elementwise.
   irdl.operation @min {
     %0 = irdl.any
     %1 = irdl.any
@@ -132,6 +142,7 @@ irdl.dialect @jaxpr {
   }
 
   // x limited to an interval, min(max(x, lo), hi), of operands (lo, x, hi).
+  // Traits: elementwise.
   irdl.operation @clamp {
     %0 = irdl.any
     %1 = irdl.any
@@ -142,6 +153,7 @@ irdl.dialect @jaxpr {
   }
 
   // Negation, -x.
+  // Traits: elementwise.
   irdl.operation @neg {
     %0 = irdl.any
     %1 = irdl.any
@@ -150,6 +162,7 @@ irdl.dialect @jaxpr {
   }
 
   // Absolute value, |x|; of a complex number its modulus.
+  // Traits: elementwise.
   irdl.operation @abs {
     %0 = irdl.any
     %1 = irdl.any
@@ -158,6 +171,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sign, x / |x|, and 0 at 0.
+  // Traits: elementwise.
   irdl.operation @sign {
     %0 = irdl.any
     %1 = irdl.any
@@ -166,6 +180,7 @@ irdl.dialect @jaxpr {
   }
 
   // Square, x * x.
+  // Traits: elementwise.
   irdl.operation @square {
     %0 = irdl.any
     %1 = irdl.any
@@ -174,6 +189,7 @@ irdl.dialect @jaxpr {
   }
 
   // 1 - x * x, without cancellation near |x| = 1.
+  // Traits: elementwise.
   irdl.operation @one_minus_square {
     %0 = irdl.any
     %1 = irdl.any
@@ -182,6 +198,7 @@ irdl.dialect @jaxpr {
   }
 
   // Power with a static integer exponent, x ** y.
+  // Traits: elementwise.
   irdl.operation @integer_pow {
     %0 = irdl.any
     %1 = irdl.any
@@ -192,6 +209,7 @@ irdl.dialect @jaxpr {
   }
 
   // Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, ...).
+  // Traits: elementwise.
   irdl.operation @polynomial {
     %0 = irdl.any
     %1 = irdl.any
@@ -200,6 +218,7 @@ irdl.dialect @jaxpr {
   }
 
   // The largest integer <= x.
+  // Traits: elementwise.
   irdl.operation @floor {
     %0 = irdl.any
     %1 = irdl.any
@@ -208,6 +227,7 @@ irdl.dialect @jaxpr {
   }
 
   // The smallest integer >= x.
+  // Traits: elementwise.
   irdl.operation @ceil {
     %0 = irdl.any
     %1 = irdl.any
@@ -216,6 +236,7 @@ irdl.dialect @jaxpr {
   }
 
   // The nearest integer; the method says where halves go.
+  // Traits: elementwise.
   irdl.operation @round {
     %0 = irdl.any
     %1 = irdl.any
@@ -226,6 +247,7 @@ irdl.dialect @jaxpr {
   }
 
   // Whether x is neither infinite nor NaN.
+  // Traits: elementwise.
   irdl.operation @is_finite {
     %0 = irdl.any
     %1 = irdl.any
@@ -234,6 +256,7 @@ irdl.dialect @jaxpr {
   }
 
   // The float next after x in the direction of y.
+  // Traits: elementwise.
   irdl.operation @nextafter {
     %0 = irdl.any
     %1 = irdl.any
@@ -243,6 +266,7 @@ irdl.dialect @jaxpr {
   }
 
   // x rounded to a float format of the given widths, kept in its own dtype.
+  // Traits: elementwise.
   irdl.operation @reduce_precision {
     %0 = irdl.any
     %1 = irdl.any
@@ -254,6 +278,7 @@ irdl.dialect @jaxpr {
   }
 
   // Exponential, e ** x.
+  // Traits: elementwise, transcendental.
   irdl.operation @exp {
     %0 = irdl.any
     %1 = irdl.any
@@ -262,6 +287,7 @@ irdl.dialect @jaxpr {
   }
 
   // Power of two, 2 ** x.
+  // Traits: elementwise, transcendental.
   irdl.operation @exp2 {
     %0 = irdl.any
     %1 = irdl.any
@@ -270,6 +296,7 @@ irdl.dialect @jaxpr {
   }
 
   // e ** x - 1, accurate near 0.
+  // Traits: elementwise, transcendental.
   irdl.operation @expm1 {
     %0 = irdl.any
     %1 = irdl.any
@@ -278,6 +305,7 @@ irdl.dialect @jaxpr {
   }
 
   // Natural logarithm, log(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @log {
     %0 = irdl.any
     %1 = irdl.any
@@ -286,6 +314,7 @@ irdl.dialect @jaxpr {
   }
 
   // log(1 + x), accurate near 0.
+  // Traits: elementwise, transcendental.
   irdl.operation @log1p {
     %0 = irdl.any
     %1 = irdl.any
@@ -294,6 +323,7 @@ irdl.dialect @jaxpr {
   }
 
   // Logarithm to base two, log(x) / log(2).
+  // Traits: elementwise, transcendental.
   irdl.operation @log2 {
     %0 = irdl.any
     %1 = irdl.any
@@ -302,6 +332,7 @@ irdl.dialect @jaxpr {
   }
 
   // Logistic function, 1 / (1 + e ** -x).
+  // Traits: elementwise, transcendental.
   irdl.operation @logistic {
     %0 = irdl.any
     %1 = irdl.any
@@ -310,6 +341,7 @@ irdl.dialect @jaxpr {
   }
 
   // Square root, x ** (1/2).
+  // Traits: elementwise, transcendental.
   irdl.operation @sqrt {
     %0 = irdl.any
     %1 = irdl.any
@@ -318,6 +350,7 @@ irdl.dialect @jaxpr {
   }
 
   // Reciprocal square root, x ** (-1/2).
+  // Traits: elementwise, transcendental.
   irdl.operation @rsqrt {
     %0 = irdl.any
     %1 = irdl.any
@@ -326,6 +359,7 @@ irdl.dialect @jaxpr {
   }
 
   // Real cube root, sign(x) |x| ** (1/3).
+  // Traits: elementwise, transcendental.
   irdl.operation @cbrt {
     %0 = irdl.any
     %1 = irdl.any
@@ -334,6 +368,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sine, sin(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @sin {
     %0 = irdl.any
     %1 = irdl.any
@@ -342,6 +377,7 @@ irdl.dialect @jaxpr {
   }
 
   // Cosine, cos(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @cos {
     %0 = irdl.any
     %1 = irdl.any
@@ -350,6 +386,7 @@ irdl.dialect @jaxpr {
   }
 
   // Tangent, sin(x) / cos(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @tan {
     %0 = irdl.any
     %1 = irdl.any
@@ -358,6 +395,7 @@ irdl.dialect @jaxpr {
   }
 
   // Arc sine, the y in [-pi/2, pi/2] with sin(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @asin {
     %0 = irdl.any
     %1 = irdl.any
@@ -366,6 +404,7 @@ irdl.dialect @jaxpr {
   }
 
   // Arc cosine, the y in [0, pi] with cos(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @acos {
     %0 = irdl.any
     %1 = irdl.any
@@ -374,6 +413,7 @@ irdl.dialect @jaxpr {
   }
 
   // Arc tangent, the y in (-pi/2, pi/2) with tan(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @atan {
     %0 = irdl.any
     %1 = irdl.any
@@ -382,6 +422,7 @@ irdl.dialect @jaxpr {
   }
 
   // Angle of the point (y, x), the operands in this order; in [-pi, pi].
+  // Traits: elementwise, transcendental.
   irdl.operation @atan2 {
     %0 = irdl.any
     %1 = irdl.any
@@ -391,6 +432,7 @@ irdl.dialect @jaxpr {
   }
 
   // Hyperbolic sine, (e ** x - e ** -x) / 2.
+  // Traits: elementwise, transcendental.
   irdl.operation @sinh {
     %0 = irdl.any
     %1 = irdl.any
@@ -399,6 +441,7 @@ irdl.dialect @jaxpr {
   }
 
   // Hyperbolic cosine, (e ** x + e ** -x) / 2.
+  // Traits: elementwise, transcendental.
   irdl.operation @cosh {
     %0 = irdl.any
     %1 = irdl.any
@@ -407,6 +450,7 @@ irdl.dialect @jaxpr {
   }
 
   // Hyperbolic tangent, sinh(x) / cosh(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @tanh {
     %0 = irdl.any
     %1 = irdl.any
@@ -415,6 +459,7 @@ irdl.dialect @jaxpr {
   }
 
   // Inverse hyperbolic sine, the y with sinh(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @asinh {
     %0 = irdl.any
     %1 = irdl.any
@@ -423,6 +468,7 @@ irdl.dialect @jaxpr {
   }
 
   // Inverse hyperbolic cosine, the y >= 0 with cosh(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @acosh {
     %0 = irdl.any
     %1 = irdl.any
@@ -431,6 +477,7 @@ irdl.dialect @jaxpr {
   }
 
   // Inverse hyperbolic tangent, the y with tanh(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @atanh {
     %0 = irdl.any
     %1 = irdl.any
@@ -439,6 +486,7 @@ irdl.dialect @jaxpr {
   }
 
   // The complex number x + iy, from its parts.
+  // Traits: elementwise.
   irdl.operation @complex {
     %0 = irdl.any
     %1 = irdl.any
@@ -448,6 +496,7 @@ irdl.dialect @jaxpr {
   }
 
   // Real part.
+  // Traits: elementwise.
   irdl.operation @real {
     %0 = irdl.any
     %1 = irdl.any
@@ -456,6 +505,7 @@ irdl.dialect @jaxpr {
   }
 
   // Imaginary part.
+  // Traits: elementwise.
   irdl.operation @imag {
     %0 = irdl.any
     %1 = irdl.any
@@ -464,6 +514,7 @@ irdl.dialect @jaxpr {
   }
 
   // Complex conjugate, x - iy; linear over the reals.
+  // Traits: elementwise.
   irdl.operation @conj {
     %0 = irdl.any
     %1 = irdl.any
@@ -472,6 +523,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise complement, ~x; of booleans the negation.
+  // Traits: elementwise.
   irdl.operation @not {
     %0 = irdl.any
     %1 = irdl.any
@@ -480,6 +532,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise and, x & y.
+  // Traits: elementwise, commutative.
   irdl.operation @and {
     %0 = irdl.any
     %1 = irdl.any
@@ -489,6 +542,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise or, x | y.
+  // Traits: elementwise, commutative.
   irdl.operation @or {
     %0 = irdl.any
     %1 = irdl.any
@@ -498,6 +552,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise exclusive or, x ^ y.
+  // Traits: elementwise, commutative.
   irdl.operation @xor {
     %0 = irdl.any
     %1 = irdl.any
@@ -507,6 +562,7 @@ irdl.dialect @jaxpr {
   }
 
   // x << y; 0 once y reaches the width.
+  // Traits: elementwise.
   irdl.operation @shift_left {
     %0 = irdl.any
     %1 = irdl.any
@@ -516,6 +572,7 @@ irdl.dialect @jaxpr {
   }
 
   // x >> y, filled with the sign bit.
+  // Traits: elementwise.
   irdl.operation @shift_right_arithmetic {
     %0 = irdl.any
     %1 = irdl.any
@@ -525,6 +582,7 @@ irdl.dialect @jaxpr {
   }
 
   // x >> y, filled with zeros.
+  // Traits: elementwise.
   irdl.operation @shift_right_logical {
     %0 = irdl.any
     %1 = irdl.any
@@ -534,6 +592,7 @@ irdl.dialect @jaxpr {
   }
 
   // Number of bits of x that are set.
+  // Traits: elementwise.
   irdl.operation @population_count {
     %0 = irdl.any
     %1 = irdl.any
@@ -542,6 +601,7 @@ irdl.dialect @jaxpr {
   }
 
   // Number of leading zero bits of x.
+  // Traits: elementwise.
   irdl.operation @clz {
     %0 = irdl.any
     %1 = irdl.any
@@ -550,6 +610,7 @@ irdl.dialect @jaxpr {
   }
 
   // x == y; false where either is NaN.
+  // Traits: elementwise, commutative.
   irdl.operation @eq {
     %0 = irdl.any
     %1 = irdl.any
@@ -559,6 +620,7 @@ irdl.dialect @jaxpr {
   }
 
   // x != y; true where either is NaN.
+  // Traits: elementwise, commutative.
   irdl.operation @ne {
     %0 = irdl.any
     %1 = irdl.any
@@ -568,6 +630,7 @@ irdl.dialect @jaxpr {
   }
 
   // x < y.
+  // Traits: elementwise.
   irdl.operation @lt {
     %0 = irdl.any
     %1 = irdl.any
@@ -577,6 +640,7 @@ irdl.dialect @jaxpr {
   }
 
   // x <= y.
+  // Traits: elementwise.
   irdl.operation @le {
     %0 = irdl.any
     %1 = irdl.any
@@ -586,6 +650,7 @@ irdl.dialect @jaxpr {
   }
 
   // x > y.
+  // Traits: elementwise.
   irdl.operation @gt {
     %0 = irdl.any
     %1 = irdl.any
@@ -595,6 +660,7 @@ irdl.dialect @jaxpr {
   }
 
   // x >= y.
+  // Traits: elementwise.
   irdl.operation @ge {
     %0 = irdl.any
     %1 = irdl.any
@@ -604,6 +670,7 @@ irdl.dialect @jaxpr {
   }
 
   // x == y in the total order of floats: NaN equals NaN, -0 is not 0.
+  // Traits: elementwise.
   irdl.operation @eq_to {
     %0 = irdl.any
     %1 = irdl.any
@@ -613,6 +680,7 @@ irdl.dialect @jaxpr {
   }
 
   // x < y in the total order of floats: -0 before 0, NaN last.
+  // Traits: elementwise.
   irdl.operation @lt_to {
     %0 = irdl.any
     %1 = irdl.any
@@ -622,6 +690,7 @@ irdl.dialect @jaxpr {
   }
 
   // x <= y in the total order of floats: -0 before 0, NaN last.
+  // Traits: elementwise.
   irdl.operation @le_to {
     %0 = irdl.any
     %1 = irdl.any
@@ -631,6 +700,7 @@ irdl.dialect @jaxpr {
   }
 
   // Elementwise choice cases[which], of operands (which, *cases); which is boolean or integer.
+  // Traits: elementwise.
   irdl.operation @select_n {
     %0 = irdl.any
     %1 = irdl.any
@@ -639,6 +709,7 @@ irdl.dialect @jaxpr {
   }
 
   // Error function, 2/sqrt(pi) times the integral of exp(-t**2) over [0, x].
+  // Traits: elementwise, transcendental.
   irdl.operation @erf {
     %0 = irdl.any
     %1 = irdl.any
@@ -647,6 +718,7 @@ irdl.dialect @jaxpr {
   }
 
   // Complementary error function, 1 - erf(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @erfc {
     %0 = irdl.any
     %1 = irdl.any
@@ -655,6 +727,7 @@ irdl.dialect @jaxpr {
   }
 
   // Inverse error function, the y with erf(y) = x.
+  // Traits: elementwise, transcendental.
   irdl.operation @erf_inv {
     %0 = irdl.any
     %1 = irdl.any
@@ -663,6 +736,7 @@ irdl.dialect @jaxpr {
   }
 
   // Logarithm of the absolute value of the gamma function, log|gamma(x)|.
+  // Traits: elementwise, transcendental.
   irdl.operation @lgamma {
     %0 = irdl.any
     %1 = irdl.any
@@ -671,6 +745,7 @@ irdl.dialect @jaxpr {
   }
 
   // Digamma function, the derivative of lgamma.
+  // Traits: elementwise, transcendental.
   irdl.operation @digamma {
     %0 = irdl.any
     %1 = irdl.any
@@ -679,6 +754,7 @@ irdl.dialect @jaxpr {
   }
 
   // Polygamma function of order m at x, the m-th derivative of digamma; operands (m, x).
+  // Traits: elementwise, transcendental.
   irdl.operation @polygamma {
     %0 = irdl.any
     %1 = irdl.any
@@ -688,6 +764,7 @@ irdl.dialect @jaxpr {
   }
 
   // Regularised lower incomplete gamma function P(a, x).
+  // Traits: elementwise, transcendental.
   irdl.operation @igamma {
     %0 = irdl.any
     %1 = irdl.any
@@ -697,6 +774,7 @@ irdl.dialect @jaxpr {
   }
 
   // Regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x).
+  // Traits: elementwise, transcendental.
   irdl.operation @igammac {
     %0 = irdl.any
     %1 = irdl.any
@@ -706,6 +784,7 @@ irdl.dialect @jaxpr {
   }
 
   // Derivative of igamma(a, x) with respect to a.
+  // Traits: elementwise, transcendental.
   irdl.operation @igamma_grad_a {
     %0 = irdl.any
     %1 = irdl.any
@@ -715,6 +794,7 @@ irdl.dialect @jaxpr {
   }
 
   // Regularised incomplete beta function I_x(a, b), of operands (a, b, x).
+  // Traits: elementwise, transcendental.
   irdl.operation @regularized_incomplete_beta {
     %0 = irdl.any
     %1 = irdl.any
@@ -725,6 +805,7 @@ irdl.dialect @jaxpr {
   }
 
   // Scaled modified Bessel function of order 0, exp(-|x|) I0(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @bessel_i0e {
     %0 = irdl.any
     %1 = irdl.any
@@ -733,6 +814,7 @@ irdl.dialect @jaxpr {
   }
 
   // Scaled modified Bessel function of order 1, exp(-|x|) I1(x).
+  // Traits: elementwise, transcendental.
   irdl.operation @bessel_i1e {
     %0 = irdl.any
     %1 = irdl.any
@@ -741,6 +823,7 @@ irdl.dialect @jaxpr {
   }
 
   // Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q).
+  // Traits: elementwise, transcendental.
   irdl.operation @zeta {
     %0 = irdl.any
     %1 = irdl.any
@@ -800,6 +883,7 @@ irdl.dialect @jaxpr {
   }
 
   // Repeats the operand: its dimension i becomes result dimension broadcast_dimensions[i].
+  // Traits: movement, view.
   irdl.operation @broadcast_in_dim {
     %0 = irdl.any
     %1 = irdl.any
@@ -811,6 +895,7 @@ irdl.dialect @jaxpr {
   }
 
   // The same elements in row-major order in another shape; `dimensions` permutes first.
+  // Traits: movement, reshape, view.
   irdl.operation @reshape {
     %0 = irdl.any
     %1 = irdl.any
@@ -821,6 +906,7 @@ irdl.dialect @jaxpr {
   }
 
   // Drops dimensions of size 1.
+  // Traits: movement, reshape, view.
   irdl.operation @squeeze {
     %0 = irdl.any
     %1 = irdl.any
@@ -831,6 +917,7 @@ irdl.dialect @jaxpr {
   }
 
   // Permutes the dimensions: result dimension i is operand dimension permutation[i].
+  // Traits: movement, view.
   irdl.operation @transpose {
     %0 = irdl.any
     %1 = irdl.any
@@ -841,6 +928,7 @@ irdl.dialect @jaxpr {
   }
 
   // Reverses the order of the elements along dimensions.
+  // Traits: movement.
   irdl.operation @rev {
     %0 = irdl.any
     %1 = irdl.any
@@ -851,6 +939,7 @@ irdl.dialect @jaxpr {
   }
 
   // Repeats the operand reps[i] times along dimension i.
+  // Traits: movement.
   irdl.operation @tile {
     %0 = irdl.any
     %1 = irdl.any
@@ -861,6 +950,7 @@ irdl.dialect @jaxpr {
   }
 
   // A copy in a buffer of its own.
+  // Traits: movement.
   irdl.operation @copy {
     %0 = irdl.any
     %1 = irdl.any
@@ -869,6 +959,7 @@ irdl.dialect @jaxpr {
   }
 
   // Joins the operands along a dimension.
+  // Traits: joining, movement.
   irdl.operation @concatenate {
     %0 = irdl.any
     %1 = irdl.any
@@ -879,6 +970,7 @@ irdl.dialect @jaxpr {
   }
 
   // Joins operands of one shape along a new axis.
+  // Traits: joining, movement.
   irdl.operation @stack {
     %0 = irdl.any
     %1 = irdl.any
@@ -889,6 +981,7 @@ irdl.dialect @jaxpr {
   }
 
   // Parts the operand along an axis, which disappears.
+  // Traits: movement, splitting.
   irdl.operation @unstack {
     %0 = irdl.any
     %1 = irdl.any
@@ -899,6 +992,7 @@ irdl.dialect @jaxpr {
   }
 
   // Parts the operand along an axis into pieces of the given sizes.
+  // Traits: movement, splitting.
   irdl.operation @split {
     %0 = irdl.any
     %1 = irdl.any
@@ -910,6 +1004,7 @@ irdl.dialect @jaxpr {
   }
 
   // Surrounds and interleaves the operand with the second operand, a scalar: (low, high, interior) for each dimension.
+  // Traits: movement.
   irdl.operation @pad {
     %0 = irdl.any
     %1 = irdl.any
@@ -921,6 +1016,7 @@ irdl.dialect @jaxpr {
   }
 
   // Converts to another dtype.
+  // Traits: elementwise.
   irdl.operation @convert_element_type {
     %0 = irdl.any
     %1 = irdl.any
@@ -987,6 +1083,7 @@ irdl.dialect @jaxpr {
   }
 
   // Rectangular part, x[start:limit:stride] along every dimension.
+  // Traits: movement, slicing.
   irdl.operation @slice {
     %0 = irdl.any
     %1 = irdl.any
@@ -998,6 +1095,7 @@ irdl.dialect @jaxpr {
   }
 
   // Part of static sizes at run-time indices, clamped into bounds; operands (x, *indices).
+  // Traits: movement, slicing.
   irdl.operation @dynamic_slice {
     %0 = irdl.any
     %1 = irdl.any
@@ -1008,6 +1106,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with a part overwritten at run-time indices; operands (x, update, *indices).
+  // Traits: movement, update.
   irdl.operation @dynamic_update_slice {
     %0 = irdl.any
     %1 = irdl.any
@@ -1016,6 +1115,7 @@ irdl.dialect @jaxpr {
   }
 
   // Slices of the first operand at the indices in the second; the mode rules indices out of bounds.
+  // Traits: movement, slicing.
   irdl.operation @gather {
     %0 = irdl.any
     %1 = irdl.any
@@ -1029,6 +1129,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with slices overwritten; operands (x, indices, updates).
+  // Traits: movement, update.
   irdl.operation @scatter {
     %0 = irdl.any
     %1 = irdl.any
@@ -1042,6 +1143,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with slices added, x[indices] += updates.
+  // Traits: update.
   irdl.operation @scatter_add {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1056,6 +1158,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with slices subtracted, x[indices] -= updates.
+  // Traits: update.
   irdl.operation @scatter_sub {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1070,6 +1173,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with slices multiplied, x[indices] *= updates.
+  // Traits: update.
   irdl.operation @scatter_mul {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1084,6 +1188,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with slices lowered, x[indices] = min(x[indices], updates).
+  // Traits: update.
   irdl.operation @scatter_min {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1098,6 +1203,7 @@ irdl.dialect @jaxpr {
   }
 
   // x with slices raised, x[indices] = max(x[indices], updates).
+  // Traits: update.
   irdl.operation @scatter_max {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1112,6 +1218,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sum over axes.
+  // Traits: reduction.
   irdl.operation @reduce_sum {
     %0 = irdl.any
     %1 = irdl.any
@@ -1122,6 +1229,7 @@ irdl.dialect @jaxpr {
   }
 
   // Product over axes.
+  // Traits: reduction.
   irdl.operation @reduce_prod {
     %0 = irdl.any
     %1 = irdl.any
@@ -1132,6 +1240,7 @@ irdl.dialect @jaxpr {
   }
 
   // Largest element over axes; NaN if there is one.
+  // Traits: reduction.
   irdl.operation @reduce_max {
     %0 = irdl.any
     %1 = irdl.any
@@ -1142,6 +1251,7 @@ irdl.dialect @jaxpr {
   }
 
   // Smallest element over axes; NaN if there is one.
+  // Traits: reduction.
   irdl.operation @reduce_min {
     %0 = irdl.any
     %1 = irdl.any
@@ -1152,6 +1262,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise and over axes; of booleans `all`.
+  // Traits: reduction.
   irdl.operation @reduce_and {
     %0 = irdl.any
     %1 = irdl.any
@@ -1162,6 +1273,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise or over axes; of booleans `any`.
+  // Traits: reduction.
   irdl.operation @reduce_or {
     %0 = irdl.any
     %1 = irdl.any
@@ -1172,6 +1284,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bitwise exclusive or over axes.
+  // Traits: reduction.
   irdl.operation @reduce_xor {
     %0 = irdl.any
     %1 = irdl.any
@@ -1215,6 +1328,7 @@ irdl.dialect @jaxpr {
   }
 
   // Running sum, y[i] = x[0] + ... + x[i].
+  // Traits: cumulative.
   irdl.operation @cumsum {
     %0 = irdl.any
     %1 = irdl.any
@@ -1225,6 +1339,7 @@ irdl.dialect @jaxpr {
   }
 
   // Running product, y[i] = x[0] * ... * x[i].
+  // Traits: cumulative.
   irdl.operation @cumprod {
     %0 = irdl.any
     %1 = irdl.any
@@ -1235,6 +1350,7 @@ irdl.dialect @jaxpr {
   }
 
   // Running maximum.
+  // Traits: cumulative.
   irdl.operation @cummax {
     %0 = irdl.any
     %1 = irdl.any
@@ -1245,6 +1361,7 @@ irdl.dialect @jaxpr {
   }
 
   // Running minimum.
+  // Traits: cumulative.
   irdl.operation @cummin {
     %0 = irdl.any
     %1 = irdl.any
@@ -1255,6 +1372,7 @@ irdl.dialect @jaxpr {
   }
 
   // Running log of the sum of exponentials.
+  // Traits: cumulative.
   irdl.operation @cumlogsumexp {
     %0 = irdl.any
     %1 = irdl.any
@@ -1303,6 +1421,7 @@ irdl.dialect @jaxpr {
   }
 
   // Contraction of two arrays over contracting dimensions, one product for each batch index.
+  // Traits: contraction.
   irdl.operation @dot_general {
     %0 = irdl.any
     %1 = irdl.any
@@ -1314,6 +1433,7 @@ irdl.dialect @jaxpr {
   }
 
   // Contraction where a dimension of the left operand is cut into groups of run-time sizes, each with its own right operand.
+  // Traits: contraction.
   irdl.operation @ragged_dot_general {
     %0 = irdl.any
     %1 = irdl.any
@@ -1326,6 +1446,7 @@ irdl.dialect @jaxpr {
   }
 
   // Contraction of block-scaled operands, (lhs * lhs_scale) . (rhs * rhs_scale).
+  // Traits: contraction.
   irdl.operation @scaled_dot {
     %0 = irdl.any
     %1 = irdl.any
@@ -1339,6 +1460,7 @@ irdl.dialect @jaxpr {
   }
 
   // Convolution of batches of images with kernels: strides, padding, dilations, groups.
+  // Traits: contraction.
   irdl.operation @conv_general_dilated {
     %0 = irdl.any
     %1 = irdl.any
@@ -1806,6 +1928,7 @@ irdl.dialect @jaxpr {
   }
 
   // Uniform samples in [a, b) from XLA's stateful generator.
+  // Traits: impure.
   irdl.operation @rng_uniform {
     %0 = irdl.any
     %1 = irdl.any
@@ -1921,6 +2044,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that is compiled as a unit.
+  // Traits: call.
   irdl.operation @jit {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1931,6 +2055,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function.
+  // Traits: call.
   irdl.operation @call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1941,6 +2066,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function.
+  // Traits: call.
   irdl.operation @closed_call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1951,6 +2077,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that is evaluated in place.
+  // Traits: call.
   irdl.operation @eval_jaxpr {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1961,6 +2088,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function whose ops run in the order in which they are written, enforced or as a hint.
+  // Traits: call.
   irdl.operation @program_order {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1975,6 +2103,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function whose intermediate values are recomputed in the backward pass, save those that the policy keeps.
+  // Traits: call.
   irdl.operation @remat2 {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -1995,6 +2124,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that a compiler may replace by its own op of that name and version.
+  // Traits: call.
   irdl.operation @composite {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.string"
@@ -2006,6 +2136,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that has its own batching rule.
+  // Traits: call.
   irdl.operation @custom_vmap_call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2019,6 +2150,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that has its own inverses: the k-th gives the operands operands[k] from the results and the other operands, and log|det| of its derivative by them.
+  // Traits: call.
   irdl.operation @custom_inverse_call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.array"
@@ -2032,6 +2164,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that has its own partitioning rule.
+  // Traits: call, custom call.
   irdl.operation @custom_partitioning {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2044,6 +2177,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that `jax.export` serialised.
+  // Traits: custom call.
   irdl.operation @call_exported {
     %0 = irdl.any
     %1 = irdl.any
@@ -2076,6 +2210,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function on another kind of processor, such as the host.
+  // Traits: call.
   irdl.operation @compute_on {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.base "#builtin.string"
@@ -2088,6 +2223,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function whose ops carry metadata for XLA, such as a scheduling group.
+  // Traits: call.
   irdl.operation @xla_metadata_call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2109,6 +2245,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that has to become one kernel.
+  // Traits: call.
   irdl.operation @fused_call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2132,6 +2269,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents).
+  // Traits: call.
   irdl.operation @custom_jvp_call_jaxpr {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2142,6 +2280,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function whose VJP is fwd_jaxpr: (*primals) -> (*residuals, *results), then bwd_jaxpr: (*residuals, *cotangents) -> (*cotangents).
+  // Traits: call.
   irdl.operation @custom_vjp_call_jaxpr {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2180,6 +2319,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, treated as constant by differentiation.
+  // Traits: elementwise.
   irdl.operation @stop_gradient {
     %0 = irdl.any
     %1 = irdl.any
@@ -2188,6 +2328,7 @@ irdl.dialect @jaxpr {
   }
 
   // A new reference that holds the operand.
+  // Traits: impure.
   irdl.operation @new_ref {
     %0 = irdl.any
     %1 = irdl.any
@@ -2196,6 +2337,7 @@ irdl.dialect @jaxpr {
   }
 
   // A new reference whose value is not defined.
+  // Traits: impure.
   irdl.operation @empty_ref {
     %0 = irdl.any
     %1 = irdl.any
@@ -2204,6 +2346,7 @@ irdl.dialect @jaxpr {
   }
 
   // The value of a reference, which ends here.
+  // Traits: impure.
   irdl.operation @freeze {
     %0 = irdl.any
     %1 = irdl.any
@@ -2212,12 +2355,14 @@ irdl.dialect @jaxpr {
   }
 
   // Ends a reference without reading it.
+  // Traits: impure.
   irdl.operation @free_ref {
     %0 = irdl.any
     irdl.operands(o0: %0)
   }
 
   // Reads ref[indices], of operands (ref, *indices).
+  // Traits: impure.
   irdl.operation @get {
     %0 = irdl.any
     %1 = irdl.any
@@ -2228,6 +2373,7 @@ irdl.dialect @jaxpr {
   }
 
   // Writes ref[indices] and gives its old value, of operands (ref, value, *indices).
+  // Traits: impure.
   irdl.operation @swap {
     %0 = irdl.any
     %1 = irdl.any
@@ -2238,6 +2384,7 @@ irdl.dialect @jaxpr {
   }
 
   // Adds to ref[indices], of operands (ref, value, *indices).
+  // Traits: impure.
   irdl.operation @addupdate {
     %0 = irdl.any
     %1 = irdl.any
@@ -2246,6 +2393,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand; its gradient is accumulated in a reference.
+  // Traits: impure.
   irdl.operation @accum_grad_in_ref {
     %0 = irdl.any
     %1 = irdl.any
@@ -2254,6 +2402,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function on references that hold the operands: gives their values at the end.
+  // Traits: impure.
   irdl.operation @run_state {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2266,6 +2415,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function on references that live as long as the call; operands are its consts.
+  // Traits: impure.
   irdl.operation @run_scoped {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2276,6 +2426,7 @@ irdl.dialect @jaxpr {
   }
 
   // A new buffer: a value to be used exactly once.
+  // Traits: impure.
   irdl.operation @create_linear {
     %0 = irdl.any
     %1 = irdl.any
@@ -2284,6 +2435,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand in a buffer of a memory space: a value to be used exactly once.
+  // Traits: impure.
   irdl.operation @pin {
     %0 = irdl.any
     %1 = irdl.any
@@ -2292,6 +2444,7 @@ irdl.dialect @jaxpr {
   }
 
   // The value of a pinned buffer.
+  // Traits: impure.
   irdl.operation @unpin {
     %0 = irdl.any
     %1 = irdl.any
@@ -2300,6 +2453,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, a value of the program even where it was a literal.
+  // Traits: impure.
   irdl.operation @stage {
     %0 = irdl.any
     %1 = irdl.any
@@ -2308,6 +2462,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a Python function that has no side effects.
+  // Traits: impure, custom call.
   irdl.operation @pure_callback {
     %0 = irdl.any
     %1 = irdl.any
@@ -2319,6 +2474,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a Python function for its side effects too, in program order if `ordered`.
+  // Traits: impure, custom call.
   irdl.operation @io_callback {
     %0 = irdl.any
     %1 = irdl.any
@@ -2330,6 +2486,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a Python function for its side effects only.
+  // Traits: impure, custom call.
   irdl.operation @debug_callback {
     %0 = irdl.any
     %1 = irdl.any
@@ -2339,6 +2496,7 @@ irdl.dialect @jaxpr {
   }
 
   // Prints a format string with the operands in its fields.
+  // Traits: impure.
   irdl.operation @debug_print {
     %0 = irdl.base "#builtin.string"
     %1 = irdl.any
@@ -2348,6 +2506,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a Python function on device buffers, without a copy to the host.
+  // Traits: impure, custom call.
   irdl.operation @buffer_callback {
     %0 = irdl.any
     %1 = irdl.any
@@ -2361,6 +2520,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a registered foreign function.
+  // Traits: impure, custom call.
   irdl.operation @ffi_call {
     %0 = irdl.base "#builtin.string"
     %1 = irdl.any
@@ -2374,6 +2534,7 @@ irdl.dialect @jaxpr {
   }
 
   // A run-time check of `jax.experimental.checkify` that nobody has collected yet.
+  // Traits: impure.
   irdl.operation @check {
     %0 = irdl.any
     %1 = irdl.any
@@ -2382,6 +2543,7 @@ irdl.dialect @jaxpr {
   }
 
   // A new token.
+  // Traits: impure.
   irdl.operation @create_token {
     %0 = irdl.any
     %1 = irdl.any
@@ -2390,6 +2552,7 @@ irdl.dialect @jaxpr {
   }
 
   // A token that comes after all of the operands.
+  // Traits: impure.
   irdl.operation @after_all {
     %0 = irdl.any
     %1 = irdl.any
@@ -2398,6 +2561,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operands; no optimisation moves anything across.
+  // Traits: impure.
   irdl.operation @optimization_barrier {
     %0 = irdl.any
     %1 = irdl.any
@@ -2406,12 +2570,14 @@ irdl.dialect @jaxpr {
   }
 
   // Uses the operand, so that it is not dead.
+  // Traits: impure.
   irdl.operation @dce_sink {
     %0 = irdl.any
     irdl.operands(o0: %0)
   }
 
   // The second operand, made to depend on the first.
+  // Traits: impure.
   irdl.operation @tie {
     %0 = irdl.any
     %1 = irdl.any
@@ -2421,6 +2587,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function on every device of a mesh, each with its own part of the operands.
+  // Traits: impure.
   irdl.operation @shard_map {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -2435,6 +2602,7 @@ irdl.dialect @jaxpr {
   }
 
   // Moves each operand to a device, a sharding or a memory space.
+  // Traits: impure.
   irdl.operation @device_put {
     %0 = irdl.any
     %1 = irdl.any
@@ -2447,6 +2615,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, laid out over devices as told.
+  // Traits: impure.
   irdl.operation @sharding_constraint {
     %0 = irdl.any
     %1 = irdl.any
@@ -2457,6 +2626,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, under another sharding in its type.
+  // Traits: impure.
   irdl.operation @reshard {
     %0 = irdl.any
     %1 = irdl.any
@@ -2467,6 +2637,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, in a layout of memory as told.
+  // Traits: impure.
   irdl.operation @layout_constraint {
     %0 = irdl.any
     %1 = irdl.any
@@ -2477,6 +2648,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, under another memory layout in its type.
+  // Traits: impure.
   irdl.operation @relayout {
     %0 = irdl.any
     %1 = irdl.any
@@ -2487,6 +2659,7 @@ irdl.dialect @jaxpr {
   }
 
   // Both operands, laid out over devices alike.
+  // Traits: impure.
   irdl.operation @shard_alike {
     %0 = irdl.any
     %1 = irdl.any
@@ -2497,6 +2670,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls back with the sharding that the compiler chose for the operand.
+  // Traits: impure.
   irdl.operation @inspect_sharding {
     %0 = irdl.any
     %1 = irdl.any
@@ -2505,6 +2679,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, in a memory space as told.
+  // Traits: impure.
   irdl.operation @with_memory_space_constraint {
     %0 = irdl.any
     %1 = irdl.any
@@ -2515,6 +2690,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, its type without a memory space.
+  // Traits: impure.
   irdl.operation @remove_memory_space {
     %0 = irdl.any
     %1 = irdl.any
@@ -2523,6 +2699,7 @@ irdl.dialect @jaxpr {
   }
 
   // This host's part of an array over all hosts.
+  // Traits: impure.
   irdl.operation @global_array_to_host_local_array {
     %0 = irdl.any
     %1 = irdl.any
@@ -2534,6 +2711,7 @@ irdl.dialect @jaxpr {
   }
 
   // An array over all hosts, of this host's part.
+  // Traits: impure.
   irdl.operation @host_local_array_to_global_array {
     %0 = irdl.any
     %1 = irdl.any
@@ -2545,6 +2723,7 @@ irdl.dialect @jaxpr {
   }
 
   // This device's index along mesh axes, a scalar integer.
+  // Traits: impure.
   irdl.operation @axis_index {
     %0 = irdl.any
     %1 = irdl.any
@@ -2553,6 +2732,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sum over the devices of mesh axes.
+  // Traits: impure.
   irdl.operation @psum {
     %0 = irdl.any
     %1 = irdl.any
@@ -2563,6 +2743,7 @@ irdl.dialect @jaxpr {
   }
 
   // Maximum over the devices of mesh axes.
+  // Traits: impure.
   irdl.operation @pmax {
     %0 = irdl.any
     %1 = irdl.any
@@ -2573,6 +2754,7 @@ irdl.dialect @jaxpr {
   }
 
   // Minimum over the devices of mesh axes.
+  // Traits: impure.
   irdl.operation @pmin {
     %0 = irdl.any
     %1 = irdl.any
@@ -2583,6 +2765,7 @@ irdl.dialect @jaxpr {
   }
 
   // psum whose result is typed as equal on all devices of the axes.
+  // Traits: impure.
   irdl.operation @psum_invariant {
     %0 = irdl.any
     %1 = irdl.any
@@ -2593,6 +2776,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sums an operand typed as unreduced.
+  // Traits: impure.
   irdl.operation @unreduced_psum {
     %0 = irdl.any
     %1 = irdl.any
@@ -2603,6 +2787,7 @@ irdl.dialect @jaxpr {
   }
 
   // Maximum of an operand typed as unreduced.
+  // Traits: impure.
   irdl.operation @unreduced_pmax {
     %0 = irdl.any
     %1 = irdl.any
@@ -2613,6 +2798,7 @@ irdl.dialect @jaxpr {
   }
 
   // Minimum of an operand typed as unreduced.
+  // Traits: impure.
   irdl.operation @unreduced_pmin {
     %0 = irdl.any
     %1 = irdl.any
@@ -2623,6 +2809,7 @@ irdl.dialect @jaxpr {
   }
 
   // psum of which each device keeps its own part along a dimension.
+  // Traits: impure.
   irdl.operation @reduce_scatter {
     %0 = irdl.any
     %1 = irdl.any
@@ -2636,6 +2823,7 @@ irdl.dialect @jaxpr {
   }
 
   // reduce_scatter of an operand typed as unreduced.
+  // Traits: impure.
   irdl.operation @unreduced_reduce_scatter {
     %0 = irdl.any
     %1 = irdl.any
@@ -2649,6 +2837,7 @@ irdl.dialect @jaxpr {
   }
 
   // Every device's operand, joined (tiled) or stacked along a dimension.
+  // Traits: impure.
   irdl.operation @all_gather {
     %0 = irdl.any
     %1 = irdl.any
@@ -2662,6 +2851,7 @@ irdl.dialect @jaxpr {
   }
 
   // all_gather whose result is typed as equal on all devices of the axes.
+  // Traits: impure.
   irdl.operation @all_gather_invariant {
     %0 = irdl.any
     %1 = irdl.any
@@ -2675,6 +2865,7 @@ irdl.dialect @jaxpr {
   }
 
   // all_gather whose result is typed as reduced.
+  // Traits: impure.
   irdl.operation @all_gather_reduced {
     %0 = irdl.any
     %1 = irdl.any
@@ -2688,6 +2879,7 @@ irdl.dialect @jaxpr {
   }
 
   // Splits along one dimension, sends a part to each device, joins along another.
+  // Traits: impure.
   irdl.operation @all_to_all {
     %0 = irdl.any
     %1 = irdl.any
@@ -2700,6 +2892,7 @@ irdl.dialect @jaxpr {
   }
 
   // all_to_all of parts of run-time sizes, of operands (operand, output, input_offsets, send_sizes, output_offsets, recv_sizes).
+  // Traits: impure.
   irdl.operation @ragged_all_to_all {
     %0 = irdl.any
     %1 = irdl.any
@@ -2715,6 +2908,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sends the operand along (source, destination) pairs; zeros where nothing arrives.
+  // Traits: impure.
   irdl.operation @ppermute {
     %0 = irdl.any
     %1 = irdl.any
@@ -2726,6 +2920,7 @@ irdl.dialect @jaxpr {
   }
 
   // One device's operand, on every device of the axes.
+  // Traits: impure.
   irdl.operation @pbroadcast {
     %0 = irdl.any
     %1 = irdl.any
@@ -2737,6 +2932,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand of the device whose index is the second operand, on every device of the axes.
+  // Traits: impure.
   irdl.operation @pbroadcast_dynamic {
     %0 = irdl.any
     %1 = irdl.any
@@ -2748,6 +2944,7 @@ irdl.dialect @jaxpr {
   }
 
   // Sends the operand along (source, destination) pairs: gives a token.
+  // Traits: impure.
   irdl.operation @psend {
     %0 = irdl.any
     %1 = irdl.any
@@ -2759,6 +2956,7 @@ irdl.dialect @jaxpr {
   }
 
   // Receives an array along (source, destination) pairs, of a token operand.
+  // Traits: impure.
   irdl.operation @precv {
     %0 = irdl.any
     %1 = irdl.any
@@ -2771,6 +2969,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, typed as varying over mesh axes.
+  // Traits: impure.
   irdl.operation @pvary {
     %0 = irdl.any
     %1 = irdl.any
@@ -2781,6 +2980,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, typed as reduced over mesh axes.
+  // Traits: impure.
   irdl.operation @preduced {
     %0 = irdl.any
     %1 = irdl.any
@@ -2791,6 +2991,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, typed as varying where it was reduced.
+  // Traits: impure.
   irdl.operation @reduced_vary_cast {
     %0 = irdl.any
     %1 = irdl.any
@@ -2801,6 +3002,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, typed as unreduced where it was varying.
+  // Traits: impure.
   irdl.operation @vary_unreduced_cast {
     %0 = irdl.any
     %1 = irdl.any
@@ -2811,6 +3013,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts all_gather: gives a future.
+  // Traits: impure.
   irdl.operation @all_gather_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2824,6 +3027,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts all_gather_reduced: gives a future.
+  // Traits: impure.
   irdl.operation @all_gather_reduced_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2837,6 +3041,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for all_gather_start: the value of the future.
+  // Traits: impure.
   irdl.operation @all_gather_done {
     %0 = irdl.any
     %1 = irdl.any
@@ -2845,6 +3050,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts all_to_all: gives a future.
+  // Traits: impure.
   irdl.operation @all_to_all_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2857,6 +3063,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for all_to_all_start: the value of the future.
+  // Traits: impure.
   irdl.operation @all_to_all_done {
     %0 = irdl.any
     %1 = irdl.any
@@ -2865,6 +3072,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts pbroadcast: gives a future.
+  // Traits: impure.
   irdl.operation @pbroadcast_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2876,6 +3084,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for pbroadcast_start: the value of the future.
+  // Traits: impure.
   irdl.operation @pbroadcast_done {
     %0 = irdl.any
     %1 = irdl.any
@@ -2884,6 +3093,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts ppermute: gives a future.
+  // Traits: impure.
   irdl.operation @ppermute_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2895,6 +3105,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for ppermute_start: the value of the future.
+  // Traits: impure.
   irdl.operation @ppermute_done {
     %0 = irdl.any
     %1 = irdl.any
@@ -2903,6 +3114,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts psum: gives a future.
+  // Traits: impure.
   irdl.operation @psum_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2913,6 +3125,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts psum_invariant: gives a future.
+  // Traits: impure.
   irdl.operation @psum_invariant_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2923,6 +3136,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts unreduced_psum: gives a future.
+  // Traits: impure.
   irdl.operation @unreduced_psum_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2933,6 +3147,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for psum_start: the value of the future.
+  // Traits: impure.
   irdl.operation @psum_done {
     %0 = irdl.any
     %1 = irdl.any
@@ -2941,6 +3156,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts reduce_scatter: gives a future.
+  // Traits: impure.
   irdl.operation @reduce_scatter_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2954,6 +3170,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts unreduced_reduce_scatter: gives a future.
+  // Traits: impure.
   irdl.operation @unreduced_reduce_scatter_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -2967,6 +3184,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for reduce_scatter_start: the value of the future.
+  // Traits: impure.
   irdl.operation @reduce_scatter_done {
     %0 = irdl.any
     %1 = irdl.any
@@ -3318,6 +3536,7 @@ irdl.dialect @jaxpr {
   }
 
   // Attention by cuDNN.
+  // Traits: impure.
   irdl.operation @dot_product_attention_fwd {
     %0 = irdl.any
     %1 = irdl.any
@@ -3334,6 +3553,7 @@ irdl.dialect @jaxpr {
   }
 
   // Attention, batched and partitioned.
+  // Traits: impure.
   irdl.operation @dot_product_attention_fwd_wrapper {
     %0 = irdl.any
     %1 = irdl.any
@@ -3350,6 +3570,7 @@ irdl.dialect @jaxpr {
   }
 
   // Gradient of attention by cuDNN.
+  // Traits: impure.
   irdl.operation @dot_product_attention_bwd {
     %0 = irdl.any
     %1 = irdl.any
@@ -3365,6 +3586,7 @@ irdl.dialect @jaxpr {
   }
 
   // Gradient of attention, batched and partitioned.
+  // Traits: impure.
   irdl.operation @dot_product_attention_bwd_wrapper {
     %0 = irdl.any
     %1 = irdl.any
@@ -3380,6 +3602,7 @@ irdl.dialect @jaxpr {
   }
 
   // Attention in fp8 by cuDNN.
+  // Traits: impure.
   irdl.operation @dot_product_attention_fp8_fwd {
     %0 = irdl.any
     %1 = irdl.any
@@ -3393,6 +3616,7 @@ irdl.dialect @jaxpr {
   }
 
   // Attention in fp8, batched and partitioned.
+  // Traits: impure.
   irdl.operation @dot_product_attention_fp8_fwd_wrapper {
     %0 = irdl.any
     %1 = irdl.any
@@ -3406,6 +3630,7 @@ irdl.dialect @jaxpr {
   }
 
   // Gradient of attention in fp8 by cuDNN.
+  // Traits: impure.
   irdl.operation @dot_product_attention_fp8_bwd {
     %0 = irdl.any
     %1 = irdl.any
@@ -3418,6 +3643,7 @@ irdl.dialect @jaxpr {
   }
 
   // Gradient of attention in fp8, batched and partitioned.
+  // Traits: impure.
   irdl.operation @dot_product_attention_fp8_bwd_wrapper {
     %0 = irdl.any
     %1 = irdl.any
@@ -3430,6 +3656,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that cuDNN fuses into one kernel.
+  // Traits: impure.
   irdl.operation @cudnn_fusion {
     %0 = irdl.base "#builtin.string"
     %1 = irdl.base "#builtin.symbol_ref"
@@ -3441,6 +3668,7 @@ irdl.dialect @jaxpr {
   }
 
   // A cuDNN LSTM, of operands (x, h0, c0, weights, lengths).
+  // Traits: impure.
   irdl.operation @rnn_fwd {
     %0 = irdl.any
     %1 = irdl.any
@@ -3460,6 +3688,7 @@ irdl.dialect @jaxpr {
   }
 
   // Gradient of a cuDNN LSTM.
+  // Traits: impure.
   irdl.operation @rnn_bwd {
     %0 = irdl.any
     %1 = irdl.any
@@ -3484,6 +3713,7 @@ irdl.dialect @jaxpr {
   }
 
   // Product of block-scaled matrices by cuDNN, of operands (a, b, a_scale, b_scale).
+  // Traits: impure.
   irdl.operation @scaled_matmul {
     %0 = irdl.any
     %1 = irdl.any
@@ -3497,6 +3727,7 @@ irdl.dialect @jaxpr {
   }
 
   // scaled_matmul, batched and partitioned.
+  // Traits: impure.
   irdl.operation @scaled_matmul_wrapper {
     %0 = irdl.any
     %1 = irdl.any
@@ -3510,6 +3741,7 @@ irdl.dialect @jaxpr {
   }
 
   // Runs a kernel, a function on references to blocks, over a grid.
+  // Traits: impure, custom call.
   irdl.operation @pallas_call {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -3522,6 +3754,7 @@ irdl.dialect @jaxpr {
   }
 
   // Runs a kernel on each of several meshes of cores at once.
+  // Traits: impure, custom call.
   irdl.operation @mpmd_map {
     %0 = irdl.base "#builtin.array"
     %1 = irdl.any
@@ -3534,6 +3767,7 @@ irdl.dialect @jaxpr {
   }
 
   // Runs a function on every core of a mesh.
+  // Traits: impure, custom call.
   irdl.operation @core_map {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -3545,6 +3779,7 @@ irdl.dialect @jaxpr {
   }
 
   // A compiled TPU kernel.
+  // Traits: impure, custom call.
   irdl.operation @tpu_custom_call {
     %0 = irdl.any
     %1 = irdl.any
@@ -3556,6 +3791,7 @@ irdl.dialect @jaxpr {
   }
 
   // A compiled Mosaic GPU kernel.
+  // Traits: impure, custom call.
   irdl.operation @mosaic_gpu_p {
     %0 = irdl.any
     %1 = irdl.any
@@ -3568,6 +3804,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that says itself how Pallas fuses it.
+  // Traits: impure, custom call.
   irdl.operation @custom_fusion {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -3579,6 +3816,7 @@ irdl.dialect @jaxpr {
   }
 
   // Calls a function that Pallas may fuse with its producers and consumers.
+  // Traits: impure.
   irdl.operation @fusible {
     %0 = irdl.base "#builtin.symbol_ref"
     %1 = irdl.any
@@ -3592,6 +3830,7 @@ irdl.dialect @jaxpr {
   }
 
   // Bytes embedded in the executable, as an array of unsigned 8-bit integers.
+  // Traits: impure, custom call.
   irdl.operation @thunky_inline_constant {
     %0 = irdl.any
     %1 = irdl.any
@@ -3600,6 +3839,7 @@ irdl.dialect @jaxpr {
   }
 
   // This program's index along a grid axis.
+  // Traits: impure.
   irdl.operation @program_id {
     %0 = irdl.any
     %1 = irdl.any
@@ -3608,6 +3848,7 @@ irdl.dialect @jaxpr {
   }
 
   // The number of programs along a grid axis.
+  // Traits: impure.
   irdl.operation @num_programs {
     %0 = irdl.any
     %1 = irdl.any
@@ -3616,6 +3857,7 @@ irdl.dialect @jaxpr {
   }
 
   // Reads ref[indices] where the mask holds; operands are the leaves of args_tree.
+  // Traits: impure.
   irdl.operation @masked_load {
     %0 = irdl.any
     %1 = irdl.any
@@ -3626,6 +3868,7 @@ irdl.dialect @jaxpr {
   }
 
   // Writes ref[indices] where the mask holds and gives the old values.
+  // Traits: impure.
   irdl.operation @masked_swap {
     %0 = irdl.any
     %1 = irdl.any
@@ -3636,6 +3879,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, known to be a multiple of each value.
+  // Traits: impure.
   irdl.operation @multiple_of {
     %0 = irdl.any
     %1 = irdl.any
@@ -3646,6 +3890,7 @@ irdl.dialect @jaxpr {
   }
 
   // The operand, known to rise by ones in runs of each value.
+  // Traits: impure.
   irdl.operation @max_contiguous {
     %0 = irdl.any
     %1 = irdl.any
@@ -3656,6 +3901,7 @@ irdl.dialect @jaxpr {
   }
 
   // 1 / x, fast if approximate.
+  // Traits: impure.
   irdl.operation @reciprocal {
     %0 = irdl.any
     %1 = irdl.any
@@ -3664,6 +3910,7 @@ irdl.dialect @jaxpr {
   }
 
   // Broadcasts as numpy does.
+  // Traits: impure.
   irdl.operation @broadcast_to {
     %0 = irdl.any
     %1 = irdl.any
@@ -3674,6 +3921,7 @@ irdl.dialect @jaxpr {
   }
 
   // The same bits as another type.
+  // Traits: impure.
   irdl.operation @bitcast {
     %0 = irdl.any
     %1 = irdl.any
@@ -3682,6 +3930,7 @@ irdl.dialect @jaxpr {
   }
 
   // Rolls along an axis by the second operand, by `stride` more for each index of stride_axis.
+  // Traits: impure.
   irdl.operation @roll {
     %0 = irdl.any
     %1 = irdl.any
@@ -3693,6 +3942,7 @@ irdl.dialect @jaxpr {
   }
 
   // Splits, merges and permutes dimensions as an equation says.
+  // Traits: impure.
   irdl.operation @einshape_lo {
     %0 = irdl.base "#builtin.string"
     %1 = irdl.any
@@ -3704,6 +3954,7 @@ irdl.dialect @jaxpr {
   }
 
   // Starts a copy between references.
+  // Traits: impure.
   irdl.operation @dma_start {
     %0 = irdl.any
     %1 = irdl.any
@@ -3715,6 +3966,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for a copy.
+  // Traits: impure.
   irdl.operation @dma_wait {
     %0 = irdl.any
     %1 = irdl.any
@@ -3724,6 +3976,7 @@ irdl.dialect @jaxpr {
   }
 
   // A semaphore's count.
+  // Traits: impure.
   irdl.operation @semaphore_read {
     %0 = irdl.any
     %1 = irdl.any
@@ -3734,6 +3987,7 @@ irdl.dialect @jaxpr {
   }
 
   // Raises a semaphore's count, on any device.
+  // Traits: impure.
   irdl.operation @semaphore_signal {
     %0 = irdl.any
     %1 = irdl.any
@@ -3743,6 +3997,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for a semaphore's count.
+  // Traits: impure.
   irdl.operation @semaphore_wait {
     %0 = irdl.any
     %1 = irdl.any
@@ -3751,12 +4006,14 @@ irdl.dialect @jaxpr {
   }
 
   // The semaphore that all devices share.
+  // Traits: impure.
   irdl.operation @get_barrier_semaphore {
     %0 = irdl.any
     irdl.results(r0: %0)
   }
 
   // A reference to memory that all programs share.
+  // Traits: impure.
   irdl.operation @get_global {
     %0 = irdl.any
     %1 = irdl.any
@@ -3765,6 +4022,7 @@ irdl.dialect @jaxpr {
   }
 
   // Waits for the operand's number of nanoseconds.
+  // Traits: impure.
   irdl.operation @delay {
     %0 = irdl.any
     irdl.operands(o0: %0)

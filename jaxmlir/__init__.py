@@ -28,7 +28,7 @@ _EXPORTS = {
     "load": "program.staging",
     "parse": "program.staging",
     "register_inverse": "transforms.inverses.given",
-    "register_node_type": "dialect.pytrees",
+    "register_node_type": "dialect.codec.pytrees",
     "register_param_type": "dialect.codec",
     "trace": "program.staging",
 }

@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import EllipsisType, ModuleType
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -24,7 +24,7 @@ from jaxmlir.dialect import ops  # noqa: E402
 
 _IRDL_HEADER = """\
 // The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=dialect/jaxpr.irdl.mlir program.mlir
-// Generated from the op table, jaxmlir/ops, by tools/generate_dialect.py. Do not edit.
+// Generated from the op table, jaxmlir/dialect/ops, by tools/generate_dialect.py. Do not edit.
 //
 // IRDL states how many operands and results an op has, and which attributes it cannot do without.
 // What it cannot state: attributes that may be absent, and a list of operands of any length whose
@@ -109,7 +109,8 @@ def _irdl_operation(op: ops.Op) -> str:
     lines = [f"%{i} = {text}" for i, text in enumerate(constraints)]
     lines += [clause for clause in clauses if clause]
     inside = "".join(f"    {line}\n" for line in lines)
-    return f"  // {op.summary}\n  irdl.operation @{op.name} {{\n{inside}  }}\n"
+    traits = f"  // Traits: {', '.join(map(_trait, op.traits))}.\n" if op.traits else ""
+    return f"  // {op.summary}\n{traits}  irdl.operation @{op.name} {{\n{inside}  }}\n"
 
 
 def _irdl_attribute(attribute: ops.Attr) -> str:
@@ -142,7 +143,9 @@ The columns of the tables:
 - **attributes**: name, kind, and the default after `=`. An attribute in **bold** has no default and
   is always present. A kind that ends in `?` allows `none`. `absent` is the default of a param that
   JAX may leave out. The kinds are explained in `jaxmlir/dialect/ops/record.py`.
-- **linear in**: the operands, counted from 0, in which the op is jointly linear.
+- **linear in**: the operands, counted from 0, in which the op is jointly linear; in *or*, those in
+  each of which it is linear, the others held fixed.
+- **traits**: what the op has in common with others, as in the table below.
 - **inverse**: the inverse of the op, where z is the result of x and y, or the reason why there is
   none (docs/inverse.md).
 - **JAX**: the versions that have the primitive, if not all do. Versions of an attribute are after
@@ -150,6 +153,9 @@ The columns of the tables:
 
 † marks ops whose lowering reads the equations of their functions. It does not accept a function
 that only calls another one.
+
+| trait | meaning |
+|---|---|
 """
 
 
@@ -162,7 +168,9 @@ def reference() -> str:
     ]
     count = f"{len(ops.OPS)} ops in {len(ops.FAMILIES)} families:\n"
     sections = [section for family in ops.FAMILIES for section in _section(family)]
-    return "\n".join([_REFERENCE_HEADER, count, *contents, "", *sections])
+    traits = [f"| {_trait(trait)} | {trait.value} |" for trait in ops.Trait]
+    header = _REFERENCE_HEADER + "\n".join([*traits, ""])
+    return "\n".join([header, count, *contents, "", *sections])
 
 
 def _title(family: ModuleType) -> str:
@@ -172,8 +180,8 @@ def _title(family: ModuleType) -> str:
 def _section(family: ModuleType) -> Iterator[str]:
     yield f"## {_title(family)}\n"
     yield f"{(family.__doc__ or '').strip()}\n"
-    yield "| op | meaning | in | out | attributes | linear in | inverse | JAX |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| op | meaning | in | out | attributes | linear in | traits | inverse | JAX |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for op in family.OPS:
         cells = [
             f"`{op.name}`" + ("†" if op.functions and op.bodies == "inspected" else ""),
@@ -181,7 +189,8 @@ def _section(family: ModuleType) -> Iterator[str]:
             _count(op.operands),
             _count(op.results),
             "<br>".join(map(_attribute, op.attributes)),
-            _linear(op.linear),
+            _linear(op),
+            ", ".join(map(_trait, op.traits)) + (f" by `{op.combine}`" if op.combine else ""),
             op.inverse + (f", where {op.domain}" if op.domain else ""),
             "none: the dialect's own" if op.jax == ops.OURS else op.jax,
         ]
@@ -211,8 +220,14 @@ def _default(attribute: ops.Attr) -> str:
     return "none" if value is None else str(value).lower()
 
 
-def _linear(linear: tuple[int | EllipsisType, ...] | None) -> str:
-    return ", ".join("..." if i is ... else str(i) for i in linear or ())
+def _linear(op: ops.Op) -> str:
+    if op.linear_each:
+        return " *or* ".join(map(str, op.linear_each))
+    return ", ".join("..." if i is ... else str(i) for i in op.linear or ())
+
+
+def _trait(trait: ops.Trait) -> str:
+    return trait.name.lower().replace("_", " ")
 
 
 # --- the inverses ---------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ class CallGraph:
         ]
 
 
-KERNELS = frozenset(f"jaxpr.{record.name}" for record in ops.hardware.OPS)
+KERNELS = ops.names(ops.hardware.OPS)
 
 
 def visit_functions(

@@ -31,6 +31,7 @@ from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import check_program
 from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.support.source_files import source_line
@@ -215,7 +216,8 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     operands = [aval_of(v.type) for v in node.op.operands]
     results = [aval_of(v.type) for v in node.op.results]
     size = sum(map(_bytes, operands)) + sum(map(_bytes, results))
-    if name in _VIEWS:
+    # Another shape of the same memory.
+    if node.name in with_trait(Trait.RESHAPE):
         return Cost(), True
     formula = _FORMULAS.get(name)
     if formula is None:
@@ -223,20 +225,15 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     count = formula(node, operands, results)
     if count is None:
         return Cost(bytes=size), False
-    return (Cost(0, count, size) if name in _TRANSCENDENTAL else Cost(count, 0, size)), True
+    return (Cost(0, count, size) if node.name in _TRANSCENDENTAL else Cost(count, 0, size)), True
 
 
 CALLED = {
     record.name: record.functions[0].name
-    for family in ops.FAMILIES
-    if family.__name__.endswith((".calls", ".custom_derivatives", ".sharding"))
-    for record in family.OPS
-    if record.functions and record.name != "custom_lin"
+    for record in ops.OPS.values()
+    if Trait.CALL in record.traits or record.name in ("linear_call", "remat_opt", "shard_map")
 }
 """The attribute that names the function, of ops that call one once."""
-
-# Other shapes of the same memory.
-_VIEWS = frozenset({"reshape", "squeeze"})
 
 Formula = Callable[[OpView, list[Any], list[Any]], int | None]
 """From an op and the abstract values of its operands and results.  A symbolic size gives a symbolic
@@ -358,40 +355,34 @@ def _window(node: OpView, operands: list[Any], results: list[Any]) -> int | None
     return _size(results[0]) * max(places - 1, 0) if isinstance(places, int) else None
 
 
-def _family(name: str) -> list[str]:
-    return next([r.name for r in f.OPS] for f in ops.FAMILIES if f.__name__.endswith(f".{name}"))
-
-
-_TRANSCENDENTAL = frozenset(
-    {"pow", *_family("transcendental"), *_family("special")} - {"complex", "real", "imag", "conj"}
-)
+_TRANSCENDENTAL = with_trait(Trait.TRANSCENDENTAL)
 
 
 def _formulas() -> Mapping[str, Formula]:
     found: dict[str, Formula] = {}
-    for family in ("elementwise", "transcendental", "bitwise", "comparison", "special"):
-        found.update(dict.fromkeys(_family(family), _each_result))
-    for family in ("shape", "indexing", "sharding"):
-        found.update(dict.fromkeys(_family(family), _free))
-    found.update(dict.fromkeys(("complex", "real", "imag", "name", "stop_gradient", "copy"), _free))
-    for name in _family("reduction"):
-        if name.startswith("reduce_"):
-            found[name] = _reduction
-        elif name.startswith("cum") or name.startswith("arg"):
-            found[name] = _each_operand
-    for kind in ("add", "sub", "mul", "min", "max"):
-        found[f"scatter_{kind}"] = _scatter
+    for family in (ops.shape, ops.indexing, ops.sharding):
+        found.update(dict.fromkeys((record.name for record in family.OPS), _free))
+    for record in ops.OPS.values():
+        if Trait.ELEMENTWISE in record.traits:
+            found[record.name] = _each_result
+        elif Trait.REDUCTION in record.traits:
+            found[record.name] = _reduction
+        elif Trait.CUMULATIVE in record.traits:
+            found[record.name] = _each_operand
+        elif Trait.UPDATE in record.traits and record.combine:
+            found[record.name] = _scatter
+    found.update(dict.fromkeys(("complex", "real", "imag", "name", "stop_gradient"), _free))
     for kind in ("sum", "max", "min"):
         found[f"reduce_window_{kind}"] = _window
-    found |= {
-        "convert_element_type": _each_result,
+    return found | {
+        "argmax": _each_operand,
+        "argmin": _each_operand,
         "integer_pow": _power,
         "dot_general": _dot_general,
         "conv_general_dilated": _convolution,
         "fft": _fft,
         "sort": _sort,
     }
-    return found
 
 
 _FORMULAS = _formulas()

@@ -1,6 +1,6 @@
 """A function as passes walk it, with its values numbered.
 
-AnalysisManager an op through MLIR's bindings takes several microseconds, and hashing a value or a
+Reading an op through MLIR's bindings takes several microseconds, and hashing a value or a
 type some tenths of one.  A pass that walks a :class:`FunctionView` does so once for each op, and
 is from there a walk over small integers, with tables by signature.
 """
@@ -10,16 +10,13 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxmlir.dialect import custom_rule_ops, op_signature
 from jaxmlir.dialect.builder import named_ops, returned, symbols_of
 from jaxmlir.dialect.ir import body_of, captured, func, has_regions, ir, is_foreign, symbol_uses
 from jaxmlir.dialect.op_signature import Signature, WithRegions
 from jaxmlir.dialect.ops import may_have_functions
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.repeated_blocks import OpString
 
 B = TypeVar("B", bound="FunctionView")
 
@@ -30,9 +27,11 @@ class FunctionView:
     Attributes:
       likeness: all that there is of the function but its name and the values of its constants, if
         other functions may be alike in it.
+      op_string: what :func:`jaxmlir.analysis.repeated_blocks.op_string_of` has made of it.
     """
 
     likeness: bytes | None = None
+    op_string: Any = None
 
     def __init__(
         self,
@@ -166,7 +165,7 @@ class FunctionView:
         """The body of a function of those ops that is the same but for the values of constants."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
-        new.__dict__.pop("text", None)
+        new.op_string = None
         new.function, new.ops, new.signatures = function, ops, self.signatures.copy()
         for index, old in enumerate(self.signatures):
             if old.name == "jaxpr.constant":
@@ -190,13 +189,6 @@ class FunctionView:
         self.signatures += body.signatures[start:end]
         self.operands += [[values[v] for v in operands] for operands in body.operands[start:end]]
         self.results += [(a + moved, b + moved) for a, b in body.results[start:end]]
-
-    @functools.cached_property
-    def text(self) -> OpString:
-        """The ops as letters, for who looks for what repeats."""
-        from jaxmlir.analysis.repeated_blocks import OpString
-
-        return OpString(self)
 
     @functools.cached_property
     def makers(self) -> list[int | None]:

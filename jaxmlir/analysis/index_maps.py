@@ -21,7 +21,7 @@ in the table is computed on the entire batch, outside of the loops over tiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 
 Dims = tuple[int | None, ...]
@@ -185,7 +186,7 @@ def _reduction(op: Op) -> IndexingMaps:
     is_unordered = op.name in ("reduce_max", "reduce_min") and op.dtype.kind == "c"
     dims = _numbered(given, axes if is_unordered else ())
     kept = tuple(d for d in range(len(given)) if d not in axes)
-    return IndexingMaps((dims,), (kept,), combine=_COMBINE[op.name])
+    return IndexingMaps((dims,), (kept,), combine=OPS[op.name].combine)
 
 
 # y[i] = argmax_j x[i,j]
@@ -324,29 +325,21 @@ def _scatter(op: Op) -> IndexingMaps:
     return IndexingMaps((tuple(of_given), of_indices, of_update), (tuple(of_given),))
 
 
-_COMBINE = {
-    "reduce_and": "and",
-    "reduce_max": "max",
-    "reduce_min": "min",
-    "reduce_or": "or",
-    "reduce_prod": "mul",
-    "reduce_sum": "add",
-    "reduce_xor": "xor",
-}
+def _short(names: Iterable[str]) -> list[str]:
+    return [name.removeprefix("jaxpr.") for name in names]
+
 
 _OPS: dict[str, Callable[[Op], IndexingMaps | None]] = {
-    **dict.fromkeys((name.removeprefix("jaxpr.") for name in ELEMENTWISE), _elementwise),
-    **dict.fromkeys(("copy", "copy_p", "name", "select_n"), _elementwise),
+    **dict.fromkeys(_short(ELEMENTWISE), _elementwise),
+    **dict.fromkeys(("copy", "name"), _elementwise),
     "broadcast_in_dim": _broadcast,
     "transpose": _transpose,
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshape),
-    **dict.fromkeys(_COMBINE, _reduction),
+    **dict.fromkeys(_short(with_trait(Trait.RESHAPE)), _reshape),
+    **dict.fromkeys(_short(with_trait(Trait.REDUCTION)), _reduction),
     **dict.fromkeys(("argmax", "argmin"), _arg_reduction),
     "dot_general": _dot_general,
     "conv_general_dilated": _convolution,
-    **dict.fromkeys(
-        (f"cum{kind}" for kind in ("logsumexp", "max", "min", "prod", "sum")), _along("axis")
-    ),
+    **dict.fromkeys(_short(with_trait(Trait.CUMULATIVE)), _along("axis")),
     "sort": _along("dimension"),
     "rev": _along("dimensions"),
     "split": _along("axis"),
@@ -356,9 +349,7 @@ _OPS: dict[str, Callable[[Op], IndexingMaps | None]] = {
     "pad": _pad,
     "slice": _slice,
     "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
-    **dict.fromkeys(
-        ("scatter", *(f"scatter_{k}" for k in ("add", "max", "min", "mul", "sub"))), _scatter
-    ),
+    **dict.fromkeys(_short(with_trait(Trait.UPDATE)), _scatter),
+    "dynamic_update_slice": _dynamic_update_slice,
 }

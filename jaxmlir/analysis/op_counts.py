@@ -17,7 +17,7 @@ import numpy as np
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.cost import Counter
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
 from jaxmlir.dialect.types import aval_of, is_key, type_of
 from jaxmlir.errors import JaxmlirError
 
@@ -35,40 +35,12 @@ UNKNOWN_PER_BYTE = 16
 # Starting a kernel: a loop over small matrices takes 1 to 2 microseconds for each product in it.
 KERNEL = 10_000
 
-ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any"})
-# Ops that compute nothing: their elements are read in place, or are written again for free.
-_FREE = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "broadcast_in_dim",
-        "constant",
-        "copy_p",
-        "expand_dims",
-        "iota",
-        "name",
-        "reshape",
-        "squeeze",
-        "stop_gradient",
-        "transpose",
-    )
-)
+ADDITIONS = with_trait(Trait.ADDITIVE, Trait.COMMUTATIVE)
 # Ops that read a part of an operand: as much work as the whole of it, for that is what their
 # transposes write.
-_PARTS = frozenset(f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "slice"))
+_PARTS = with_trait(Trait.SLICING)
 # Ops that move elements: as much work as the elements that they give.
-_MOVES = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "concatenate",
-        "dynamic_update_slice",
-        "pad",
-        "rev",
-        "scatter",
-        "split",
-        "stack",
-        "unstack",
-    )
-)
+_MOVES = with_trait(Trait.MOVEMENT) - with_trait(Trait.VIEW) - _PARTS
 
 
 class Work:
@@ -93,8 +65,6 @@ class Work:
 
     def of(self, op: Any, name: str) -> float:
         """The work of one op, with the functions that it refers to; 0 if that is not a number."""
-        if name in _FREE:
-            return 0
         if name in _MOVES:
             return sum(elements(v.type) for v in op.results)
         if name in _PARTS:

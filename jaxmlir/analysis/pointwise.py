@@ -14,14 +14,9 @@ from typing import Any, NamedTuple
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.ops import bitwise, comparison, elementwise, special, transcendental
+from jaxmlir.dialect.ops import Trait, with_trait
 
-ELEMENTWISE = frozenset(
-    f"jaxpr.{op.name}"
-    for family in (elementwise, transcendental, comparison, bitwise, special)
-    for op in family.OPS
-    if op.results == 1
-) | {"jaxpr.convert_element_type", "jaxpr.stop_gradient"}
+ELEMENTWISE = with_trait(Trait.ELEMENTWISE)
 """The ops of the dialect that are such."""
 
 _STABLEHLO = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -16,31 +15,16 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
 
-# What they do depends on where they are, or is seen by somebody else.
-_FIXED_FAMILIES = (
-    ops.effects,
-    ops.state,
-    ops.hardware,
-    ops.kernel,
-    ops.collectives,
-    ops.sharding,
-)
 
-
-@functools.cache
 def is_pure(name: str) -> bool:
     """Whether ops of a name are so, save for effects that they say they have.
 
     A primitive that we know nothing of is taken at its word.
     """
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
-    return record is None or not _is_fixed(record)
+    return name not in _IMPURE
 
 
-def _is_fixed(record: ops.Op) -> bool:
-    return f"jaxpr.{record.name}" == _DRAWS or any(
-        record in family.OPS for family in _FIXED_FAMILIES
-    )
+_IMPURE = ops.with_trait(ops.Trait.IMPURE)
 
 
 # JAX gives it no effect, though every op draws other numbers.
@@ -105,7 +89,7 @@ class _Reaching:
         return self._known[symbol]
 
 
-_RANDOM = frozenset(f"jaxpr.{op.name}" for op in ops.random.OPS if op.name != "threefry2x32")
+_RANDOM = ops.names(ops.random.OPS) - {"jaxpr.threefry2x32"}
 _WITHOUT_KEYS = frozenset({"jaxpr.rng_bit_generator", "jaxpr.rng_uniform"})
 
 

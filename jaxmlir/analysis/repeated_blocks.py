@@ -37,6 +37,7 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import SPREAD
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import Trait, with_trait
 
 SHORTEST = 8
 """The shortest word that is looked for."""
@@ -50,7 +51,7 @@ MOST_KINDS = 16
 Place = tuple[int, int]
 """An op of a block, and one of its operands or results."""
 
-_VIEWS = frozenset({"jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze"})
+_VIEWS = with_trait(Trait.RESHAPE) | {"jaxpr.slice"}
 
 ROWS = 4
 """How many slices of one size a table has at least, for each value that is sliced like it: what a
@@ -73,6 +74,13 @@ class RepeatedBlock:
     def is_tandem(self) -> bool:
         """Whether each place begins where the one before it ends."""
         return all(b - a == self.length for a, b in zip(self.starts, self.starts[1:], strict=False))
+
+
+def op_string_of(body: FunctionView) -> OpString:
+    """The op string of a function, read once."""
+    if body.op_string is None:
+        body.op_string = OpString(body)
+    return body.op_string
 
 
 class OpString:

@@ -9,7 +9,7 @@ computes it where there is none.  A derivative of the replacement is a derivativ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,7 +17,7 @@ from jax import lax
 
 from jaxmlir._compat import mlir
 from jaxmlir.dialect import custom_rule_ops, locations, ops, primitives
-from jaxmlir.dialect.builder import put_instead
+from jaxmlir.dialect.builder import put_instead, rename_call
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, scope
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.transforms.templates import Rules
@@ -91,7 +91,7 @@ def adapt(program: Module, made_with: str) -> None:
             if name in EQUATIONS:
                 _replace(writer, op, EQUATIONS[name], name)
             elif name in CALLS and _is_known(f"jaxpr.{CALLS[name]}"):
-                rename(op, f"jaxpr.{CALLS[name]}")
+                rename_call(op, f"jaxpr.{CALLS[name]}")
             else:
                 problems.append(op)
     program.changed()
@@ -127,20 +127,6 @@ def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) ->
         operands = [op.operands[i] for i in range(len(op.operands))]
         values = writer.emit(lambda *args: [equation(*args)], operands, ("decompose", name))
     put_instead(op, values)
-
-
-def rename(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
-    """Makes an op one of another name that calls a function.
-
-    Args:
-      own: the attributes that it has and the op has not.
-    """
-    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
-    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
-    types, operands = list(op.results.types), list(op.operands)
-    with ir.InsertionPoint(op):
-        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
-    put_instead(op, new.results)
 
 
 def _cannot(missing: list[Any], made_with: str) -> list[Diagnostic]:

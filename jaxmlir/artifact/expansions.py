@@ -18,10 +18,9 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import ad_util, core, debug_info, dtypes, hijax, open_jaxpr, tree_util
-from jaxmlir.artifact.decompose import rename
 from jaxmlir.bridge.custom_rules.hijax import Sum, args_of, cotangents_of
 from jaxmlir.dialect import codec, op_signature
-from jaxmlir.dialect.builder import reachable
+from jaxmlir.dialect.builder import reachable, rename_call
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, HIGH_LEVEL_OPS
 from jaxmlir.dialect.ir import context, functions, ir, is_private, scope
 from jaxmlir.dialect.op_signature import Signature
@@ -85,7 +84,7 @@ def settle(program: Module) -> list[Any]:
                 del op.attributes[EXPANSION]
             else:
                 name = ir.StringAttr.get(expansion.value)
-                rename(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
+                rename_call(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
     _erase_unused(program, symbols)
     return [op for op in _high_level(program) if not _is_known(program, op)]
 

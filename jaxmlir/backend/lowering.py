@@ -17,20 +17,27 @@ from jaxmlir.backend.dump import Dump
 from jaxmlir.backend.settings import Settings
 from jaxmlir.errors import JaxmlirError, LoweringError, PassError
 from jaxmlir.lowering.lowering import lower_function
+from jaxmlir.lowering.per_target import lower_for_targets
 from jaxmlir.passes import Instrumentation, parse_pipeline
 from jaxmlir.program.program import Program
-from jaxmlir.program.staging import from_jaxpr, parse
+from jaxmlir.program.staging import import_for, parse
+from jaxmlir.targets import Target
 
 
-def program_of(closed_jaxpr: Any, settings: Settings, dump: Dump | None = None) -> Program:
+def program_of(
+    closed_jaxpr: Any, settings: Settings, target: Target | None = None, dump: Dump | None = None
+) -> Program:
     """The program that a jaxpr is compiled as: imported, printed and parsed, through the passes.
+
+    Args:
+      target: what it is compiled for.
 
     Raises:
       ImportingError: a value or parameter has no form in the dialect.
       PassError: a pass failed, or changed what the program takes or gives.
     """
     name = closed_jaxpr.jaxpr.debug_info.func_name
-    program = from_jaxpr(closed_jaxpr, name)
+    program = import_for(closed_jaxpr, name, target)
     if dump is not None:
         dump.write("jaxpr", program.module)
     if settings.round_trip:
@@ -52,28 +59,31 @@ def program_of(closed_jaxpr: Any, settings: Settings, dump: Dump | None = None) 
 
 
 class _Pending(threading.local):
-    """The jaxpr being lowered, and the program that stands in for it when its body is reached."""
+    """The jaxpr being lowered, and the program for each target that stands in for it when its body
+    is reached."""
 
     jaxpr: Any = None
     consts: Sequence[Any] = ()
-    program: Program | None = None
+    program_for: Callable[[Target], Program] | None = None
 
 
 _pending = _Pending()
 
 
 @contextlib.contextmanager
-def _instead(jaxpr: Any, consts: Sequence[Any], program: Program | None) -> Iterator[None]:
-    """Within the block, the body of the jaxpr is the program.
+def _instead(
+    jaxpr: Any, consts: Sequence[Any], program_for: Callable[[Target], Program] | None
+) -> Iterator[None]:
+    """Within the block, the body of the jaxpr is the program for what it is lowered for.
 
     Rules of lowering compile other functions meanwhile.
     """
-    outer = _pending.jaxpr, _pending.consts, _pending.program
-    _pending.jaxpr, _pending.consts, _pending.program = jaxpr, consts, program
+    outer = _pending.jaxpr, _pending.consts, _pending.program_for
+    _pending.jaxpr, _pending.consts, _pending.program_for = jaxpr, consts, program_for
     try:
         yield
     finally:
-        _pending.jaxpr, _pending.consts, _pending.program = outer
+        _pending.jaxpr, _pending.consts, _pending.program_for = outer
 
 
 _in_place = threading.Lock()
@@ -96,8 +106,12 @@ def _lower_module_with(original: Any, settings_in_force: Callable[[], Settings |
         if settings is None:
             return original(module_name, jaxpr, **options)
         dump = Dump.into(settings.dump_to, module_name) if settings.dump_to else None
-        program = program_of(jaxpr, settings, dump)
-        with _instead(*open_jaxpr(jaxpr), program):
+
+        @functools.cache
+        def program_for(target: Target) -> Program:
+            return program_of(jaxpr, settings, target, dump)
+
+        with _instead(*open_jaxpr(jaxpr), program_for):
             result = original(module_name, jaxpr, **options)
         if dump is not None:
             dump.write("stablehlo", result.module)
@@ -119,8 +133,8 @@ def _lower_body_with(original: Any) -> Any:
         dim_var_values: Any,
         outer_traceback: Any,
     ) -> Any:
-        program = _pending.program
-        if program is None or jaxpr is not _pending.jaxpr:
+        program_for = _pending.program_for
+        if program_for is None or jaxpr is not _pending.jaxpr:
             return original(
                 module_context,
                 jaxpr,
@@ -143,22 +157,26 @@ def _lower_body_with(original: Any) -> Any:
             name_stack=name_stack,
             traceback=outer_traceback,
             avals_in=[v.aval for v in jaxpr.invars],
-            avals_out=None,
+            avals_out=[v.aval for v in jaxpr.outvars],
             tokens_in=tokens,
             tokens_out=None,
             dim_var_values=dim_var_values,
             const_lowering={**const_lowering, **emitted},
         )
         with _instead(None, (), None):
-            return _lower(ctx, program, args)
+            return _lower(ctx, jaxpr.effects, program_for, args)
 
     return jaxpr_subcomp
 
 
-def _lower(ctx: Any, program: Program, args: Sequence[Any]) -> tuple[list[Any], Any]:
+def _lower(
+    ctx: Any, effects: Any, program_for: Callable[[Target], Program], args: Sequence[Any]
+) -> tuple[list[Any], Any]:
     """Emits the body; a failing rule's own exception is raised, as callers of JAX expect."""
     try:
-        return lower_function(ctx, program, program.name, args)
+        return lower_for_targets(
+            ctx, effects, program_for, lambda ctx, p: lower_function(ctx, p, p.name, args)
+        )
     except LoweringError as e:
         # JAX puts an exception of its own in between, which says where the user's line is.
         placed = source_info_util.JaxStackTraceBeforeTransformation

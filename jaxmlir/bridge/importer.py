@@ -43,8 +43,8 @@ from jaxmlir.dialect import (
     locations,
     primitives,
 )
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.constants import Constants
-from jaxmlir.dialect.dense import dense
 from jaxmlir.dialect.ir import (
     DIALECT_VERSION,
     free_symbol,
@@ -59,6 +59,7 @@ from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, m
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets import Target
 
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
@@ -71,8 +72,11 @@ CLOSES_OVER = (
 )
 
 
-def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
+def import_jaxpr(closed_jaxpr: Any, name: str = "main", target: Target | None = None) -> Importer:
     """Writes a closed jaxpr as a module whose public function is ``name``.
+
+    Args:
+      target: what programs that it calls are imported for; by default as they are.
 
     Returns the importer, which holds the ``module`` and the side tables ``constants`` and
     ``handles`` of what the module refers to.
@@ -81,6 +85,7 @@ def import_jaxpr(closed_jaxpr: Any, name: str = "main") -> Importer:
       ImportingError: a value or parameter has no form in the dialect; names the equation.
     """
     importer = Importer()
+    importer.target = target
     jaxpr, consts = open_jaxpr(closed_jaxpr)
     with scope():
         importer.write_function(jaxpr, consts, importer.unique_name(name), public=True)
@@ -126,6 +131,10 @@ class Importer:
         self._nest: _Nest | None = None
         # How often something written refers to what only this program has.
         self.references = 0
+        # What programs that it calls are imported for, by default what they are optimized for; and
+        # what that is, if some are others for other targets.
+        self.target = None if program is None else program._target
+        self.versions_for: Target | None = None
         # ids are keys above; what they identify must not be freed meanwhile.
         self._alive: list[Any] = []
 
@@ -429,7 +438,9 @@ class _Function:
                     op = create(name, types, operands, attributes, loc=loc)
                     env.update(zip(outvars, op.results, strict=True))
                 if name in custom_rule_ops.OPS:
-                    self.importer.pending.add(op, eqn)
+                    from jaxmlir.bridge.custom_rules.tracing import OfEquation
+
+                    self.importer.pending.add(op, functools.partial(OfEquation, eqn))
             except JaxmlirError as e:
                 located = _at_equation(e, eqn)
                 raise located from cause_of(located, e)
@@ -450,7 +461,9 @@ class _Function:
     def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
         """Writes the equations of a program that this one calls in place of the call."""
         callee = manual_axes.retyped(eqn.params["callee"], [v.aval for v in eqn.invars])
-        called, consts = open_jaxpr(callee.closed_jaxpr)
+        if callee.has_versions:
+            self.importer.versions_for = callee.whole.target
+        called, consts = open_jaxpr(callee.jaxpr_for(self.importer.target))
         inner = {
             var: self.literal(atom, loc) if type(atom) is core.Literal else env[atom]
             for var, atom in zip(called.invars, eqn.invars, strict=True)

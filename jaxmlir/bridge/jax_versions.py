@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxmlir import _compat
 from jaxmlir._compat import core, jax_version, mesh_lib, named_sharding, tree_util
-from jaxmlir.dialect import pytrees
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.errors import ExportError
 
 _NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None

@@ -64,7 +64,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
 def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
     """For each attribute of an op's record: the installed JAX's name of the parameter, its default
     and whether that is one for each operand or result."""
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    record = ops.record_of(name)
     found = {}
     for attr in record.attributes if record else ():
         if version_matches(attr.jax):

@@ -42,6 +42,11 @@ FLAGS = (
         "pass,...",
         repeats=True,
     ),
+    Flag(
+        "target",
+        "What the program is optimized for: cpu, cuda:h100, tpu:v5e ... (default: cpu)",
+        "target",
+    ),
     Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
     Flag(
@@ -208,6 +213,7 @@ class _Driver:
 
     def __init__(self, arguments: Arguments, pipeline: Pipeline, path: str):
         from jaxmlir.passes import Instrumentation, Timing
+        from jaxmlir.targets import target
 
         self.arguments = arguments
         self.pipeline = pipeline
@@ -216,6 +222,7 @@ class _Driver:
         self.is_plain_file = False
         if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
             raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
+        self.target = target(arguments.get("target") or "cpu")
         self.debug_info = arguments.on("mlir-print-debuginfo")
         self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
         self.timing = Timing() if arguments.on("mlir-timing") else None
@@ -243,6 +250,7 @@ class _Driver:
             if is_artifact(data):
                 allowed = self.arguments.names(command_line.ALLOW.name)
                 program = read_artifact(self.path, data, allowed)
+                program.target = self.target
                 pieces = [program.as_text()]
             else:
                 pieces = self._split(to_text(data))
@@ -338,6 +346,7 @@ class _Driver:
         from jaxmlir.program.program import Program
 
         program = Program(module, {}, {})
+        program.target = self.target
         with self._measure("verifier"):
             program.verify()
         return program

@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
-from jaxmlir.dialect.dense import dense
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, is_key, type_of
@@ -113,6 +113,32 @@ def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
     for old, new in zip(op.results, values, strict=True):
         old.replace_all_uses_with(new)
     op.operation.erase()
+
+
+def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+    """Makes an op one of another name that calls a function.
+
+    Args:
+      own: the attributes that it has and the op has not.
+    """
+    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
+    types, operands = list(op.results.types), list(op.operands)
+    with ir.InsertionPoint(op):
+        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+    put_instead(op, new.results)
+
+
+def symbol_ref(symbol: str) -> ir.Attribute:
+    """The attribute that names the function ``@symbol``."""
+    return ir.FlatSymbolRefAttr.get(symbol)
+
+
+def create(
+    name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    """Writes an op at the current insertion point; its results."""
+    return list(ir.Operation.create(name, list(types), list(args), attributes).results)
 
 
 def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes: Any) -> ir.Value:

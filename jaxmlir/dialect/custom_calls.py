@@ -15,31 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import context, func, ir
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import Diagnostic, LoweringError
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-OPS = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "buffer_callback",
-        "call_exported",
-        "core_map",
-        "custom_fusion",
-        "custom_partitioning",
-        "debug_callback",
-        "ffi_call",
-        "io_callback",
-        "mosaic_gpu_p",
-        "mpmd_map",
-        "pallas_call",
-        "pure_callback",
-        "thunky_inline_constant",
-        "tpu_custom_call",
-        "triton_kernel_call",
-    )
-)
+OPS = with_trait(Trait.CUSTOM_CALL) | {"jaxpr.triton_kernel_call"}
 
 
 class CustomCall(NamedTuple):

@@ -9,15 +9,10 @@ are, :mod:`jaxmlir.bridge.custom_rules.pending`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from jaxmlir._compat import ad
-from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir, symbol_uses
-from jaxmlir.errors import Diagnostic, ForwardModeError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 T = TypeVar("T")
 
@@ -76,36 +71,6 @@ def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
 
 # Left out where they say nothing: 0, `False`, `()`.
 _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
-
-
-def forward_mode_error(program: Module, op: Any, hint: str, what: str = "op") -> ForwardModeError:
-    """What there is to say of a custom_lin that is not transposed: what JAX says, and of what
-    function.
-
-    Args:
-      hint: what to do about it.
-      what: said of the op.
-    """
-    table = program.rule_tracing.table
-    source = table and table.of(op)
-    if source is not None:
-        function = source.function
-    elif "bwd" in op.attributes:
-        bwd = op.attributes["bwd"].value
-        file, line, _ = locations.position(program._function(bwd).location)
-        function = f"@{bwd}" + (f" at {file}:{line}" if line else "")
-    else:
-        function = "a rule that could not be traced"
-    try:
-        ad.raise_custom_vjp_error_on_jvp()
-    except TypeError as e:
-        said = str(e).removesuffix(".")
-    message = (
-        f"'{op.operation.name}' {what}: it is the derivative of a custom_vjp function, of which "
-        f"only the transpose is known, {function}: {said}; {hint}"
-    )
-    place = locations.position(op.location)
-    return ForwardModeError([Diagnostic("error", message, *place)])
 
 
 def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) -> T | None:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import jax
 
-from jaxmlir.dialect import handles, locations, pytrees
+from jaxmlir.dialect import handles, locations
 from jaxmlir.dialect import ir as mlir_ir
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.constants import Constants
 from jaxmlir.dialect.custom_rule_ops import MARK, marked_ops
 from jaxmlir.dialect.ir import context, func, functions, ir, is_private
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError, PassError, at_op, nearest
 from jaxmlir.support.cached import analysis, forget_analyses
+from jaxmlir.targets import Target, default_target
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -75,6 +77,7 @@ class Module:
         self.custom_calls = custom_calls
         # Of a module for symbolic sizes of a caller: the scope that these are of.
         self.sizes_scope: Any | None = None
+        self._target: Target | None = None
         self._analyses: dict[Callable[[Any], Any], Any] = {}
         self.rule_tracing = self.new_rule_tracing()
         self.changed()
@@ -196,9 +199,20 @@ class Module:
         with self.rule_tracing.lock:
             module = mlir_ir.clone_module(self._module, among)
         result = type(self)(module, self._constants, self._handles, self.custom_calls)
+        result._target = self._target
         result.sizes_scope = self.sizes_scope
         result.rule_tracing = self.rule_tracing.of_clone(result.core, hold_rules)
         return result
+
+    @property
+    def target(self) -> Target:
+        """What passes take the module to be compiled for: what was given, or else JAX's default
+        device."""
+        return default_target() if self._target is None else self._target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self._target = target
 
     # -- text --
 

@@ -1,109 +1,81 @@
-"""Abstract values and MLIR types, one to one.
+"""What types say of values: their abstract values, and what JAX makes of these.
 
-===============================  ==========================================================
-``f32[4]``                       ``tensor<4xf32>``
-weakly typed ``f32[]``           ``tensor<f32, {weak_type}>``
-``f32[b, 128]``                  ``tensor<?x128xf32, {shape = "b, 128"}>``
-``key<fry>[4]``                  ``tensor<4x!jaxpr.key<"fry">>``
-``semaphore[4]``                ``tensor<4x!jaxpr.extended<{pallas.core.Semaphore = {}}>>``
-``float0[3]``                    ``tensor<3x!jaxpr.float0>``
-``Ref{f32[4]}``                  ``!jaxpr.ref<tensor<4xf32>>``; its memory space and kind are in the
-                                tensor's encoding
-a token                          ``!jaxpr.token``
-===============================  ==========================================================
-
-What an aval knows beyond shape and dtype (weak type, symbolic shape, sharding, varying manual axes,
-memory space) is the tensor's encoding, a dictionary, absent where it says nothing.  So a value's
-type tells its aval without looking at the op that made it, and equal signatures are equal types.
-
-An aval that no type describes (an accumulator of a kernel, a user's own) becomes
-``!jaxpr.aval<"name", "handle">``; it lives as long as the process (see
-:mod:`jaxmlir.dialect.handles`).
+How a type is made of an abstract value, and back, is :mod:`jaxmlir.dialect.codec.types`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import jax
-import ml_dtypes
 import numpy as np
 
-from jaxmlir._compat import config, core, dtypes, prng, state_types
-from jaxmlir.dialect import codec, handles
-from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.errors import ImportingError, JaxmlirError
+from jaxmlir._compat import config, core, dtypes, prng
+from jaxmlir.dialect.codec.types import (
+    aval_of,
+    constraints_of,
+    dtype_called,
+    dtype_of,
+    element_of,
+    type_of,
+)
+from jaxmlir.dialect.ir import ir
 
-_ELEMENT_NAMES = {
-    "bool": "i1",
-    **{f"int{n}": f"i{n}" for n in (2, 4, 8, 16, 32, 64)},
-    **{f"uint{n}": f"ui{n}" for n in (2, 4, 8, 16, 32, 64)},
-    **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
-    "bfloat16": "bf16",
-    "complex64": "complex<f32>",
-    "complex128": "complex<f64>",
-    "float4_e2m1fn": "f4E2M1FN",
-    "float8_e3m4": "f8E3M4",
-    "float8_e4m3": "f8E4M3",
-    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
-    "float8_e4m3fn": "f8E4M3FN",
-    "float8_e4m3fnuz": "f8E4M3FNUZ",
-    "float8_e5m2": "f8E5M2",
-    "float8_e5m2fnuz": "f8E5M2FNUZ",
-    "float8_e8m0fnu": "f8E8M0FNU",
-}
-# int1/uint1 exist in newer ml_dtypes; MLIR's i1 is taken by bool.
-_OPAQUE_ELEMENTS = {"int1": "!jaxpr.int1", "uint1": "!jaxpr.uint1"}
-_DTYPE_NAMES = {e: name for name, e in (*_ELEMENT_NAMES.items(), *_OPAQUE_ELEMENTS.items())}
-
-# What the encoding of what a reference refers to says of the reference.
-_OF_REFERENCES = ("memory_space", "kind")
-# What that of a tensor may say.
-_OF_TENSORS = tuple("weak_type shape constraints mesh spec manual memory_space layout".split())
-
-_type_of_aval: dict[Any, ir.Type] = {}
-_aval_of_type: dict[ir.Type, Any] = {}
-_element_of_dtype: dict[Any, ir.Type] = {}
-_dtype_of_element: dict[ir.Type, Any] = {}
+__all__ = [
+    "aval_of",
+    "batched_type",
+    "constraints_of",
+    "dtype_called",
+    "dtype_of",
+    "element_of",
+    "has_tangent",
+    "holds",
+    "in_scope",
+    "is_narrowed",
+    "is_wide",
+    "linear_aval",
+    "tangent_type",
+    "tangent_type_of",
+    "type_of",
+    "widths_of",
+]
 
 
-def type_of(aval: Any) -> ir.Type:
-    """The MLIR type of an abstract value."""
-    # References are equal to JAX whatever their kind, which says what derivatives make of them.
-    key = (aval, aval.kind) if type(aval) is state_types.AbstractRef else aval
-    found = _type_of_aval.get(key)
-    if found is None:
-        with scope():
-            found = _make_type(aval)
-        _type_of_aval[key] = found
-        if core.is_constant_shape(getattr(aval, "shape", ())):
-            _aval_of_type.setdefault(found, aval)
-        # Symbolic dimensions are read back: all in the scope first met, for those of one op must
-        # be comparable, and a type may have been met before in another scope.
-    return found
+def has_tangent(value: ir.Value) -> bool:
+    """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
+    return _has_tangent(value.type)
 
 
-def aval_of(type_: ir.Type) -> Any:
-    """The abstract value that :func:`type_of` wrote as ``type_``.
+@functools.cache
+def _has_tangent(type_: ir.Type) -> bool:
+    aval = aval_of(type_)
+    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
-    Raises:
-      JaxmlirError: it is no type of the dialect, or one of what this process does not have.
+
+def tangent_type(value: ir.Value) -> ir.Type:
+    """The type of a value's tangents."""
+    return tangent_type_of(value.type)
+
+
+@functools.cache
+def tangent_type_of(type_: ir.Type) -> ir.Type:
+    """The type of tangents of values of a type; ``float0`` for integers."""
+    return type_of(aval_of(type_).to_tangent_aval())
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
+    """The type with a dimension of ``size`` inserted at ``dim``.
+
+    Args:
+      mesh_axis: the explicit axis, or axes, of a mesh that the dimension is sharded over.
     """
-    found = _aval_of_type.get(type_)
-    if found is None:
-        try:
-            with scope():
-                found = _aval_of_type[type_] = _make_aval(type_)
-        except JaxmlirError:
-            raise
-        except Exception as e:  # of JAX's classes, whatever they say of their fields
-            raise ImportingError(f"{type_} cannot be read: {type(e).__name__}: {e}") from e
-    return found
+    if dim is None:
+        return type_
+    return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
 
 
 def linear_aval(aval: Any) -> Any:
@@ -188,127 +160,6 @@ def _holds_each(dtype: np.dtype, values: np.ndarray) -> bool:
     return bool(np.all(same | (np.isnan(before) & np.isnan(after))))
 
 
-def element_of(dtype: Any) -> ir.Type:
-    """The MLIR element type of a dtype, extended dtypes included."""
-    found = _element_of_dtype.get(dtype)
-    if found is None:
-        with scope():
-            found = _element_of_dtype[dtype] = _make_element(dtype)
-    return found
-
-
-def dtype_of(element: ir.Type) -> Any:
-    """The dtype that :func:`element_of` wrote as ``element``."""
-    found = _dtype_of_element.get(element)
-    if found is None:
-        found = _dtype_of_element[element] = _make_dtype(element)
-    return found
-
-
-def _make_element(dtype: Any) -> ir.Type:
-    if isinstance(dtype, dtypes.ExtendedDType):
-        impl = getattr(dtype, "_impl", None)
-        if isinstance(impl, prng.PRNGImpl) and prng.prngs.get(impl.name) is impl:
-            return ir.Type.parse(f"!jaxpr.key<{json.dumps(impl.tag)}>")
-        record = codec.record(dtype)
-        if record is not None:
-            return ir.Type.parse(f"!jaxpr.extended<{record}>")
-        return ir.Type.parse(f'!jaxpr.dtype<{json.dumps(str(dtype))}, "{handles.keep(dtype)}">')
-    dtype = np.dtype(dtype)
-    if dtype == dtypes.float0:
-        return ir.Type.parse("!jaxpr.float0")
-    name = _ELEMENT_NAMES.get(dtype.name) or _OPAQUE_ELEMENTS.get(dtype.name)
-    if name is None:
-        raise ImportingError(f"no MLIR element type for dtype {dtype}")
-    return ir.Type.parse(name)
-
-
-def _make_dtype(element: ir.Type) -> Any:
-    text = str(element)
-    if text.startswith("!jaxpr.key<"):
-        (tag,) = _string_parameters(text)
-        for impl in prng.prngs.values():
-            if impl.tag == tag:
-                return prng.KeyTy(impl)
-        known = ", ".join(sorted(impl.tag for impl in prng.prngs.values()))
-        raise ImportingError(f'{text}: no random-number generator "{tag}" is registered ({known})')
-    if text.startswith("!jaxpr.extended<"):
-        return codec.decode(ir.Attribute.parse(text[len("!jaxpr.extended<") : -1]))
-    if text.startswith("!jaxpr.dtype<"):
-        return handles.get(_string_parameters(text)[1])
-    if text == "!jaxpr.float0":
-        return dtypes.float0
-    found = dtype_called(text)
-    if found is None:
-        raise ImportingError(f"{text} is the element type of no dtype of JAX")
-    return found
-
-
-def dtype_called(element: str) -> np.dtype | None:
-    """The dtype of numbers whose element type is written so, if this process has it."""
-    if element not in _DTYPE_NAMES:
-        return None
-    name = _DTYPE_NAMES[element]
-    scalar = getattr(np if hasattr(np, name) else ml_dtypes, name, None)
-    return None if scalar is None else np.dtype(scalar)
-
-
-def _string_parameters(text: str) -> list[str]:
-    return json.loads("[" + text[text.index("<") + 1 : text.rindex(">")] + "]")
-
-
-def _make_type(aval: Any) -> ir.Type:
-    if type(aval) is core.ShapedArray:
-        return _make_tensor(aval)
-    if isinstance(aval, core.AbstractToken):
-        return ir.Type.parse("!jaxpr.token")
-    if type(aval) is state_types.AbstractRef and type(aval.inner_aval) is core.ShapedArray:
-        extras = {name: getattr(aval, name) for name in _OF_REFERENCES}
-        encoded = {name: codec.encode(v) for name, v in extras.items() if v is not None}
-        # The type of one that has a Python object about it is that object.
-        if not any(map(codec.depends_on_module, encoded.values())):
-            return ir.Type.parse(f"!jaxpr.ref<{_make_tensor(aval.inner_aval, encoded)}>")
-    return ir.Type.parse(f'!jaxpr.aval<{json.dumps(str(aval))}, "{handles.keep(aval)}">')
-
-
-def _make_tensor(aval: Any, more: Mapping[str, ir.Attribute] | None = None) -> ir.Type:
-    """The type of an array.
-
-    Args:
-      more: what else its encoding says.
-    """
-    extras = dict(more or {})
-    if aval.weak_type:
-        extras["weak_type"] = ir.UnitAttr.get()
-    shape = aval.shape
-    if not all(type(d) is int for d in shape):
-        constraints = remember_scope(next(d for d in shape if not core.is_constant_dim(d)))
-        extras["shape"] = ir.StringAttr.get(", ".join(map(str, shape)))
-        if constraints:
-            extras["constraints"] = codec.encode(constraints)
-        dynamic = ir.ShapedType.get_dynamic_size()
-        shape = [d if core.is_constant_dim(d) else dynamic for d in shape]
-    if not aval.sharding.mesh.empty:
-        extras["mesh"] = codec.encode(aval.sharding.mesh)
-        extras["spec"] = codec.encode(aval.sharding.spec)
-        if not aval.mat.empty:
-            extras["manual"] = codec.encode(aval.mat)
-    if aval.memory_space is not core.MemorySpace.Device:
-        extras["memory_space"] = codec.encode(aval.memory_space)
-    layout = getattr(aval, "layout", None)
-    if layout is not None and not _is_default_layout(layout):
-        extras["layout"] = codec.encode(layout)
-    encoding = ir.DictAttr.get(extras) if extras else None
-    return ir.RankedTensorType.get(shape, element_of(aval.dtype), encoding)
-
-
-def _is_default_layout(layout: Any) -> bool:
-    return layout is core.ShapedArray((), np.float32).layout
-
-
-_scopes: dict[tuple[str, ...], Any] = {}
-
-
 def in_scope(aval: Any, sizes_scope: Any) -> Any:
     """An abstract value whose symbolic dimensions are those of the same name in another scope."""
     from jax import export
@@ -318,108 +169,3 @@ def in_scope(aval: Any, sizes_scope: Any) -> Any:
         return aval
     text = ", ".join(map(str, shape)) + ","
     return aval.update(shape=export.symbolic_shape(text, scope=sizes_scope))
-
-
-def constraints_of(dim: Any) -> tuple[str, ...]:
-    """The constraints of a symbolic dimension's scope."""
-    return tuple(c.debug_str for c in dim.scope._explicit_constraints)
-
-
-def remember_scope(dim: Any) -> tuple[str, ...]:
-    """The constraints of a dimension's scope, which :func:`symbolic_shape` will find by them."""
-    constraints = constraints_of(dim)
-    _scopes.setdefault(constraints, dim.scope)
-    return constraints
-
-
-# A dimension raised to more is of more than 64 bits, and takes long to compute.
-_MAX_POWER = 64
-
-
-def symbolic_shape(shape: str, constraints: tuple[str, ...]) -> tuple[Any, ...]:
-    """The dimensions that a text such as ``"b, 2*b"`` stands for, in the scope it came from.
-
-    Raises:
-      ImportingError: a dimension is raised to too high a power.
-    """
-    from jax import export
-
-    for text in (shape, *constraints):
-        # JAX's parser is Python's: a number may have underscores, and be on the next line.
-        for power in re.findall(r"\^([\w\s\\]*+)", text):
-            digits = re.sub(r"\D", "", power)
-            if len(digits) > 2 or int(digits or 0) > _MAX_POWER:
-                raise ImportingError(
-                    f"the symbolic dimension {text[:200]!r}: expected powers up to {_MAX_POWER}"
-                )
-    scope = _scopes.get(constraints)
-    if scope is None:
-        scope = _scopes[constraints] = export.SymbolicScope(constraints)
-    return export.symbolic_shape(shape, scope=scope)
-
-
-def _make_aval(type_: ir.Type) -> Any:
-    if isinstance(type_, ir.RankedTensorType):
-        return _make_shaped_array(type_)
-    text = str(type_)
-    if text == "!jaxpr.token":
-        return core.abstract_token
-    if text.startswith("!jaxpr.ref<"):
-        return _make_reference(ir.Type.parse(text[len("!jaxpr.ref<") : -1]))
-    if text.startswith("!jaxpr.aval<"):
-        return handles.get(_string_parameters(text)[1])
-    raise ImportingError(f"{text} is not a type of the jaxpr dialect")
-
-
-def _shape_said(type_: ir.RankedTensorType, extras: Mapping[str, ir.Attribute]) -> tuple[Any, ...]:
-    """The shape that an encoding says a type has."""
-    said = codec.decode(extras["shape"])
-    constraints = codec.decode(extras["constraints"]) if "constraints" in extras else ()
-    if not all(isinstance(text, str) for text in (said, *constraints)):
-        raise ImportingError(f"{type_}: shape and constraints are strings")
-    shape = symbolic_shape(said, tuple(constraints))
-    static = [None if type_.is_dynamic_dim(i) else d for i, d in enumerate(type_.shape)]
-    if [d if core.is_constant_dim(d) else None for d in shape] != static:
-        raise ImportingError(f'{type_}: the shape "{said}" is not one of that tensor\'s')
-    return shape
-
-
-def _make_reference(inner: ir.Type) -> Any:
-    """The reference to a value of a type, whose encoding tells of the reference, too."""
-    extras: dict[str, ir.Attribute] = {}
-    if isinstance(inner, ir.RankedTensorType) and isinstance(inner.encoding, ir.DictAttr):
-        extras = {item.name: item.attr for item in inner.encoding}
-    own = {name: codec.decode(extras.pop(name)) for name in _OF_REFERENCES if name in extras}
-    if own:
-        encoding = ir.DictAttr.get(extras) if extras else None
-        inner = ir.RankedTensorType.get(inner.shape, inner.element_type, encoding)
-    return state_types.AbstractRef(aval_of(inner), **own)
-
-
-def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
-    encoding = type_.encoding
-    dtype = dtype_of(type_.element_type)
-    if encoding is None:
-        if not type_.has_static_shape:
-            raise ImportingError(f'{type_}: a dynamic shape needs an encoding {{shape = "b, ..."}}')
-        return core.ShapedArray(tuple(type_.shape), dtype)
-    if not isinstance(encoding, ir.DictAttr):
-        raise ImportingError(f"{type_}: the encoding is not a dictionary")
-    extras = {item.name: item.attr for item in encoding}
-    if unknown := sorted(extras.keys() - _OF_TENSORS):
-        expected = ", ".join(map(repr, _OF_TENSORS))
-        raise ImportingError(f"{type_}: the encoding's keys are {expected}, got '{unknown[0]}'")
-    shape = _shape_said(type_, extras) if "shape" in extras else tuple(type_.shape)
-    kwargs: dict[str, Any] = {}
-    if "mesh" in extras:
-        from jax.sharding import NamedSharding
-
-        kwargs["sharding"] = NamedSharding(
-            codec.decode(extras["mesh"]), codec.decode(extras["spec"])
-        )
-        if "manual" in extras:
-            kwargs["manual_axis_type"] = codec.decode(extras["manual"])
-    for name in ("memory_space", "layout"):
-        if name in extras:
-            kwargs[name] = codec.decode(extras[name])
-    return core.ShapedArray(shape, dtype, "weak_type" in extras, **kwargs)

@@ -6,8 +6,8 @@ known), and the op is then evaluated as a whole, as are all ops without an inter
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -18,38 +18,74 @@ from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.types import widths_of
 
 if TYPE_CHECKING:
-    from jaxmlir.interpret.interpreter import Interpreter
+    from jaxmlir.dialect.module import Module
     from jaxmlir.interpret.plans import Node
 
-Interpretation = Callable[["Interpreter", "Node", list[Any]], "list[Any] | None"]
+
+class Frame(NamedTuple):
+    """One level of the stack of functions that are being evaluated."""
+
+    symbol: str
+    """The function."""
+    caller: Node | None
+    """The op that calls it; ``None`` for the function that was asked for."""
+    iteration: int | None = None
+    """Which pass of a loop this is, from 0, in the order of execution."""
+    length: int | None = None
+    """The loop's trip count, where it is known."""
+    index: int | None = None
+    """Which slice of a scan this is, where the scan runs backwards; or which branch of a cond."""
+
+    def __str__(self) -> str:
+        if self.caller is None:
+            return f"@{self.symbol}"
+        kind = self.caller.name.removeprefix("jaxpr.")
+        if self.iteration is not None:
+            total = "" if self.length is None else f" of {self.length}"
+            slices = "" if self.index is None else f" (slice {self.index})"
+            return f"@{self.symbol}, iteration {self.iteration}{total}{slices} of {kind}"
+        if self.index is not None:
+            return f"@{self.symbol}, branch {self.index} of {kind}"
+        return f"@{self.symbol}, called by {kind}"
 
 
-def _frame(symbol: str, node: Node, **fields: Any) -> Any:
-    from jaxmlir.interpret.interpreter import Frame
+class _Interpreter(Protocol):
+    """What evaluates functions: a :class:`jaxmlir.interpret.interpreter.Interpreter`."""
 
-    return Frame(symbol, node, **fields)
+    program: Module
+
+    def enter(self, frame: Frame, args: Sequence[Any]) -> list[Any]: ...
+
+    def concrete(self, value: Any) -> np.ndarray | None: ...
+
+    def slice(self, value: Any, index: int) -> Any: ...
+
+    def stack_up(self, values: list[Any], aval: Any) -> Any: ...
+
+
+Interpretation = Callable[[_Interpreter, "Node", list[Any]], "list[Any] | None"]
 
 
 def _call(attribute: str) -> Interpretation:
     """Of an op that calls one function with its operands, for its results."""
 
-    def call(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
-        return interpreter.enter(_frame(node.get(attribute), node), args)
+    def call(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any]:
+        return interpreter.enter(Frame(node.get(attribute), node), args)
 
     return call
 
 
-def _cond(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
+def _cond(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
     chosen = interpreter.concrete(args[0])
     if chosen is None:
         return None
     branches = node.get("branches")
     # StableHLO's `case` takes the last branch for an index out of range.
     index = int(chosen) if 0 <= chosen < len(branches) else len(branches) - 1
-    return interpreter.enter(_frame(branches[index], node, index=index), args[1:])
+    return interpreter.enter(Frame(branches[index], node, index=index), args[1:])
 
 
-def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
+def _while(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
     """A batched loop goes on until it is done for all, and leaves alone those that it is for."""
     cond, body = node.get("cond_jaxpr"), node.get("body_jaxpr")
     n_cond = node.get("cond_nconsts", 0)
@@ -58,14 +94,14 @@ def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] |
     carry = args[len(args) - n_carry :]
     iteration = 0
     while True:
-        test = _frame(cond, node, iteration=iteration)
+        test = Frame(cond, node, iteration=iteration)
         (predicate,) = interpreter.enter(test, [*cond_consts, *carry])
         goes_on = interpreter.concrete(predicate)
         if goes_on is None:
             return None
         if not goes_on.any():
             return carry if iteration else _as_given(carry, node.avals())
-        new = interpreter.enter(_frame(body, node, iteration=iteration), [*body_consts, *carry])
+        new = interpreter.enter(Frame(body, node, iteration=iteration), [*body_consts, *carry])
         carry = new if goes_on.all() else _where(goes_on, new, carry)
         iteration += 1
 
@@ -92,7 +128,7 @@ def _where(predicate: np.ndarray, new: list[Any], old: list[Any]) -> list[Any]:
     return [choose(x, y) for x, y in zip(new, old, strict=True)]
 
 
-def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+def _scan(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any]:
     body, length = node.get("jaxpr"), node.get("length")
     n_consts, n_carry = node.get("num_consts", 0), node.get("num_carry", 0)
     backwards = node.get("reverse", False)
@@ -101,7 +137,7 @@ def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
     slices: list[list[Any]] = []
     for iteration in range(length):
         index = length - 1 - iteration if backwards else iteration
-        frame = _frame(
+        frame = Frame(
             body,
             node,
             iteration=iteration,
@@ -123,15 +159,15 @@ def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
     return [*carry, *ys]
 
 
-def _linear_solve(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+def _linear_solve(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any]:
     lengths, solve = node.get("const_lengths"), node.get("jaxprs").solve
     first = lengths.matvec + lengths.vecmat
     total = sum(lengths)
     consts = args[first : first + lengths.solve]
-    return interpreter.enter(_frame(solve, node), [*consts, *args[total:]])
+    return interpreter.enter(Frame(solve, node), [*consts, *args[total:]])
 
 
-def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
+def _shard_map(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
     """The body runs once, on values that stand for the parts on all devices (JAX's eager mode)."""
     with context():
         _, found = params.of_op(node.op, node.name, interpreter.program.exporter)
@@ -139,7 +175,7 @@ def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[An
         return None
 
     def body(*parts: Any) -> tuple[Any, ...]:
-        return tuple(interpreter.enter(_frame(node.get("jaxpr"), node), parts))
+        return tuple(interpreter.enter(Frame(node.get("jaxpr"), node), parts))
 
     mapped = jax.shard_map(
         body,
@@ -152,7 +188,7 @@ def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[An
     return list(mapped(*args))
 
 
-def _empty_ref(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+def _empty_ref(interpreter: _Interpreter, node: Node, args: list[Any]) -> list[Any]:
     """JAX makes such a reference in compiled code only; what it holds at first is not defined."""
     (aval,) = node.avals()
     return [jax.new_ref(jax.numpy.zeros(aval.shape, aval.dtype))]

@@ -13,7 +13,7 @@ say how loops and branches read them; calls and control flow are inherited.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -32,39 +32,12 @@ from jaxmlir.errors import (
     deep_calls_as,
     message_of,
 )
-from jaxmlir.interpret import control_flow
+from jaxmlir.interpret.control_flow import INTERPRETATIONS, Frame
 from jaxmlir.interpret.plans import Node, array_of, constant_of, plan_of
 from jaxmlir.support.source_files import source_line
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-
-class Frame(NamedTuple):
-    """One level of the stack of functions that are being evaluated."""
-
-    symbol: str
-    """The function."""
-    caller: Node | None
-    """The op that calls it; ``None`` for the function that was asked for."""
-    iteration: int | None = None
-    """Which pass of a loop this is, from 0, in the order of execution."""
-    length: int | None = None
-    """The loop's trip count, where it is known."""
-    index: int | None = None
-    """Which slice of a scan this is, where the scan runs backwards; or which branch of a cond."""
-
-    def __str__(self) -> str:
-        if self.caller is None:
-            return f"@{self.symbol}"
-        kind = self.caller.name.removeprefix("jaxpr.")
-        if self.iteration is not None:
-            total = "" if self.length is None else f" of {self.length}"
-            slices = "" if self.index is None else f" (slice {self.index})"
-            return f"@{self.symbol}, iteration {self.iteration}{total}{slices} of {kind}"
-        if self.index is not None:
-            return f"@{self.symbol}, branch {self.index} of {kind}"
-        return f"@{self.symbol}, called by {kind}"
 
 
 class Step:
@@ -214,7 +187,7 @@ class Interpreter:
         return step.results
 
     def _evaluate(self, node: Node, operands: list[Any]) -> list[Any]:
-        control = control_flow.INTERPRETATIONS.get(node.name)
+        control = INTERPRETATIONS.get(node.name)
         if control is not None:
             outs = control(self, node, operands)
             if outs is not None:

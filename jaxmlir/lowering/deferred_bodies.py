@@ -110,6 +110,11 @@ class Nesting:
         op.erase()
 
 
+def share_nesting(module_context: Any, other: Any) -> None:
+    """Has another context of the same module count on where this one is."""
+    other.lowering_cache[_KEY] = Nesting.of(module_context)
+
+
 def _custom_call(config_: str, types: Sequence[ir.Type], operands: Sequence[Any]) -> ir.Operation:
     attributes = {
         "call_target_name": ir.StringAttr.get(_TARGET),

@@ -26,16 +26,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
+from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir import errors
 from jaxmlir._compat import config, core, effects, jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.liveness import Live, Mask, liveness_of
+from jaxmlir.analysis.parallel_loops import ATTRIBUTE, keep_parallel
 from jaxmlir.bridge import params
+from jaxmlir.bridge.custom_rules.pending import forward_mode_error
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations, op_signature, ops
-from jaxmlir.dialect.custom_rule_ops import forward_mode_error
 from jaxmlir.dialect.ir import (
     TREES,
     context,
@@ -53,7 +55,6 @@ from jaxmlir.lowering.deferred_bodies import Nesting
 from jaxmlir.lowering.templates import KeptLeaves, Template, kept_leaves
 from jaxmlir.support.cache_directory import directory
 from jaxmlir.support.masks import chosen
-from jaxmlir.targets.parallel_loops import ATTRIBUTE, keep_parallel
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -129,7 +130,7 @@ def lower_function(
     custom_calls.check(program)
     liveness = liveness_of(program)
     live = None if results is None else liveness.of(symbol, results)
-    lowering = _Lowering(ctx, program, liveness.body(symbol))
+    lowering = _Lowering(_with_sizes(ctx), program, liveness.body(symbol))
     nesting = Nesting.of(ctx.module_context)
     nesting.enter()
     try:
@@ -144,6 +145,22 @@ def lower_function(
 
         rule_cache.settle()
     return lowered
+
+
+def _with_sizes(ctx: Any) -> Any:
+    """A context whose sizes, and number of the platform, have the types that they have in all of
+    the module: within an op of 64-bit types, JAX hands them over as integers of 64 bits."""
+    sizes = ctx.dim_var_values
+    if not sizes:
+        return ctx
+    types = ctx.module_context.lowering_cache.setdefault("sizes", [v.type for v in sizes])
+    return ctx.replace(dim_var_values=_converted(sizes, types))
+
+
+def _converted(values: Sequence[Any], types: Sequence[ir.Type]) -> list[Any]:
+    """Integers of other types."""
+    pairs = zip(values, types, strict=True)
+    return [v if v.type == t else stablehlo.convert(t, v) for v, t in pairs]
 
 
 class _Lowering:
@@ -640,7 +657,9 @@ def _call_entry(
         for c, aval in zip(entry.const_args, entry.const_arg_avals, strict=True)
     )
     tokens = tuple(body.tokens.get(effect) for effect in ordered)
-    flat, _ = mlir.ir_tree_registry.flatten((*ctx.dim_var_values, *tokens, *consts, *nodes))
+    sizes = ctx.dim_var_values
+    sizes = _converted(sizes, entry.func.type.inputs[: len(sizes)])
+    flat, _ = mlir.ir_tree_registry.flatten((*sizes, *tokens, *consts, *nodes))
     if entry.inline:
         outs = jax_mlir_ext.inlined_func_call(entry.func.operation, flat)
     else:
@@ -678,7 +697,7 @@ def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Locati
 
 @functools.cache
 def _bodies(name: str) -> str:
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    record = ops.record_of(name)
     # A primitive nobody knows may look into the jaxprs it is given.
     return record.bodies if record is not None else "inspected"
 

@@ -16,18 +16,17 @@ from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir._compat import jax_version
+from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, zeros
 from jaxmlir.dialect.ir import free_symbol, func, ir
-from jaxmlir.passes.options import platform_or_default
-from jaxmlir.targets.fusion import kept_call
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets import Target
 
-# Where fences are needed, and the first JAX whose compiler takes an optimization barrier for one.
-_BARRIER_SINCE = {"cpu": (0, 11)}
+# The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
+_BARRIER_SINCE = (0, 11)
 
 Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Writes a fence on several values, each of which is there when all are."""
@@ -41,9 +40,9 @@ Compilers do not find that the values are what they are, and both may be read.  
 to be read any more but so."""
 
 
-def fences(program: Module, platform: str) -> Callable[[ir.Value], ir.Value] | None:
+def fences(program: Module) -> Callable[[ir.Value], ir.Value] | None:
     """Writes a fence on a value at the insertion point; ``None`` where there are none."""
-    together = fences_together(program, platform)
+    together = fences_together(program)
     return together and alone(together)
 
 
@@ -52,33 +51,32 @@ def alone(together: Together) -> Callable[[ir.Value], ir.Value]:
     return lambda value: together([value])[0]
 
 
-def fences_together(program: Module, platform: str) -> Together | None:
+def fences_together(program: Module) -> Together | None:
     """The same on several values."""
-    if platform not in _BARRIER_SINCE:
+    if not program.target.is_cpu:
         return None
-    return _barrier if _has_barriers(platform) else _Calls(program)
+    return _barrier if _has_barriers(program.target) else _Calls(program)
 
 
-def written_again(program: Module, platform: str) -> Together | None:
+def written_again(program: Module) -> Together | None:
     """Writes values once more, at the insertion point: a compiler that takes fences does not find
     that they are what they are, and both may be read.  ``None`` where there are no fences."""
-    if platform not in _BARRIER_SINCE:
+    if not program.target.is_cpu:
         return None
-    wait = _wait_behind_barrier if _has_barriers(platform) else _wait_for_call(program)
+    wait = _wait_behind_barrier if _has_barriers(program.target) else _wait_for_call(program)
     # A call of nothing but a constant would be a constant.
     return lambda values: wait(values, values[0], ())[0]
 
 
-def waiting(program: Module, platform: str = "") -> Wait:
-    """Values of a program that wait, by default for compilers for JAX's default backend."""
+def waiting(program: Module) -> Wait:
+    """Values of a program that wait."""
     # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
     # could be, unless that takes far more memory.
-    is_cpu = platform_or_default(platform) == "cpu"
-    return _wait_for_call(program) if is_cpu else _wait_behind_barrier
+    return _wait_for_call(program) if program.target.is_cpu else _wait_behind_barrier
 
 
-def _has_barriers(platform: str) -> bool:
-    return jax_version()[:2] >= _BARRIER_SINCE[platform]
+def _has_barriers(target: Target) -> bool:
+    return target.compiler[:2] >= _BARRIER_SINCE
 
 
 def _wait_for_call(program: Module) -> Wait:

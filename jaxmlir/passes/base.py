@@ -46,10 +46,16 @@ _FALSE = ("false", "0")
 
 @typing.dataclass_transform(frozen_default=True)
 class Pass:
-    """Base of all passes. ``run`` changes ``program.module`` in place."""
+    """Base of all passes. ``run`` changes ``program.module`` in place.
+
+    What the program is compiled for is ``program.target``.
+    """
 
     name: ClassVar[str]
     is_cxx: ClassVar[bool] = False
+
+    compilers: ClassVar[tuple[str, ...]] = ()
+    """The platforms for whose compilers the pass is: it is skipped for others. Empty: all."""
 
     loaded: ClassVar[dict[str, type[Pass]]] = {}
     """Every pass class defined so far, by name."""

@@ -1,15 +1,12 @@
-"""Options that mean the same in several passes: flat arguments by number, and platforms."""
+"""Options that mean the same in several passes: flat arguments by number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import jax
-
 from jaxmlir.dialect import locations
 from jaxmlir.errors import Diagnostic, TransformError, count
-from jaxmlir.support.platforms import check_platform
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.ir import func
@@ -41,20 +38,3 @@ def at_function(function: func.FuncOp, message: str) -> TransformError:
 def at_public(program: Module, message: str) -> TransformError:
     """An error about the function that a call of the program runs."""
     return at_function(program.function(program.name), message)
-
-
-def platform_or_default(platform: str) -> str:
-    """What a program will be compiled for: JAX's default backend where the option is empty.
-
-    Raises:
-      ArgumentError: JAX knows no such platform.
-    """
-    if not platform:
-        return jax.default_backend()
-    check_platform(platform)
-    return platform
-
-
-def is_for_cpu(platform: str) -> bool:
-    """Whether a program will be compiled for a CPU; see :func:`platform_or_default`."""
-    return platform_or_default(platform) == "cpu"

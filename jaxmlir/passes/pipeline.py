@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jaxlib.mlir import ir
 
-from jaxmlir.dialect.ir import context, diagnostics_of
+from jaxmlir.dialect.ir import context, diagnostics_of, functions
 from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
+from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.collector import collector_paused
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ class Pipeline:
         verified: object = None
         with context():
             for step in self._steps(instrumentation):
-                verified = _run_step(step, program, instrumentation, verified)
+                if _is_for(step[0], program, instrumentation):
+                    verified = _run_step(step, program, instrumentation, verified)
 
     def _steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Pass | _CxxPass, ...]]:
         """Neighbouring C++ passes share a PassManager unless each must be seen alone."""
@@ -185,6 +187,19 @@ class Pipeline:
             group += (p,)
         if group:
             yield group
+
+
+def _is_for(p: Pass | _CxxPass, program: Module, instrumentation: Instrumentation) -> bool:
+    """Whether a pass is for the compiler of the program's target; a remark says if it is not."""
+    if not isinstance(p, Pass) or not p.compilers or program.target.platform in p.compilers:
+        return True
+    with instrumentation.listen(p.name):
+        if remarks_wanted():
+            function = next(iter(functions(program.module_as_is).values()), None)
+            if function is not None:
+                listed = ", ".join(p.compilers)
+                remark(function, f"skipped: it is for {listed}, the target is {program.target}")
+    return False
 
 
 def _run_step(

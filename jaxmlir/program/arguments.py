@@ -11,16 +11,16 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.dialect import pytrees
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import specialize as specialization
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
 
 
-def flatten(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def flatten(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The arguments of a call, flat and of the program's types.
 
     Raises:
@@ -31,7 +31,7 @@ def flatten(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     return [_convert(program, value, aval, i) for i, (value, aval) in enumerate(columns)]
 
 
-def check_tree(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """The leaves of arguments that have the program's pytree.
 
     Raises:
@@ -46,7 +46,7 @@ def check_tree(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any])
     return flat
 
 
-def concrete_shapes(program: Program, flat: Sequence[Any]) -> list[tuple[int, ...]]:
+def concrete_shapes(program: Module, flat: Sequence[Any]) -> list[tuple[int, ...]]:
     """The shapes of flat arguments, where those of the program may be symbolic.
 
     Raises:
@@ -67,7 +67,7 @@ def concrete_shapes(program: Program, flat: Sequence[Any]) -> list[tuple[int, ..
     return shapes
 
 
-def abstract(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def abstract(program: Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments that stand for the ones a program takes."""
     return jax.tree.unflatten(program.in_tree, map(_abstract, program.in_avals))
 
@@ -86,7 +86,7 @@ def refines(value: Any, aval: Any) -> bool:
     return specialization.is_symbolic(aval) and np.shape(value) != aval.shape
 
 
-def name(program: Program, index: int) -> str:
+def name(program: Module, index: int) -> str:
     """What to call a flat argument: as the user's function does (``params['w']``), or by its place
     (``0['w']``)."""
     if program.arg_names[index]:
@@ -97,7 +97,7 @@ def name(program: Program, index: int) -> str:
     return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)
 
 
-def called(program: Program, function: Callable[..., Any], as_name: str) -> Callable[..., Any]:
+def called(program: Module, function: Callable[..., Any], as_name: str) -> Callable[..., Any]:
     """A function of ``(*args, **kwargs)`` that calls itself ``as_name``, and what it takes what the
     program's function did: so JAX names the module that it compiles, and the arguments."""
 
@@ -114,7 +114,7 @@ def called(program: Program, function: Callable[..., Any], as_name: str) -> Call
 _ROOT = r"[^\W\d]\w*"
 
 
-def signature_of(program: Program) -> inspect.Signature | None:
+def signature_of(program: Module) -> inspect.Signature | None:
     """The signature of the function that a program was traced from, as far as names tell."""
     args, kwargs = pytrees.of_placeholders(program.in_tree)
     parameters: list[inspect.Parameter] = []
@@ -139,7 +139,7 @@ def signature_of(program: Program) -> inspect.Signature | None:
         return None
 
 
-def _convert(program: Program, value: Any, aval: Any, index: int) -> Any:
+def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
     """A flat argument with the aval that the program was traced for."""
     try:
         have = core.typeof(value)

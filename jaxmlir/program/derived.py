@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 
@@ -22,17 +22,28 @@ from jaxmlir.caching.configuration_key import setting
 from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
 from jaxmlir.support.collector import collector_paused
 
-if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
-
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class _Derivable(Protocol):
+    """A program, as far as what is derived from it depends on it.
+
+    Attributes:
+      custom_calls: what it may reach beyond XLA.
+      state: another object after each change.
+      derived: what was derived from it, by the method and its arguments.
+    """
+
+    custom_calls: frozenset[str] | None
+    state: object
+    derived: dict[Any, _Derived]
 
 
 class _Derived(NamedTuple):
     """What a method gave, and the state that each program in it was in."""
 
     result: Any
-    states: list[tuple[Program, object]]
+    states: list[tuple[_Derivable, object]]
 
     def is_as_given(self) -> bool:
         return all(program.state is state for program, state in self.states)
@@ -45,7 +56,7 @@ class _WithRules:
       options: the method's, by name.
     """
 
-    def __init__(self, method: Callable[..., Any], program: Program, options: dict[str, Any]):
+    def __init__(self, method: Callable[..., Any], program: Any, options: dict[str, Any]):
         # Not the program itself, which has the function that calls it.
         self._method, self._of, self._state = method, program.core, program.state
         # What was done has been said.
@@ -53,7 +64,7 @@ class _WithRules:
         self._config = ConfigSnapshot()
 
     @functools.cached_property
-    def programs(self) -> tuple[Program, ...]:
+    def programs(self) -> tuple[Any, ...]:
         """These; none where the program has been changed since, or cannot be derived from with its
         rules: that is no error before somebody asks for them."""
         if self._of.state is not self._state:
@@ -65,7 +76,7 @@ class _WithRules:
         except JaxmlirError:
             return ()
 
-    def program(self, i: int) -> Program | None:
+    def program(self, i: int) -> Any | None:
         """One of them."""
         return self.programs[i] if self.programs else None
 
@@ -89,7 +100,7 @@ def derived_once(method: Method) -> Method:
     # In one go: what comes between two pauses would set off a collection of what the first made.
     @collector_paused
     @functools.wraps(method)
-    def derived(program: Program, *args: Any, **kwargs: Any) -> Any:
+    def derived(program: _Derivable, *args: Any, **kwargs: Any) -> Any:
         by_position = dict(zip(positional, args, strict=False))
         bound = defaults | by_position | kwargs
         fits = len(args) == len(by_position) and len(bound) == len(defaults)
@@ -116,6 +127,7 @@ def derived_once(method: Method) -> Method:
             program.rule_tracing.looked_at()
             result = method(program, **bound)
         programs = _programs(result)
+        _keep_target(program, programs, bound, derived)
         if not all(isinstance(p, type(program)) for p in programs):
             return result
         if not (known_rules or program.rule_tracing.is_read):
@@ -127,3 +139,23 @@ def derived_once(method: Method) -> Method:
         return result
 
     return derived  # type: ignore[return-value]
+
+
+def _keep_target(
+    program: Any,
+    programs: Sequence[Any],
+    bound: Mapping[str, Any],
+    method: Callable[..., Any],
+) -> None:
+    """Has what was made of a program be for the same target, or made again for others as it is."""
+    if bound.get("target") is not None:
+        return
+    if program.recipe is None:
+        for result in programs:
+            if isinstance(result, type(program)) and result._target is None:
+                result._target = program._target
+    elif len(programs) == 1 and isinstance(programs[0], type(program)):
+        (result,) = programs
+        if result.recipe is None:
+            again = bound | ({"remarks": None} if "remarks" in bound else {})
+            result.recipe = program.recipe.then(lambda p, target, stored: method(p, **again))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxmlir import targets
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.bridge.custom_rules.schedule import RuleTracing
 from jaxmlir.bridge.exporter import Exporter
@@ -27,6 +28,7 @@ from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformErr
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.derived import derived_once
+from jaxmlir.program.recipes import Recipe, at_level
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.calls import Calls
@@ -38,8 +40,10 @@ from jaxmlir.support.platforms import check_platforms
 if TYPE_CHECKING:
     from jax.stages import Lowered
 
+    from jaxmlir.bridge.importer import Importer
     from jaxmlir.interpret.interpreter import Hook
     from jaxmlir.passes import Pipeline
+    from jaxmlir.targets import Target
 
 
 SHOWN = 10
@@ -83,6 +87,7 @@ class Program(Module):
 
     Attributes:
       derived: what :mod:`jaxmlir.program.derived` keeps of transformations.
+      recipe: of a program that was optimized for a target nobody named, how it is made for others.
       when_lowered: passes that run where the program is lowered, and where one derived from it is.
     """
 
@@ -90,6 +95,21 @@ class Program(Module):
     __slots__ = ("_callees", "_jitted", "derived")
 
     when_lowered: Pipeline | None = None
+
+    @classmethod
+    def of_import(
+        cls, importer: Importer, again: Callable[[Target | None], Program] | None = None
+    ) -> Program:
+        """The program that was imported.
+
+        Args:
+          again: imports it for another target, which programs that it calls may depend on.
+        """
+        program = super().of_import(importer)
+        program._target = importer.target
+        if again is not None and importer.versions_for is not None and importer.target is None:
+            program.recipe = Recipe(importer.versions_for, again)
+        return program
 
     def new_rule_tracing(self, *imported: Any) -> RuleTracing:
         return RuleTracing(self.core, *imported)
@@ -99,6 +119,7 @@ class Program(Module):
         self._specialized: dict[Any, Program] = {}
         for program in (self, self.core):
             program.derived = {}
+        self.recipe: Recipe | None = None
         super().changed(functions)
 
     def become(self, other: Module) -> None:
@@ -155,21 +176,32 @@ class Program(Module):
         pipeline: str,
         *,
         verify_each: bool = True,
+        target: str | Target | None = None,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
         """The program after a pipeline of passes, e.g. ``"jaxpr-grad,cse"``; this one is as it was.
 
         Args:
           verify_each: check the program after each pass.
+          target: what the passes take the program to be compiled for, such as ``"cuda:h100"``; by
+            default its own, which is JAX's default device where it was given none.
           remarks: takes what the passes say they did, for example ``print``.
 
         Raises:
+          ArgumentError: there is no such target.
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
-        result = self._after_passes(pipeline, remarks, verify_each=verify_each, hold_rules=False)
+        found = None if target is None else targets.target(target)
+        options: Any = {"verify_each": verify_each, "hold_rules": False}
+        program = self if found is None else self.version(found)
+        result = program._after_passes(pipeline, remarks, target=found, **options)
         # What passes have done to custom rules is not done to those that would be traced now.
         result.rule_tracing.forget()
+        if found is None and self.recipe is not None:
+            result.recipe = self.recipe.then(
+                lambda p, target, stored: p.run_passes(pipeline, verify_each=verify_each)
+            )
         return result
 
     @collector_paused
@@ -178,18 +210,29 @@ class Program(Module):
         pipeline: str,
         remarks: Callable[[Diagnostic], None] | None,
         *,
+        target: Target | None = None,
+        default: Target | None = None,
         verify_each: bool = False,
         hold_rules: bool = True,
     ) -> Program:
+        """The program after a pipeline.
+
+        Args:
+          target: that which it is given.
+          default: what passes take for its target where it has none.
+        """
         from jaxmlir.passes import Instrumentation, parse_pipeline
 
         if remarks is not None and not callable(remarks):
             raise ArgumentError(f"remarks: expected a function of a Diagnostic, got {remarks!r}")
         result = self.clone(hold_rules=hold_rules)
+        kept = target or self._target
+        result._target = kept or default or (self.recipe and self.recipe.target)
         instrumentation = Instrumentation(verify_each=verify_each, remarks=remarks)
         with result.rule_tracing.holding():
             parse_pipeline(pipeline).run(result, instrumentation)
             result.changed()
+        result._target = kept
         return result
 
     @derived_once
@@ -198,6 +241,7 @@ class Program(Module):
         level: int = 1,
         *,
         without: Collection[str] = (),
+        target: str | Target | None = None,
         remarks: Callable[[Diagnostic], None] | None = None,
     ) -> Program:
         """The program after the passes of an optimization level; see ``jaxmlir.passes.LEVELS``.
@@ -209,15 +253,62 @@ class Program(Module):
         Args:
           level: 0 does nothing; 1 is cheap and changes no bit of a result.
           without: names of passes to leave out.
+          target: what it is optimized for, such as ``"cuda:h100"`` or ``"tpu:v5e:2x2"``.  By
+            default that is JAX's default device, and where the result is lowered for another one,
+            this program is optimized for that.
           remarks: takes what the passes say they did, for example ``print``.
 
         Raises:
+          ArgumentError: there is no such target.
           PipelineError: there is no such level or pass.
         """
         from jaxmlir.passes import level_pipeline
 
         pipeline = level_pipeline(level, without)
-        return self._after_passes(pipeline, remarks)
+        found = None if target is None else targets.target(target)
+        program = self if found is None else self.version(found)
+        recipe = self.recipe
+        # No pass of level 1 asks for what it is.
+        if found is None and recipe is None and self._target is None and level > 1:
+            recipe = Recipe(targets.default_target(), self._snapshot())
+        default = recipe and recipe.target
+        result = program._after_passes(pipeline, remarks, target=found, default=default)
+        if level > 1:
+            result.when_lowered = None
+        if found is None and recipe is not None:
+            result.recipe = recipe.then(at_level(level, without))
+        return result
+
+    def structured(self, level: int, without: Collection[str], target: Target) -> Program:
+        """The program after the passes of a level that derivatives profit from, for a target; the
+        others run where it is lowered, for what it is lowered for."""
+        from jaxmlir.passes import level_stages, parse_pipeline
+
+        result = self.clone(hold_rules=True)
+        structure, storage = map(parse_pipeline, level_stages(level, without))
+        result.decide(structure, storage if level > 1 else self.when_lowered, default=target)
+        return result
+
+    def decide(self, structure: Pipeline, storage: Pipeline | None, default: Target | None) -> None:
+        """Runs passes in place, and has others run where the program is lowered.
+
+        Args:
+          default: what the former take for its target where it has none; the others take what it is
+            lowered for.
+        """
+        from jaxmlir.passes import Instrumentation
+
+        given, self._target = self._target, self._target or default
+        with self.rule_tracing.holding():
+            structure.run(self, Instrumentation(verify_each=False))
+        self._target = given
+        self.when_lowered = storage if storage is not None and storage.passes else None
+
+    def _snapshot(self) -> Callable[[Target], Program]:
+        """Gives the program as it is now, whatever is done to it."""
+        program = self.clone(hold_rules=True)
+        program.rule_tracing.held = False
+        return lambda target: program
 
     @derived_once
     def remat(
@@ -239,7 +330,8 @@ class Program(Module):
           memory_budget: the memory to get along with besides arguments and results: a fraction of
             what the program takes, or, from 2 on, bytes.  By default what is stored is what pays.
           measure: compile it for JAX's default backend, two to sixteen times, to see what memory it
-            takes; otherwise, and where that cannot compile it, the memory is estimated.
+            takes; otherwise, and where that cannot compile it or is not its target, the memory is
+            estimated.
           remarks: takes what was done, for example ``print``.
 
         Raises:
@@ -258,10 +350,12 @@ class Program(Module):
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)
 
     def __copy__(self) -> Program:
-        return self.clone()
+        result = self.clone()
+        result.recipe = self.recipe
+        return result
 
     def __deepcopy__(self, memo: Any) -> Program:
-        return self.clone()
+        return self.__copy__()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -269,17 +363,66 @@ class Program(Module):
             "jaxmlir.load(path) reads in another process"
         )
 
+    # -- targets --
+
+    @property
+    def target(self) -> Target:
+        """What passes take the program to be compiled for: what was given, or else JAX's default
+        device."""
+        if self._target is not None:
+            return self._target
+        return self.recipe.target if self.recipe is not None else targets.default_target()
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self._target = target
+
     @analysis
-    def lowered_form(self) -> Program:
-        """What is lowered: the program after the passes that wait until then."""
+    def _versions(self) -> dict[tuple[Target, bool], Program]:
+        """What :meth:`version` has made."""
+        return {}
+
+    def version(self, target: Target, *, stored: bool = True) -> Program:
+        """The program for a target: itself, unless it was optimized for one that nobody named.
+
+        Args:
+          stored: of another one, decide what is stored now; otherwise that is done where it is
+            lowered.
+        """
+        # Passes do not ask yet on how many devices a program runs.
+        if self.recipe is None or target.on(1) == self.target.on(1):
+            return self
+        key = target, stored
+        if key not in self._versions:
+            self._versions[key] = self.recipe.make(target, stored=stored)
+        return self._versions[key]
+
+    @analysis
+    def portable(self) -> Program:
+        """The program before it was decided what is stored, for derivatives: what is forward and
+        what is backward must fit together on every target."""
+        if self.recipe is None or self.when_lowered is not None:
+            return self
+        return self.recipe.make(self.recipe.target, stored=False)
+
+    @analysis
+    def _lowered_forms(self) -> dict[Target, Program]:
+        """What :meth:`lowered_form` has made."""
+        return {}
+
+    def lowered_form(self, target: Target) -> Program:
+        """What is lowered for a target: the program after the passes that wait until then."""
         if self.when_lowered is None:
             return self
-        from jaxmlir.passes import Instrumentation
+        target = self._target or target
+        if target not in self._lowered_forms:
+            from jaxmlir.passes import Instrumentation
 
-        result = self.clone(hold_rules=True)
-        result.when_lowered = None
-        self.when_lowered.run(result, Instrumentation(verify_each=False))
-        return result
+            result = self.clone(hold_rules=True)
+            result.when_lowered, result._target = None, target
+            self.when_lowered.run(result, Instrumentation(verify_each=False))
+            self._lowered_forms[target] = result
+        return self._lowered_forms[target]
 
     @analysis
     def pure_form(self) -> Program | None:
@@ -291,6 +434,8 @@ class Program(Module):
             discharge_refs(result)
         except TransformError:
             return None
+        if self.recipe is not None:
+            result.recipe = self.recipe.then(lambda p, target, stored: p.pure_form or p)
         return result
 
     def to_jaxpr(self) -> Any:
@@ -379,7 +524,7 @@ class Program(Module):
         Raises:
           ArgumentError, TransformError: as for :meth:`jvp`.
         """
-        return transforms.linearize(self, while_loops, checkpoints, custom_vjp_forward)
+        return transforms.linearize(self.portable, while_loops, checkpoints, custom_vjp_forward)
 
     @derived_once
     def vjp(
@@ -397,7 +542,7 @@ class Program(Module):
           ArgumentError: the program takes keyword arguments, or an option is wrong.
           TransformError: an op cannot be transposed; names it and the user's line.
         """
-        return transforms.vjp(self, while_loops, checkpoints)
+        return transforms.vjp(self.portable, while_loops, checkpoints)
 
     @derived_once
     def grad(

@@ -10,20 +10,22 @@ symbolic shapes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
 
 from jaxmlir._compat import core, shape_poly, state_types
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
+    from jaxmlir.dialect.module import Module
+
+M = TypeVar("M", bound="Module")
 
 Sizes = Mapping[str, Any]
 """Of each variable the size: a number, or a symbolic dimension."""
@@ -34,7 +36,7 @@ def is_symbolic(aval: Any) -> bool:
     return not core.is_constant_shape(getattr(aval, "shape", ()))
 
 
-def solve(program: Program, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     """The sizes of a program's dimension variables for arguments of some shapes.
 
     Args:
@@ -55,7 +57,7 @@ def solve(program: Program, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]
     return sizes
 
 
-def sizes_missing_in(avals: Sequence[Any], program: Program) -> Any | None:
+def sizes_missing_in(avals: Sequence[Any], program: Module) -> Any | None:
     """What a function of arguments ``avals`` lacks to know the sizes of a program's arguments.
 
     Returns:
@@ -78,7 +80,7 @@ def sizes_missing_in(avals: Sequence[Any], program: Program) -> Any | None:
     return core.ShapedArray((0, *sizes), np.dtype(bool))
 
 
-def _check_explicit(program: Program, avals: Sequence[Any], sizes: Sizes) -> None:
+def _check_explicit(program: Module, avals: Sequence[Any], sizes: Sizes) -> None:
     """The constraints that the user has set, in the user's words."""
     dims = (dim for aval in avals for dim in getattr(aval, "shape", ()))
     symbolic = next((dim for dim in dims if not core.is_constant_dim(dim)), None)
@@ -123,7 +125,7 @@ def _plain(size: Any) -> Any:
     return int(size) if core.is_constant_dim(size) else size
 
 
-def specialize(program: Program, sizes: Sizes) -> Program:
+def specialize(program: M, sizes: Sizes) -> M:
     """A copy of a program with its dimension variables fixed."""
     result = program.clone()
     scopes = (size.scope for size in sizes.values() if not core.is_constant_dim(size))

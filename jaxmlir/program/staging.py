@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from jaxmlir import targets
 from jaxmlir._compat import bind_leading, core, without_dead_code
 from jaxmlir.bridge.importer import CLOSES_OVER, import_jaxpr
-from jaxmlir.dialect import handles, pytrees
+from jaxmlir.dialect import handles
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import functions, parse_module, scope
 from jaxmlir.errors import ArgumentError, ImportingError
 from jaxmlir.program.program import Program
+from jaxmlir.program.recipes import Recipe, at_level
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.calls import Calls
 from jaxmlir.support.collector import collector_paused
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
+
+    from jaxmlir.targets import Target
 
 
 def trace(
@@ -62,13 +67,17 @@ def _program_of(traced: Any, name: str) -> Program:
     """The program of JAX's traced stage."""
     if any(isinstance(c, core.Tracer) for c in traced._consts):
         raise ImportingError(f"{name} {CLOSES_OVER}")
-    importer = import_jaxpr(bind_leading(traced.jaxpr, traced._consts), name)
-    with scope():
-        function = next(iter(functions(importer.module).values()))
-        attributes = function.attributes
-        attributes["jaxpr.in_tree"] = pytrees.encode(traced._in_tree, importer)
-        attributes["jaxpr.out_tree"] = pytrees.encode(traced.out_tree, importer)
-    return Program.of_import(importer)
+    jaxpr, trees = bind_leading(traced.jaxpr, traced._consts), (traced._in_tree, traced.out_tree)
+
+    def program_for(target: Target | None) -> Program:
+        importer = import_jaxpr(jaxpr, name, target)
+        with scope():
+            attributes = next(iter(functions(importer.module).values())).attributes
+            for key, tree in zip(("jaxpr.in_tree", "jaxpr.out_tree"), trees, strict=True):
+                attributes[key] = pytrees.encode(tree, importer)
+        return Program.of_import(importer, program_for)
+
+    return program_for(None)
 
 
 def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
@@ -88,7 +97,13 @@ def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
         )
     if not isinstance(name, str):
         raise ArgumentError(f"name: expected a string, got {name!r}")
-    return Program.of_import(import_jaxpr(closed_jaxpr, name))
+    return import_for(closed_jaxpr, name)
+
+
+def import_for(closed_jaxpr: Any, name: str, target: Target | None = None) -> Program:
+    """The program of a jaxpr, in which programs that it calls are those for a target."""
+    again = functools.partial(import_for, closed_jaxpr, name)
+    return Program.of_import(import_jaxpr(closed_jaxpr, name, target), again)
 
 
 def parse(
@@ -187,6 +202,7 @@ def jit(
     *,
     optimize: int = 0,
     without: Collection[str] = (),
+    target: str | Target | None = None,
     **options: Any,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
     """``jax.jit``, compiled through the dialect; also a decorator with options::
@@ -201,6 +217,7 @@ def jit(
         of the function are those of the optimized program; custom rules are traced then, and as
         they are written.
       without: names of passes of that level to leave out.
+      target: what the function is optimized for; by default what JAX lowers it for.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
         ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
         ``inline``, a trace that calls the function gets the call of its program alone.
@@ -210,11 +227,12 @@ def jit(
       ``fun``, a function that makes one of it.
 
     Raises:
+      ArgumentError: there is no such target.
       PipelineError: there is no such level or pass.
     """
     if fun is _TO_COME:
-        return functools.partial(jit, optimize=optimize, without=without, **options)
-    return JitFunction(fun, options, optimize, without)
+        return functools.partial(jit, optimize=optimize, without=without, target=target, **options)
+    return JitFunction(fun, options, optimize, without, target)
 
 
 class JitFunction:
@@ -230,14 +248,15 @@ class JitFunction:
         options: Mapping[str, Any],
         optimize: int = 0,
         without: Collection[str] = (),
+        target: str | Target | None = None,
     ):
         from jaxmlir.bridge.custom_rules.closures import rules_may_read
-        from jaxmlir.passes import Instrumentation, level_stages, parse_pipeline
+        from jaxmlir.passes import level_stages, parse_pipeline
 
         functools.update_wrapper(self, fun)
         name = name_of(fun)
         structure, storage = map(parse_pipeline, level_stages(optimize, without))
-        unverified = Instrumentation(verify_each=False)
+        given = None if target is None else targets.target(target)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
         # of its own.
@@ -258,10 +277,14 @@ class JitFunction:
             if not (options.get("keep_unused") or rules_may_read(jaxpr)):
                 jaxpr, used = without_dead_code(jaxpr)
                 values = [value for value, use in zip(values, used, strict=True) if use]
-            program = from_jaxpr(jaxpr, name)
-            with program.rule_tracing.holding():
-                structure.run(program, unverified)
-            program.when_lowered = storage if storage.passes else None
+            program = import_for(jaxpr, name, given)
+            # No pass of level 1 asks for the target.
+            recipe = program.recipe
+            if recipe is None and given is None and optimize > 1:
+                again = functools.partial(import_for, jaxpr, name)
+                recipe = Recipe(targets.default_target(), again)
+            program.decide(structure, storage, recipe and recipe.target)
+            program.recipe = recipe and recipe.then(at_level(optimize, without))
             results = program_primitive.call(program, program.name, values)
             return jax.tree.unflatten(traced.out_tree, results)
 

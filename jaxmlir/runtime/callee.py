@@ -15,6 +15,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.lowering.lowering import lower_function
+from jaxmlir.lowering.per_target import lower_for_targets
 from jaxmlir.optimize.simplify.dce import prune
 from jaxmlir.runtime.placement import placement_of
 from jaxmlir.support.collector import collector_paused
@@ -22,6 +23,7 @@ from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets import Target
 
 
 class Callee:
@@ -45,7 +47,7 @@ class Callee:
         """The function transformed, made once per pattern and setting (see :func:`derive`)."""
         return self.once(
             (transformation, pattern, setting()),
-            lambda: derive(self.program, self.symbol, transformation, pattern),
+            lambda: derive(self.portable, self.symbol, transformation, pattern),
         )
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -64,9 +66,45 @@ class Callee:
         """The caller's scope of symbolic sizes, where they are a caller's."""
         return self.program.sizes_scope
 
+    # -- targets --
+
+    @property
+    def whole(self) -> Module:
+        """The program with all of the function."""
+        return self.program
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether the function is another one for other targets."""
+        return self.whole.recipe is not None and self.symbol == self.whole.name
+
+    def _fits(self, version: Module) -> bool:
+        """Whether the call has what the function takes in a version of the program."""
+        return True
+
+    def _cut(self, version: Module) -> Module:
+        """A version of the program, cut down to what the call needs of it."""
+        return version
+
+    @property
+    def portable(self) -> Module:
+        """What is transformed: the program before it was decided what is stored."""
+        return self._cut(self.whole.portable) if self.has_versions else self.program
+
     @property
     def closed_jaxpr(self) -> Any:
-        return self.program.exporter.jaxpr(self.symbol)
+        """The function for JAX's own interpreters, which transform it."""
+        return self.portable.exporter.jaxpr(self.symbol)
+
+    def jaxpr_for(self, target: Target | None) -> Any:
+        """The function for a target, by default as it is, to be a part of another program.
+
+        What is stored is decided with that, where it is not yet.
+        """
+        version = self.whole
+        if target is not None and self.has_versions:
+            version = version.version(target, stored=version.when_lowered is None)
+        return self._cut(version).exporter.jaxpr(self.symbol)
 
     @property
     def placement(self) -> Any | None:
@@ -75,7 +113,21 @@ class Callee:
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         """Emits the function's body; see :func:`jaxmlir.lowering.lowering.lower_function`."""
-        return lower_function(ctx, self.program.lowered_form, self.symbol, args)
+        return self._lower(ctx, lambda ctx, form: lower_function(ctx, form, self.symbol, args))
+
+    def _lower(
+        self, ctx: Any, lower: Callable[[Any, Module], tuple[list[Any], Any]]
+    ) -> tuple[list[Any], Any]:
+        """Emits what the function is for the targets of a module."""
+        whole, has_versions = self.whole, self.has_versions
+        if not has_versions and whole.when_lowered is None:
+            return lower(ctx, whole)
+
+        def form_of(target: Target) -> Module:
+            version = whole.version(target) if has_versions else whole
+            return (version if self._fits(version) else whole).lowered_form(target)
+
+        return lower_for_targets(ctx, self.signature.effects, form_of, lower)
 
     def pruned(self, results: Mask) -> tuple[Mask, Callee] | None:
         """The arguments that those results need, and a callee that takes and gives only these.
@@ -111,29 +163,40 @@ class Pruned(Callee):
     is cut down to it.
     """
 
-    __slots__ = ("_program", "_whole", "variant")
+    __slots__ = ("variant", "whole")
 
     def __init__(self, whole: Module, variant: Variant):
-        self._whole, self.variant = whole, variant
-        self._program: Module | None = None
+        self.whole, self.variant = whole, variant
         self.symbol = variant.symbol
         self._derived = {}
 
     def twin(self) -> Pruned:
-        return Pruned(self._whole, self.variant)
+        return Pruned(self.whole, self.variant)
 
     @property
     def program(self) -> Module:
-        if self._program is None:
-            self._program = self._whole.clone(hold_rules=True)
-            prune(self._program, self.variant)
-        return self._program
+        return self._cut(self.whole)
+
+    def _cut(self, version: Module) -> Module:
+        def cut() -> Module:
+            program = version.clone(hold_rules=True)
+            prune(program, self.variant)
+            return program
+
+        return self.once(("cut", version), cut) if self._fits(version) else self.program
+
+    def _fits(self, version: Module) -> bool:
+        if version is self.whole:
+            return True
+        with context():
+            needed = liveness_of(version).arguments(self.symbol, self.variant.results)
+        return all(kept or not n for n, kept in zip(needed, self.variant.arguments, strict=True))
 
     @property
     def signature(self) -> Any:
-        whole = call_signature(self._whole, self.symbol)
+        whole = call_signature(self.whole, self.symbol)
         with context():
-            left = liveness_of(self._whole).effects(self.variant)
+            left = liveness_of(self.whole).effects(self.variant)
             named = {codec.decode(item) for item in left}
         return whole._replace(
             operands=tuple(chosen(whole.operands, self.variant.arguments)),
@@ -143,29 +206,32 @@ class Pruned(Callee):
 
     @property
     def sizes_scope(self) -> Any | None:
-        return self._whole.sizes_scope
+        return self.whole.sizes_scope
 
     @property
     def placement(self) -> Any | None:
         with context():
-            liveness, ops = liveness_of(self._whole), []
+            liveness, ops = liveness_of(self.whole), []
             for symbol, results, _ in liveness.needed([self.variant]):
                 dead = liveness.of(symbol, results).dead
                 ops += [pair for i, pair in enumerate(liveness.ops(symbol)) if i not in dead]
-            return placement_of(self._whole, ops)
+            return placement_of(self.whole, ops)
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         variant, given = self.variant, iter(args)
         every = [next(given) if kept else None for kept in variant.arguments]
-        form = self._whole.lowered_form
-        results, tokens = lower_function(ctx, form, self.symbol, every, variant.results)
-        return chosen(results, variant.results), tokens
+
+        def lower(ctx: Any, form: Module) -> tuple[list[Any], Any]:
+            results, tokens = lower_function(ctx, form, self.symbol, every, variant.results)
+            return chosen(results, variant.results), tokens
+
+        return self._lower(ctx, lower)
 
     def _prune(self, results: Mask) -> tuple[Mask, Callee] | None:
         if all(results):
             return None
         left, variant = iter(results), self.variant
-        found = Callee(self._whole, self.symbol).pruned(
+        found = Callee(self.whole, self.symbol).pruned(
             tuple(kept and next(left) for kept in variant.results)
         )
         if found is None:

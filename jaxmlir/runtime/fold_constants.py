@@ -38,9 +38,9 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of, is_key, widths_of
 from jaxmlir.errors import LoweringError, count
 from jaxmlir.passes.base import Amount, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 from jaxmlir.runtime.program_primitive import call
+from jaxmlir.targets import default_target
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -67,19 +67,17 @@ class FoldConstants(Pass):
     takes.
 
     Options:
-      platform: what the program is for, by default JAX's default backend; for another one nothing
-        is done, as this is where values are computed.
       min-work: the least number of operations.
       max-work: the largest.
     """
 
     name: ClassVar[str] = "jaxpr-fold-constants"
-    platform: str = ""
     min_work: Amount = MIN_WORK
     max_work: Amount = MAX_WORK
 
     def run(self, program: Module) -> bool:
-        if platform_or_default(self.platform) != jax.default_backend():
+        # Values are computed here.
+        if program.target.platform != default_target().platform:
             return False
         with scope():
             return fold_constants(program, self.min_work, self.max_work)

@@ -8,17 +8,6 @@ from jaxmlir._compat import xla_bridge
 from jaxmlir.errors import ArgumentError
 
 
-def check_platform(platform: str) -> None:
-    """Checks the name of a platform.
-
-    Raises:
-      ArgumentError: JAX does not know it.
-    """
-    if not xla_bridge.is_known_platform(platform):
-        known = ", ".join(sorted(xla_bridge.known_platforms()))
-        raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
-
-
 def check_platforms(platforms: Sequence[str] | None) -> None:
     """Checks the names of platforms that something is to be lowered for.
 
@@ -28,7 +17,9 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
     if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
         raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}")
     for platform in platforms or ():
-        check_platform(platform)
+        if not xla_bridge.is_known_platform(platform):
+            known = ", ".join(sorted(xla_bridge.known_platforms()))
+            raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
         if list(platforms or ()).count(platform) > 1:
             raise ArgumentError(f"platforms: {platform!r} is given twice")
         try:

@@ -15,7 +15,8 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.transforms.higher_order import has_rule
 
 if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Linearization, Rules
+    from jaxmlir.transforms.emitters import Linearization
+    from jaxmlir.transforms.templates import Rules
 
 Mask = tuple[bool, ...]
 
@@ -108,12 +109,25 @@ def backward(
     return found, tuple(map(bool, used[: body.arity]))
 
 
+def activity_of(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
+    """What :func:`forward` finds in ``@symbol``, looked for once."""
+    return rules.functions.once(forward, symbol, active, kind)
+
+
 def active_results(rules: Rules, symbol: str, active: Mask, kind: str) -> Mask:
-    """Which results of ``@symbol`` have tangents."""
-    return rules.functions.forward(symbol, active, kind).results
+    """Which results of ``@symbol`` have tangents when it is differentiated by ``kind``."""
+    return rules.functions.derived(_active_results, symbol, active, kind)
+
+
+def _active_results(rules: Rules, symbol: str, active: Mask, kind: str) -> Mask:
+    return activity_of(rules, symbol, active, kind).results
 
 
 def used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
     """Which of the active arguments of ``@symbol`` the wanted results' tangents depend on."""
-    _, used = backward(rules, rules.functions.forward(symbol, active, "linearize"), wanted)
+    return rules.functions.derived(_used_arguments, symbol, active, wanted)
+
+
+def _used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
+    _, used = backward(rules, activity_of(rules, symbol, active, "linearize"), wanted)
     return tuple([a and u for a, u in zip(active, used, strict=True)])

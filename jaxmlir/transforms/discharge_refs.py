@@ -17,13 +17,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.dialect.ir import functions, ir, scope
+from jaxmlir.dialect.ops.state import MAKERS
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
-"""The ops that make references."""
 
 
 class DischargeRefs(Pass):
@@ -54,7 +52,7 @@ def discharge_refs(program: Module) -> None:
     """
     if not makes_references(program):
         return
-    # Few programs need these, and they need the passes that need this one.
+    # Few programs need these.
     from jaxmlir.transforms.pure_functions import make_pure
     from jaxmlir.transforms.templates import Rules
 

@@ -7,30 +7,31 @@ dropped or reordered, and an ordered effect could not be lowered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from jaxmlir._compat import effects
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
-
 
 class GivenEffects:
     """The effects of the functions of one program that were given some, by symbol.
 
     Those on an operand, a reference, are not among them: the ops in the function tell of these.
+
+    Args:
+      listed: gives the effects that the ops of ``@symbol`` list (:func:`listed`).
     """
 
-    def __init__(self, rules: Rules):
-        self._rules = rules
+    def __init__(self, listed: Callable[[str], set[ir.Attribute]]):
+        self._listed = listed
         self._found: dict[str, set[ir.Attribute]] = {}
 
     def of_call(self, symbol: str) -> ir.ArrayAttr | None:
         """The effects that a call of ``@symbol`` is to list."""
-        found = self._rules.functions.once(_listed_by, symbol)
+        found = self._listed(symbol)
         if not found:
             return None
         self._found[symbol] = found
@@ -47,18 +48,14 @@ class GivenEffects:
                     given.update(*(self._found.get(s, ()) for s in symbol_uses(attribute)))
             if given:
                 op.attributes["jaxpr.effects"] = _attribute(given | _effects(op))
-        if found := _listed(function):
+        if found := listed(function):
             self._found[function.name.value] = found
 
 
-def _listed_by(rules: Rules, symbol: str) -> set[ir.Attribute]:
-    return _listed(rules.program.function(symbol))
-
-
-def _listed(function: func.FuncOp) -> set[ir.Attribute]:
-    """The effects of a function's ops, but for those on operands."""
-    listed = set().union(*map(_effects, body_of(function).operations))
-    return {e for e in listed if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
+def listed(function: func.FuncOp) -> set[ir.Attribute]:
+    """The effects that the ops of a function list, but for those on operands."""
+    found = set().union(*map(_effects, body_of(function).operations))
+    return {e for e in found if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
 
 
 def _effects(op: Any) -> set[ir.Attribute]:

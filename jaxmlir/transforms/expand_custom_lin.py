@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import attribute, ops_of, reachable, returned, zeros
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.ops import OPS
+from jaxmlir.dialect.ops import CALLEES, OPS
+from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
-from jaxmlir.transforms.higher_order.call import call
 from jaxmlir.transforms.higher_order.custom_rules import out_zeros, rule_symbol
-from jaxmlir.transforms.jvp import tangent_type_of
-from jaxmlir.transforms.templates import Rules, has_tangent
+from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose
 
 if TYPE_CHECKING:
@@ -88,24 +89,6 @@ def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:
     return transpose(rules, bwd, linear, f"{bwd}.transpose")
 
 
-# Linear in each of these operands, the others held fixed; linear in no two of them together.
-_LINEAR_IN_ONE = {
-    "conv_general_dilated": (0, 1),
-    "div": (0,),
-    "dot_general": (0, 1),
-    "mul": (0, 1),
-    "triangular_solve": (1,),
-}
-# Calls that compute what the function they name computes.
-_CALLS = {
-    "call": "call_jaxpr",
-    "closed_call": "call_jaxpr",
-    "eval_jaxpr": "call_jaxpr",
-    "jit": "jaxpr",
-    "remat2": "jaxpr",
-}
-
-
 def check_linear(rules: Rules, symbol: str, linear: set[ir.Value]) -> None:
     """Checks that all results of a function are linear in some arguments, jointly, by its ops.
 
@@ -161,8 +144,8 @@ def _results(
 
 def _called(op: Any, name: str, pattern: list[bool]) -> tuple[list[str], int] | None:
     """The functions of which an op computes one, and the first operand that it hands them."""
-    if name in _CALLS:
-        return [op.attributes[_CALLS[name]].value], 0
+    if op.name in CALLS or name == "remat2":
+        return [op.attributes[CALLEES[op.name]].value], 0
     if name == "cond" and not pattern[0]:
         return [branch.value for branch in op.attributes["branches"]], 1
     return None
@@ -192,9 +175,7 @@ def _is_linear(op: Any, name: str, pattern: list[bool], fits: list[bool]) -> boo
     if name == "custom_linear_solve":
         lengths = codec.decode(op.attributes["const_lengths"])
         return not any(pattern[: sum(lengths)]) and all(fits[sum(lengths) :])
-    return (
-        name in _LINEAR_IN_ONE and sum(pattern) == 1 and pattern.index(True) in _LINEAR_IN_ONE[name]
-    )
+    return record is not None and sum(pattern) == 1 and pattern.index(True) in record.linear_each
 
 
 def _fills(op: Any) -> bool:

@@ -19,7 +19,8 @@ from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.types import type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
-from jaxmlir.transforms.inverses.invert import Inverted, invert
+from jaxmlir.transforms.inverses.invert import invert
+from jaxmlir.transforms.inverses.solver import Inverted
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 

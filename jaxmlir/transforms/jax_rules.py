@@ -23,7 +23,7 @@ from jaxmlir._compat import (
     pe,
     source_info_util,
 )
-from jaxmlir.dialect.pytrees import Flag
+from jaxmlir.dialect.codec.pytrees import Flag
 from jaxmlir.dialect.types import linear_aval
 from jaxmlir.support.masks import chosen
 

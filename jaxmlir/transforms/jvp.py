@@ -8,20 +8,20 @@ has a tangent is copied as it is, and so everything that depends on integers, co
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir.dialect.builder import copy, set_attribute, zeros
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.templates import Emitter, Rules, Template, has_tangent
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -73,6 +73,13 @@ def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> 
             type_ = function.arguments[i].type
             raise at_function(function, f"argument {i} of @{symbol}, a {type_}, has no tangents")
     return named
+
+
+def jvp_of(
+    rules: Rules, symbol: str, active: tuple[bool, ...], required: tuple[bool, ...] = ()
+) -> tuple[str, tuple[bool, ...]]:
+    """What :func:`jvp` gives for these, written once."""
+    return rules.functions.derived(jvp, symbol, active, required)
 
 
 def jvp(
@@ -128,14 +135,3 @@ def jvp(
     new.finish([*(primals[v] for v in body.returned), *of_results])
     set_attribute(new.op, "jaxpr.active", active_out)
     return new.name, active_out
-
-
-def tangent_type(value: ir.Value) -> ir.Type:
-    """The type of a value's tangents."""
-    return tangent_type_of(value.type)
-
-
-@functools.cache
-def tangent_type_of(type_: ir.Type) -> ir.Type:
-    """The type of tangents of values of a type; ``float0`` for integers."""
-    return type_of(aval_of(type_).to_tangent_aval())

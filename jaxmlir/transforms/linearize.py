@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.activity import Activity, backward
+from jaxmlir.transforms.activity import Activity, activity_of, backward
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
-from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
+from jaxmlir.transforms.emitters import Linearization
+from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.templates import Linearization, Rules
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -90,7 +92,7 @@ def linearize(
     Raises:
       TransformError: an op cannot be linearized; names the op and the user's line.
     """
-    activity = rules.functions.forward(symbol, tuple(active), "linearize")
+    activity = activity_of(rules, symbol, tuple(active), "linearize")
     body, outs = activity.body, activity.body.returned
     given = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
     fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)

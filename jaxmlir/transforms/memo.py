@@ -1,29 +1,43 @@
 """The functions of a program transformed, each once per pattern.
 
 The passes on functions and the rules of ops call each other: a rule transforms the functions that
-its op refers to through this memo.
+its op refers to through this memo, which knows none of the transformations
+(``jvp_of(rules, symbol, active)`` is ``rules.functions.derived(jvp, symbol, active)``).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import Uses
-from jaxmlir.transforms.activity import Activity, active_results, forward, used_arguments
-from jaxmlir.transforms.effects import GivenEffects
+from jaxmlir.transforms.effects import GivenEffects, listed
 
 if TYPE_CHECKING:
+    from jaxmlir.dialect.ir import ir
+    from jaxmlir.dialect.module import Module
     from jaxmlir.rewriting.dedupe import Copy
-    from jaxmlir.transforms.clone_plan import ClonePlan
-    from jaxmlir.transforms.higher_order.custom_rules import BatchedRules
-    from jaxmlir.transforms.higher_order.residuals import Forwarded
-    from jaxmlir.transforms.imports import Loans
-    from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.linearize import Linearized
-    from jaxmlir.transforms.templates import Rules
+
+
+class _Rules(Protocol):
+    """The rules of the program, :class:`jaxmlir.transforms.templates.Rules`."""
+
+    program: Module
+
+
+class _Loans(Protocol):
+    """What other programs lend, :class:`jaxmlir.transforms.imports.Loans`."""
+
+    def __contains__(self, symbol: str) -> bool: ...
+
+    def check(self, *symbols: str) -> None: ...
+
+    def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any: ...
+
+    def copy_in(self, *roots: str) -> Copied: ...
 
 
 class Copied(NamedTuple):
@@ -41,16 +55,16 @@ class Functions:
       loans: the functions that are transformed elsewhere, if there may be any.
     """
 
-    def __init__(self, rules: Rules):
+    def __init__(self, rules: _Rules):
         self._rules = rules
-        self.loans: Loans | None = None
+        self.loans: _Loans | None = None
         self._made: dict[Any, Any] = {}
         # Batches that are patterns for those of functions that are alike, and what those refer to
         # that were copied.
-        self.batches: dict[Any, tuple[ClonePlan, Any]] = {}
+        self.batches: dict[Any, Any] = {}
         self.copied = Uses(rules.program)
-        self.batched_rules: dict[Any, BatchedRules] = {}
-        self.given_effects = GivenEffects(rules)
+        self.batched_rules: dict[Any, Any] = {}
+        self.given_effects = GivenEffects(functools.partial(self.once, _listed_effects))
 
     def body(self, symbol: str) -> FunctionView:
         """``@symbol`` with its values numbered.  Functions that are referred to do not change."""
@@ -72,100 +86,6 @@ class Functions:
             yield
         finally:
             del self._made[key]
-
-    def forward(self, symbol: str, active: tuple[bool, ...], kind: str) -> Activity:
-        """What has a tangent when the function is differentiated by ``kind``."""
-        return self.once(forward, symbol, active, kind)
-
-    def activity(self, symbol: str, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
-        """Which results have tangents when the function is differentiated by ``kind``."""
-        return self.derived(active_results, symbol, active, kind)
-
-    def uses(
-        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
-        """Which active arguments the wanted results' tangents depend on."""
-        return self.derived(used_arguments, symbol, active, wanted)
-
-    def jvp(
-        self, symbol: str, active: tuple[bool, ...], required: tuple[bool, ...] = ()
-    ) -> tuple[str, tuple[bool, ...]]:
-        """The symbol of ``@symbol.jvp``, and which results have tangents."""
-        from jaxmlir.transforms.jvp import jvp
-
-        return self.derived(jvp, symbol, active, required)
-
-    def linearize(
-        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearized:
-        """``@symbol.fwd`` and ``@symbol.lin``."""
-        from jaxmlir.transforms.linearize import linearize
-
-        return self.derived(linearize, symbol, active, wanted)
-
-    def linearize_call(
-        self, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Forwarded:
-        """``@symbol.fwd`` and ``@symbol.lin``; the first gives only residuals that its caller does
-        not have."""
-        from jaxmlir.transforms.higher_order.residuals import linearize_call
-
-        return self.derived(linearize_call, symbol, active, wanted)
-
-    def partial_eval_call(self, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
-        """``@symbol.known`` and ``@symbol.unknown``, likewise."""
-        from jaxmlir.transforms.higher_order.residuals import partial_eval_call
-
-        return self.derived(partial_eval_call, symbol, unknown)
-
-    def unknown_results(self, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
-        """Which results depend on an unknown argument."""
-        from jaxmlir.transforms.partial_eval import unknown_results
-
-        return self.derived(unknown_results, symbol, unknown)
-
-    def linearize_rule(
-        self, symbol: str, unknown: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Forwarded:
-        """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
-        from jaxmlir.transforms.higher_order.residuals import partial_eval_call
-
-        return self.derived(partial_eval_call, symbol, unknown, wanted, None, ("fwd", "lin"))
-
-    def transpose(
-        self, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> tuple[str, tuple[bool, ...]]:
-        """The symbol of the transpose, and which linear arguments it gives cotangents of."""
-        return self.derived(_transposed, symbol, linear, nonzero)
-
-    def batched(
-        self, symbol: str, dims: tuple[int | None, ...], axis: Any
-    ) -> tuple[int | None, ...]:
-        """Where the rules leave the batch dimension of each result."""
-        from jaxmlir.transforms.vmap import batched_results
-
-        return self.derived(batched_results, symbol, dims, axis)
-
-    def batch(
-        self,
-        symbol: str,
-        dims: tuple[int | None, ...],
-        axis: Any,
-        out_dims: Any = None,
-    ) -> tuple[str, tuple[int | None, ...]]:
-        """The symbol of ``@symbol.vmap``, and each result's batch dimension: ``out_dims``, or where
-        the rules leave it."""
-        from jaxmlir.transforms.vmap import vmap
-
-        return self.derived(vmap, symbol, dims, axis, out_dims)
-
-    def inverse(
-        self, symbol: str, arguments: tuple[bool, ...], results: tuple[bool, ...], log_det: Any
-    ) -> Inverted:
-        """What follows from the arguments and results that are known."""
-        from jaxmlir.transforms.inverses.invert import invert
-
-        return self.once(invert, symbol, arguments, results, log_det)
 
     def copy_in(self, *roots: str) -> Copied:
         """Brings what some functions reach into the program's module; what is known of these."""
@@ -200,14 +120,9 @@ class Functions:
         return self._made[key]
 
 
-def _body(rules: Rules, symbol: str) -> FunctionView:
+def _body(rules: _Rules, symbol: str) -> FunctionView:
     return FunctionView(rules.program.function(symbol))
 
 
-def _transposed(
-    rules: Rules, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-) -> tuple[str, tuple[bool, ...]]:
-    from jaxmlir.transforms.transpose import transpose_nonzero
-
-    name = f"{symbol.removesuffix('.lin')}.bwd"
-    return transpose_nonzero(rules, symbol, linear, name, nonzero)
+def _listed_effects(rules: _Rules, symbol: str) -> set[ir.Attribute]:
+    return listed(rules.program.function(symbol))

@@ -117,3 +117,15 @@ def adapt(
         outs = iter(take_in(function, args))
         full = [next(outs) if given else zeros(type_) for type_, given in results]
     return new.finish(full)
+
+
+def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
+    """Writes a call of ``@symbol`` at the current insertion point; its results."""
+    # What profilers show is the user's name.
+    name, _, _ = symbol.partition(".")
+    attributes = {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(name)}
+    effects = rules.functions.given_effects.of_call(symbol)
+    if effects is not None:
+        attributes["jaxpr.effects"] = effects
+    types = list(rules.program.function(symbol).type.results)
+    return list(ir.Operation.create("jaxpr.jit", types, list(args), attributes).results)

@@ -23,7 +23,7 @@ from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.higher_order import PartialEvaluation
+    from jaxmlir.transforms.emitters import PartialEvaluation
 
 
 class PartialEval(Pass):
@@ -169,8 +169,12 @@ def _write_known(
     return values, waiting, later
 
 
-def unknown_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
+def unknown_results(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
     """Which results of ``@symbol`` depend on an unknown argument."""
+    return rules.functions.derived(_unknown_results, symbol, unknown)
+
+
+def _unknown_results(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
     body = rules.functions.body(symbol)
     waiting = _arguments_waiting(body, unknown)
     for _ in _waiting_ops(rules, body, waiting):
@@ -208,7 +212,7 @@ def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bo
         if name != "jaxpr.custom_jvp_call_jaxpr":
             return False
         callee = op.attributes["call_jaxpr"].value
-        return not all(rules.functions.unknown_results(callee, tuple(unknown)))
+        return not all(unknown_results(rules, callee, tuple(unknown)))
     callees = []
     if name == "jaxpr.jit":
         callees = [op.attributes["jaxpr"].value]

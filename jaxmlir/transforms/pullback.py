@@ -11,26 +11,34 @@ from typing import TYPE_CHECKING
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.jvp import tangent_type_of
+from jaxmlir.transforms.emitters import Template
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.templates import Rules, Template
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_function
 
 if TYPE_CHECKING:
-    from jaxmlir.transforms.higher_order import Emitter
+    from jaxmlir.transforms.emitters import Emitter
     from jaxmlir.transforms.linearize import LinearOp
 
 
-def transposed(
+def pullback_of(
     rules: Rules, body: FunctionView, op: LinearOp, nonzero: tuple[bool, ...]
-) -> tuple[Template | Emitter, bool]:
-    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
+) -> Template | Emitter:
+    """The rule that :meth:`Rules.pullback` gives of an op, made once.
 
     Raises:
       TransformError: the op cannot be transposed; names the op and the user's line.
     """
+    return rules.pullback(op.halves, nonzero, lambda: _transposed(rules, body, op, nonzero))
+
+
+def _transposed(
+    rules: Rules, body: FunctionView, op: LinearOp, nonzero: tuple[bool, ...]
+) -> tuple[Template | Emitter, bool]:
+    """The rule, and whether it holds in every program."""
     try:
         if op.halves.pull is not None:
             return op.halves.pull(nonzero), False

@@ -16,15 +16,14 @@ import jax
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import copy, ops_of, returned
+from jaxmlir.dialect.builder import copy, create, ops_of, returned, symbol_ref
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.ops.state import MAKERS
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.discharge_refs import MAKERS
-from jaxmlir.transforms.higher_order.custom_rules import create, symbol_ref
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_loop import WhileOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 

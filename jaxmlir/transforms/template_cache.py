@@ -11,7 +11,7 @@ from jaxmlir._compat import batching, core
 from jaxmlir.caching.rule_cache import RuleCache
 from jaxmlir.dialect.ir import bytecode, ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.transforms.higher_order import Linearization
+from jaxmlir.transforms.emitters import Linearization, Template
 
 
 class Place(NamedTuple):
@@ -107,8 +107,6 @@ _OF_PROCESS = re.compile(rb"!jaxpr\.|handle|Device")
 
 
 def _read(value: bytes, key: bytes) -> Any:
-    from jaxmlir.transforms.templates import Template
-
     line, _, codes = value.partition(b"\n")
     sizes, *head = _tuples(json.loads(line))
     functions: list[Any] = []

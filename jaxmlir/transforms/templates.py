@@ -19,7 +19,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import (
     ConfigSnapshot,
@@ -28,13 +28,11 @@ from jaxmlir._compat import (
     core,
     debug_info,
     dtypes,
-    jax_mlir_ext,
     open_jaxpr,
     pe,
     state_discharge,
 )
 from jaxmlir.analysis import pointwise
-from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
@@ -48,30 +46,12 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
 from jaxmlir.transforms import higher_order, jax_rules
-from jaxmlir.transforms.higher_order import Emitter, Linearization, PartialEvaluation
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, Template
 from jaxmlir.transforms.memo import Functions
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.linearize import LinearOp
     from jaxmlir.transforms.template_cache import KeptRules
-
-
-class Template(NamedTuple):
-    """A template and what its results stand for."""
-
-    function: func.FuncOp
-    """Takes and returns what the method of :class:`Rules` that made it says."""
-    pattern: tuple[Any, ...]
-    """For each result of the op: whether it has a tangent, or its batch dimension."""
-
-    def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
-        """Copies the template in at the current insertion point; its results.
-
-        Args:
-          location: of the op that it stands for; by default the current one.
-        """
-        return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
 
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
@@ -171,7 +151,10 @@ class Rules:
         return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
 
     def pullback(
-        self, body: FunctionView, op: LinearOp, nonzero: tuple[bool, ...]
+        self,
+        halves: Linearization,
+        nonzero: tuple[bool, ...],
+        transpose: Callable[[], tuple[Template | Emitter, bool]],
     ) -> Template | Emitter:
         """``(*residuals, *nonzero cotangents) -> (*nonzero cotangents of used operands)``.
 
@@ -180,18 +163,16 @@ class Rules:
 
         Args:
           nonzero: which of the results that have tangents have cotangents.
+          transpose: makes it where it is not known, and tells whether it holds in every program.
         """
-        halves = op.halves
         found = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
         if found is None:
-            from jaxmlir.transforms.pullback import transposed
-
             kept = self._disk and self._disk.pullback_place(halves, nonzero)
             found = kept and kept.find()
             if found is not None:
                 halves.pullbacks[nonzero] = found
                 return found
-            found, is_portable = transposed(self, body, op, nonzero)
+            found, is_portable = transpose()
             if is_portable:
                 halves.pullbacks[nonzero] = kept.keep(found) if kept else found
             else:
@@ -570,17 +551,6 @@ def _at_shape(shape: pointwise.Shape, found: Any = None, old: Any = None) -> Any
 def _refers(op: Any) -> bool:
     """Whether an op refers to functions."""
     return any(True for _, attr in op.attributes.items() for _ in symbol_uses(attr))
-
-
-def has_tangent(value: ir.Value) -> bool:
-    """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
-    return _has_tangent(value.type)
-
-
-@functools.cache
-def _has_tangent(type_: ir.Type) -> bool:
-    aval = aval_of(type_)
-    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
 
 # What custom derivative rules are not needed for, or can wait.

@@ -21,8 +21,9 @@ from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.templates import Emitter, Rules, Template
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -83,6 +84,20 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
     results = rules.program.function(symbol).type.results
     name, _ = transpose_nonzero(rules, symbol, linear, name, (True,) * len(results), linear)
     return name
+
+
+def transpose_of(
+    rules: Rules, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+) -> tuple[str, tuple[bool, ...]]:
+    """What :func:`transpose_nonzero` gives for these, written once."""
+    return rules.functions.derived(_transpose, symbol, linear, nonzero)
+
+
+def _transpose(
+    rules: Rules, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+) -> tuple[str, tuple[bool, ...]]:
+    name = f"{symbol.removesuffix('.lin')}.bwd"
+    return transpose_nonzero(rules, symbol, linear, name, nonzero)
 
 
 def transpose_nonzero(

@@ -18,11 +18,13 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_primals
 from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.pullback import pullback_of
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, cotangent_type
 
@@ -107,7 +109,7 @@ def vjp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Pullback:
     Raises:
       TransformError: an op cannot be linearized or transposed.
     """
-    activity = rules.functions.forward(symbol, active, "linearize")
+    activity = activity_of(rules, symbol, active, "linearize")
     body, given = activity.body, activity.results
     outs = chosen(body.returned, given)
     fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
@@ -154,7 +156,7 @@ def grad(
         raise at_function(
             function, f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
         )
-    activity = rules.functions.forward(symbol, active, "linearize")
+    activity = activity_of(rules, symbol, active, "linearize")
     wanted = (activity.results[0], *[False] * (len(results) - 1))
     new = NewFunction(rules, f"{symbol}.grad", function.type.inputs, function)
     with new.body():
@@ -188,7 +190,7 @@ def write_cotangents(
         handed, nonzero = cotangents.of_results(op.index, op.halves.tangent.pattern)
         if True not in nonzero:
             continue
-        rule = rules.pullback(body, op, nonzero)
+        rule = pullback_of(rules, body, op, nonzero)
         location = body.ops[op.index].location
         results = rule.inline([*op.residuals, *handed], location)
         receivers = chosen(body.operands[op.index], op.halves.uses)

@@ -18,7 +18,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
@@ -87,6 +87,13 @@ def batch_axis(size: int, name: Any = None, spmd_name: Any = None) -> Any:
     """JAX's description of a batch dimension; the same object each time, which compares faster."""
     name = core.no_axis_name if name is None else name
     return batching.AxisData(name, size, spmd_name, None)
+
+
+def vmap_of(
+    rules: Rules, symbol: str, in_axes: tuple[int | None, ...], axis: Any, out_axes: Any = None
+) -> tuple[str, tuple[int | None, ...]]:
+    """What :func:`vmap` gives for these, written once."""
+    return rules.functions.derived(vmap, symbol, in_axes, axis, out_axes)
 
 
 def vmap(
@@ -174,9 +181,15 @@ def vmap(
 
 
 def batched_results(
-    rules: Rules, symbol: str, in_axes: Sequence[int | None], axis: Any
+    rules: Rules, symbol: str, in_axes: tuple[int | None, ...], axis: Any
 ) -> tuple[int | None, ...]:
     """Each result's batch dimension, where the rules leave it; writes nothing."""
+    return rules.functions.derived(_batched_results, symbol, in_axes, axis)
+
+
+def _batched_results(
+    rules: Rules, symbol: str, in_axes: tuple[int | None, ...], axis: Any
+) -> tuple[int | None, ...]:
     body = rules.functions.read(symbol)
     dims = _dims(body, in_axes)
     for i, op, _, pattern in _patterns(rules, body, dims, axis):
@@ -266,18 +279,6 @@ def _destinations(
                 function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
     return found
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = None) -> ir.Type:
-    """The type with a dimension of ``size`` inserted at ``dim``.
-
-    Args:
-      mesh_axis: the explicit axis, or axes, of a mesh that the dimension is sharded over.
-    """
-    if dim is None:
-        return type_
-    return type_of(core.unmapped_aval(size, dim, aval_of(type_), mesh_axis))
 
 
 def move(

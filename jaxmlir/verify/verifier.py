@@ -39,8 +39,8 @@ from jaxmlir.dialect import (
     locations,
     op_signature,
     ops,
-    pytrees,
 )
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.constants import Unread
 from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
@@ -455,22 +455,19 @@ def _read(errors: Iterator[str], name: str) -> list[str]:
         ]
 
 
-# Ops that take an index for each dimension of the first operand, after so many operands.  JAX's
-# abstract evaluation takes their number for granted.
-_INDEXED = {"jaxpr.dynamic_slice": 1, "jaxpr.dynamic_update_slice": 2}
-
-
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
     """What is wrong with an op by its record; a primitive without a record has free form."""
     if len(op.regions):
         yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    record = ops.record_of(name)
     attributes = op.attributes
     if record is None or "jaxpr.primitive" in attributes:
         return
     operands = record.operands
-    if name in _INDEXED and len(op.operands) and hasattr(op.operands[0].type, "rank"):
-        operands = _INDEXED[name] + op.operands[0].type.rank
+    # An index for each dimension of the first operand: JAX's abstract evaluation takes their number
+    # for granted.
+    if ... in record.indices and len(op.operands) and hasattr(op.operands[0].type, "rank"):
+        operands = record.indices[0] + op.operands[0].type.rank
     for what, expected, got in (
         ("operand", operands, len(op.operands)),
         ("result", record.results, len(op.results)),

@@ -1,14 +1,14 @@
 // Dimensions that a product treats alike are one.
 
-// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=cpu %s -o %t
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-dot-to-2d %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
-// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=cpu %t | diff %t -
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d %t | diff %t -
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-dot-to-2d=platform=cpu --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: flatten-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] of 2 and 2 dimensions
 // REMARK: remark: [jaxpr-dot-to-2d] of what an operand is the transpose of

@@ -1,15 +1,15 @@
 // One element set or added to in each row of a constant array: each element asks whether it is the one.
 
-// RUN: jaxmlir-opt --jaxpr-expand-scatter=platform=cpu %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-scatter %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-expand-scatter='platform=cpu max-length=2' %s -o %t.small
-// RUN: jaxmlir-opt --jaxpr-expand-scatter=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt --jaxpr-expand-scatter=max-length=2 %s -o %t.small
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-scatter %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.small %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[[1], [7]], [2.0, 3.0], [[5.0, 6.0, 7.0], [8.0, 9.0, 10.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1], [7]], [2.0, 3.0], [[5.0, 6.0, 7.0], [8.0, 9.0, 10.0]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-expand-scatter=platform=cpu --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-scatter --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] one of 3 elements in each row, by comparison
 // REMARK: expand-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-scatter] one of 3 elements in each row, by comparison

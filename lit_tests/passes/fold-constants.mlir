@@ -11,7 +11,7 @@
 // RUN: jaxmlir-opt --jaxpr-fold-constants='min-work=1' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: jaxmlir-opt --jaxpr-fold-constants %s -o %t
 // RUN: FileCheck %s --check-prefix=LITTLE < %t
-// RUN: jaxmlir-opt --jaxpr-fold-constants='min-work=1 platform=tpu' %s -o %t
+// RUN: jaxmlir-opt --target=tpu --jaxpr-fold-constants='min-work=1' %s -o %t
 // RUN: FileCheck %s --check-prefix=LITTLE < %t
 
 // The sum is work, and is folded; to see it in another order is none.

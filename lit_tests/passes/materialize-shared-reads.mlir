@@ -1,10 +1,10 @@
 // Fences: what a loop reads of an array that it writes in place is read before it is written over, since XLA would keep a copy of the array in each step.
 
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cpu' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-materialize-shared %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cpu' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-materialize-shared --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The backward step of y[i] = 2 y[i - 1]: a row is read, zeroed, and added to the row before.
 // CHECK-LABEL: func.func private @step

@@ -1,10 +1,10 @@
 // Fences: a slice of an array that one op reads in two arrangements is stored, since XLA would call a function for each element of it.
 
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cpu' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-materialize-shared %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cpu' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-materialize-shared --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // All differences of a row of a scan's array.  What it carries on is no slice.
 // CHECK-LABEL: func.func private @step

@@ -1,11 +1,11 @@
 // What is summed is stored, where something else would be stored for the sum.
 
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cpu' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-materialize-shared %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cuda' %s | FileCheck %s --check-prefix=CUDA
+// RUN: jaxmlir-opt --target=cuda --jaxpr-materialize-shared %s | FileCheck %s --check-prefix=CUDA
 // RUN: jaxmlir-run %s | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-materialize-shared='platform=cpu' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-materialize-shared --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // CUDA-NOT: {{fence|optimization_barrier}}
 

@@ -7,7 +7,7 @@
 // RUN: not jaxmlir-opt %s --jaxpr-vmap='axis-size=2 in-axes=2,-1' 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not jaxmlir-opt %s --jaxpr-vmap=axis-size=-7 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not jaxmlir-opt %s --jaxpr-checkpoint-while='checkpoints=2 func=h' 2>&1 | FileCheck %s --check-prefix=FUNCTION
-// RUN: not jaxmlir-opt %s --jaxpr-materialize-shared=platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
+// RUN: not jaxmlir-opt %s --target=abacus --jaxpr-materialize-shared 2>&1 | FileCheck %s --check-prefix=PLATFORM
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=dot 2>&1 | FileCheck %s --check-prefix=OP
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=ops=sin 2>&1 | FileCheck %s --check-prefix=PRODUCT
 // RUN: not jaxmlir-opt %s --jaxpr-matmul-precision=dtype=int8 2>&1 | FileCheck %s --check-prefix=DTYPE
@@ -26,7 +26,7 @@
 // AXIS: error: in-axes: expected -1 to 1 for number 0, which is f32[4] without the batch, got 2
 // SIZE: error: axis-size: expected 0 to 2^63 - 1, got -7
 // FUNCTION: error: the module has no function @h
-// PLATFORM: error: expected platforms that JAX knows ({{.*}}), got 'abacus'
+// PLATFORM: there is no target 'abacus'; known are cpu, cuda, rocm, tpu
 // OP: error: option 'ops': there is no op 'dot'
 // PRODUCT: error: option 'ops': 'sin' is no product that accumulates
 // DTYPE: error: option 'dtype': expected floats narrower than float32, got 'int8'

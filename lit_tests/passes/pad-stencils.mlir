@@ -1,15 +1,15 @@
 // An array that is read at shifted places is stored with a margin around it.
 
-// RUN: jaxmlir-opt --jaxpr-pad-stencils='platform=cpu min-elements=0 margin=2' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-pad-stencils='min-elements=0 margin=2' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-pad-stencils='platform=cpu min-elements=0 margin=2' %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-pad-stencils='min-elements=0 margin=2' %t -o %t.again
 // RUN: diff %t %t.again
-// RUN: jaxmlir-opt --jaxpr-pad-stencils='platform=tpu min-elements=0 margin=2' %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-pad-stencils='min-elements=0 margin=2' %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0, 8.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[1.0, 2.0, 4.0, 8.0], [1.0, 2.0, 4.0, 8.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-pad-stencils='platform=cpu min-elements=0 margin=2' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-pad-stencils='min-elements=0 margin=2' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // Both neighbours on a circle: `roll(x, 1) + roll(x, -1)`.
 // REMARK: halo.mlir:{{[0-9]+}}:8: remark: [jaxpr-pad-stencils] 2 shifts of one array are slices of it, stored with 1 + 1 elements around it

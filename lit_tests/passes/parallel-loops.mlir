@@ -1,14 +1,14 @@
 // Loops whose steps are large are marked: XLA is to leave them loops of kernels.
 
-// RUN: jaxmlir-opt --jaxpr-parallel-loops=platform=cpu %s -o %t
+// RUN: jaxmlir-opt --jaxpr-parallel-loops %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-parallel-loops=platform=tpu %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-parallel-loops %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
-// RUN: jaxmlir-opt --jaxpr-parallel-loops=platform=cpu %t | diff %t -
+// RUN: jaxmlir-opt --jaxpr-parallel-loops %t | diff %t -
 // RUN: jaxmlir-run %s --args '2.0, 3.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '2.0, 3.0' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-parallel-loops=platform=cpu --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-parallel-loops --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: parallel-loops.mlir:[[# @LINE + 10]]:8: remark: [jaxpr-parallel-loops] a step takes {{[0-9]+}} us, by an estimate
 // REMARK-NOT: remark

@@ -1,12 +1,12 @@
 // Loops with independent iterations are batched: a sum over rows of products with a shared matrix.
 
-// RUN: jaxmlir-opt --jaxpr-raise-loops='platform=cuda' --jaxpr-canonicalize --jaxpr-dce %s -o %t
+// RUN: jaxmlir-opt --target=cuda --jaxpr-raise-loops --jaxpr-canonicalize --jaxpr-dce %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-raise-loops='platform=cpu' %s | FileCheck %s --check-prefix=SMALL
-// RUN: jaxmlir-opt --jaxpr-raise-loops='platform=cuda batch-bytes=0' %s | FileCheck %s --check-prefix=SMALL
+// RUN: jaxmlir-opt --jaxpr-raise-loops %s | FileCheck %s --check-prefix=SMALL
+// RUN: jaxmlir-opt --target=cuda --jaxpr-raise-loops=batch-bytes=0 %s | FileCheck %s --check-prefix=SMALL
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [2.0, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [2.0, 1.0]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-raise-loops='platform=cuda' --remarks=raise %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --target=cuda --jaxpr-raise-loops --remarks=raise %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // Four vectors times a matrix are one product of matrices; what is summed up is reduced at the end.
 // CHECK:      func.func public @main(%[[W:.*]]: tensor<2x2xf32>, %[[XS:.*]]: tensor<4x2xf32>) -> tensor<2xf32>

@@ -5,7 +5,7 @@
 // RUN: jaxmlir-opt --jaxpr-roll-calls=min-calls=3 %t -o %t.again
 // RUN: diff %t %t.again
 // RUN: jaxmlir-opt --jaxpr-roll-calls %s | FileCheck %s --check-prefix=LEFT
-// RUN: jaxmlir-opt --jaxpr-roll-calls='min-calls=3 platform=cuda' %s | FileCheck %s --check-prefix=LEFT
+// RUN: jaxmlir-opt --target=cuda --jaxpr-roll-calls=min-calls=3 %s | FileCheck %s --check-prefix=LEFT
 // RUN: jaxmlir-run %s --args '[0, 1], [10.0, 20.0, 30.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[0, 1], [10.0, 20.0, 30.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-roll-calls=min-calls=3 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK

@@ -39,10 +39,10 @@ def calls(program):
     )
 
 
-def after(pipeline, function, *args):
+def after(pipeline, function, *args, target=None):
     """A program before and after passes."""
     program = jaxmlir.trace(function)(*args).optimize(1)
-    return program, program.run_passes(pipeline)
+    return program, program.run_passes(pipeline, target=target)
 
 
 def gradient(function):
@@ -109,7 +109,7 @@ def test_calls_that_are_kept_are_kept():
     _, inlined = after("jaxpr-outline", layers, *LAYERS)
     kept, gone = (p.lower().compile().as_text().count(" call(") for p in (outlined, inlined))
     assert kept >= 4 + gone
-    gradient = outlined.grad().run_passes("jaxpr-materialize-shared{platform=cpu}")
+    gradient = outlined.grad().run_passes("jaxpr-materialize-shared")
     assert gradient.lower().compile().as_text().count(" call(") >= 8
     want = jax.grad(layers)(*LAYERS)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), gradient(*LAYERS), want)
@@ -324,11 +324,11 @@ def test_few_blocks_are_not_rolled_up():
 
 def test_only_the_cpu_gains_by_loops():
     f, args = recurrent(8, 64, length=24)
-    _, rolled = after("jaxpr-reroll{platform=cpu}", f, *args)
+    _, rolled = after("jaxpr-reroll", f, *args)
     assert "scan" in ops(rolled)
-    plain, left = after("jaxpr-reroll{platform=cuda}", f, *args)
+    plain, left = after("jaxpr-reroll", f, *args, target="cuda")
     assert str(plain) == str(left)
-    _, rolled = after("jaxpr-reroll{platform=cuda min-length=24}", f, *args)
+    _, rolled = after("jaxpr-reroll{min-length=24}", f, *args, target="cuda")
     assert "scan" in ops(rolled)
 
 

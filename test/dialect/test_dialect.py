@@ -18,6 +18,7 @@ from jax.experimental import io_callback
 
 from jaxmlir._compat import core, jax_version
 from jaxmlir.dialect import ops
+from jaxmlir.dialect.ops import Trait
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -278,6 +279,181 @@ def test_linear_ops_are_linear(harness_equations):
             tested.add(primitive)
             break
     assert len(tested) > 30, tested
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+def test_ops_linear_in_each_operand_are(harness_equations):
+    """f(x + y, z) = f(x, z) + f(y, z), for each of the operands that the record names."""
+    rng = np.random.default_rng(0)
+    tested = set()
+    for primitive, eqns in harness_equations.items():
+        each = ops.BY_PRIMITIVE[primitive].linear_each
+        for eqn in eqns if each else ():
+            avals = [v.aval for v in eqn.invars]
+            if any(a.dtype != jnp.float32 or not a.size for a in avals):
+                continue
+            # Not near a singular matrix, nor a divisor near 0.
+            given = [3 + _random(a, rng) / 4 for a in avals]
+            for i in each:
+
+                def run(x, i=i, eqn=eqn, given=given):
+                    return eqn.primitive.bind(*given[:i], x, *given[i + 1 :], **eqn.params)
+
+                x, y = (_random(avals[i], rng) for _ in range(2))
+                np.testing.assert_allclose(
+                    run(x + y), run(x) + run(y), rtol=1e-3, atol=1e-3, err_msg=eqn.primitive.name
+                )
+            tested.add(primitive)
+            break
+    assert {"conv_general_dilated", "div", "dot_general", "mul", "triangular_solve"} <= tested
+
+
+# --- traits, against what JAX computes ------------------------------------------------------------
+
+
+def _with(trait, harness_equations, most=3):
+    """Equations of ops with a trait, in arrays of numbers that are not empty; a few of each op."""
+    for primitive, eqns in harness_equations.items():
+        if trait in ops.BY_PRIMITIVE[primitive].traits:
+            good = [
+                eqn
+                for eqn in eqns
+                if all(
+                    isinstance(v.aval, core.ShapedArray)
+                    and not jax.dtypes.issubdtype(v.aval.dtype, jax.dtypes.extended)
+                    and v.aval.size
+                    for v in (*eqn.invars, *eqn.outvars)
+                )
+            ]
+            yield from good[:most]
+
+
+def _values(eqn, rng):
+    """Operands: small numbers, of which many are alike; small integers are also good indices."""
+    for v in eqn.invars:
+        whole = rng.integers(0, 3, v.aval.shape)
+        floats = jnp.issubdtype(v.aval.dtype, jnp.inexact)
+        yield jnp.asarray(whole / 4 if floats else whole).astype(v.aval.dtype)
+
+
+def _run(eqn, operands, **params):
+    out = eqn.primitive.bind(*operands, **{**eqn.params, **params})
+    return [np.asarray(v) for v in (out if eqn.primitive.multiple_results else [out])]
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+def test_elementwise_ops_are(harness_equations):
+    """An op on the elements of one place gives the element of that place."""
+    tested = set()
+    rng = np.random.default_rng(0)
+    for eqn in _with(Trait.ELEMENTWISE, harness_equations):
+        if eqn.params.get("sharding") is not None or not eqn.outvars[0].aval.shape:
+            continue
+        operands = list(_values(eqn, rng))
+        whole = _run(eqn, operands)[0]
+        place = tuple(rng.integers(0, n) for n in whole.shape)
+        # In an array, of one element: JAX's rules for scalars are others.
+        at = [
+            x[tuple(slice(min(i, n - 1), i + 1) for i, n in zip(place, x.shape, strict=True))]
+            if x.shape
+            else x
+            for x in operands
+        ]
+        np.testing.assert_allclose(
+            _run(eqn, at)[0].ravel()[0],
+            whole[place],
+            rtol=1e-5,
+            atol=1e-6,
+            err_msg=eqn.primitive.name,
+        )
+        tested.add(eqn.primitive.name)
+    assert len(tested) > 60, tested
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+def test_commutative_ops_are(harness_equations):
+    tested = set()
+    rng = np.random.default_rng(0)
+    for eqn in _with(Trait.COMMUTATIVE, harness_equations):
+        x, y = _values(eqn, rng)
+        np.testing.assert_array_equal(_run(eqn, [x, y])[0], _run(eqn, [y, x])[0])
+        tested.add(eqn.primitive.name)
+    assert tested >= {"add", "and", "eq", "mul", "ne", "or", "xor"}
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+def test_ops_that_move_elements_give_them(harness_equations):
+    """Whatever is done to each element of the operands is done to those of the results."""
+    tested = collections.Counter()
+    rng = np.random.default_rng(0)
+    for eqn in _with(Trait.MOVEMENT, harness_equations, most=200):
+        record = ops.BY_PRIMITIVE[eqn.primitive.name]
+        indices = record.index_operands(len(eqn.invars))
+        operands = list(_values(eqn, rng))
+        moved = [x for i, x in enumerate(operands) if i not in indices]
+        other = any(x.dtype != jnp.float32 for x in moved) or eqn.params.get("update_jaxpr")
+        if other or tested[record.name] == 5:
+            continue
+        size = 1
+        for i, x in enumerate(operands):
+            if i not in indices:
+                operands[i] = jnp.arange(size, size + x.size, dtype=x.dtype).reshape(x.shape)
+                size += x.size
+        results = _run(eqn, operands)
+        found = {n for r in results for n in r.ravel() if np.isfinite(n)}
+        fill = {eqn.params.get("fill_value")} if eqn.primitive.name == "gather" else set()
+        assert found <= {*range(1, size), *fill}, eqn.primitive.name
+        if Trait.RESHAPE in record.traits and not (
+            record.name == "reshape" and eqn.params["dimensions"]
+        ):
+            np.testing.assert_array_equal(results[0].ravel(), operands[0].ravel())
+        if Trait.SLICING in record.traits or Trait.SPLITTING in record.traits:
+            assert found <= {*range(1, 1 + operands[0].size), *fill}, eqn.primitive.name
+        if Trait.SPLITTING in record.traits or Trait.JOINING in record.traits:
+            assert len(found) == size - 1, eqn.primitive.name
+        if Trait.UPDATE in record.traits:
+            assert results[0].shape == operands[0].shape, eqn.primitive.name
+            assert record.update not in indices
+        tested[record.name] += 1
+    known = {name.removeprefix("jaxpr.") for name in ops.with_trait(Trait.MOVEMENT)}
+    assert known - tested.keys() <= {"stack", "unstack", "tile"}
+
+
+@pytest.mark.compat
+@pytest.mark.slow
+@pytest.mark.parametrize("trait", [Trait.REDUCTION, Trait.CUMULATIVE, Trait.UPDATE])
+def test_reductions_combine_elements(trait, harness_equations):
+    """Over two elements, they give what the op does that the record names."""
+    named = [op for op in ops.OPS.values() if trait in op.traits and op.combine]
+    x, y = jnp.array([5, 3], jnp.int32)
+    for op in named:
+        bitwise = "bitwise_" if op.combine in ("and", "or", "xor") else ""
+        expected = getattr(jax.lax, bitwise + op.combine)(x, y)
+        if trait is Trait.UPDATE:
+            got = getattr(jax.lax, op.name)(
+                jnp.array([5]),
+                jnp.array([0]),
+                jnp.array(3),
+                jax.lax.ScatterDimensionNumbers((), (0,), (0,)),
+            )
+        elif trait is Trait.REDUCTION:
+            sharding = {"out_sharding": None} if "out_sharding" in op.params(jax_version()) else {}
+            got = getattr(jax.lax, f"{op.name}_p").bind(jnp.array([5, 3]), axes=(0,), **sharding)
+        else:
+            got = getattr(jax.lax, op.name)(jnp.array([5, 3]))[-1]
+        np.testing.assert_array_equal(np.ravel(got), np.ravel(expected), err_msg=op.name)
+    assert len(named) > 3
+
+
+@pytest.mark.compat
+def test_calls_give_what_their_function_gives():
+    for name, attribute in ops.CALLEES.items():
+        kinds = {a.name: a.kind for a in ops.record_of(name).attributes}
+        assert kinds[attribute] == "function"
 
 
 @pytest.mark.compat

@@ -14,7 +14,7 @@ from jaxmlir.optimize.memory.sink_recompute.timeline import Timeline
 RNG = np.random.RandomState(0)
 X = RNG.randn(1024, 64).astype(np.float32)
 WEIGHTS = [RNG.randn(64, 64).astype(np.float32) / 8 for _ in range(24)]
-ALL = "jaxpr-checkpoint-segments{platform=cpu min-peak=0}"
+ALL = "jaxpr-checkpoint-segments{min-peak=0}"
 MIB = 1 << 20
 
 
@@ -27,7 +27,7 @@ def layers(ws, x):
 def gradient(f=layers, *args):
     """As the pass finds it at level 2: what XLA would compute over and over is stored."""
     program = jaxmlir.trace(f)(*(args or (WEIGHTS, X))).optimize(1).grad().optimize(1)
-    return program.run_passes("jaxpr-materialize-shared{platform=cpu}")
+    return program.run_passes("jaxpr-materialize-shared")
 
 
 def temporary(program):
@@ -40,7 +40,7 @@ def library(monkeypatch):
 
     def keeps(count):
         monkeypatch.setattr(checkpoint_segments, "KEPT", count)
-        return f"jaxpr-checkpoint-segments{{platform=cpu min-peak={2 * count}}}"
+        return f"jaxpr-checkpoint-segments{{min-peak={2 * count}}}"
 
     return keeps
 
@@ -84,17 +84,19 @@ def long(x):
 
 
 @pytest.mark.parametrize(
-    ("options", "function", "args"),
+    ("options", "target", "function", "args"),
     [
-        ("platform=cpu", layers, (WEIGHTS, X)),
-        ("platform=tpu min-peak=0", layers, (WEIGHTS, X)),
-        ("platform=cpu min-peak=0", long, (np.eye(512, dtype=np.float32),)),
-        ("platform=cpu min-peak=0", lambda x: x, (np.float32(1),)),
+        ("", "cpu", layers, (WEIGHTS, X)),
+        ("{min-peak=0}", "tpu", layers, (WEIGHTS, X)),
+        ("{min-peak=0}", "cpu", long, (np.eye(512, dtype=np.float32),)),
+        ("{min-peak=0}", "cpu", lambda x: x, (np.float32(1),)),
     ],
 )
-def test_what_is_left_alone(options, function, args):
+def test_what_is_left_alone(options, target, function, args):
     program = gradient(function, *args)
-    assert str(program.run_passes(f"jaxpr-checkpoint-segments{{{options}}}")) == str(program)
+    assert str(program.run_passes(f"jaxpr-checkpoint-segments{options}", target=target)) == str(
+        program
+    )
 
 
 @pytest.mark.compat

@@ -252,6 +252,6 @@ def test_calls_in_calls_are_looked_into_once():
         ]
 
     program = jaxmlir.trace(blocks)(jnp.ones((4, 4)), jnp.ones((4, 4)))
-    program.run_passes("jaxpr-reroll{platform=cpu}")
+    program.run_passes("jaxpr-reroll")
     program = jaxmlir.trace(loops)(jnp.ones(3))
     program.run_passes("jaxpr-fuse-scans")

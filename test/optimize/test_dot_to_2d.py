@@ -13,7 +13,7 @@ from jax import lax
 import jaxmlir
 from jaxmlir.dialect import codec
 
-FLATTEN = "jaxpr-dot-to-2d{platform=cpu}"
+FLATTEN = "jaxpr-dot-to-2d"
 RNG = np.random.RandomState(0)
 
 

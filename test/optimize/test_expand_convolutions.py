@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-convolutions{platform=cpu}"
+EXPAND = "jaxpr-expand-convolutions"
 RNG = np.random.RandomState(0)
 DIMENSIONS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
 

@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-depthwise{platform=cpu}"
+EXPAND = "jaxpr-expand-depthwise"
 RNG = np.random.RandomState(0)
 CHANNELS = 6
 

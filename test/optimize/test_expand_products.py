@@ -10,7 +10,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-products{platform=cpu}"
+EXPAND = "jaxpr-expand-products"
 RNG = np.random.RandomState(0)
 
 

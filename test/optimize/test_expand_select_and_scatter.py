@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-select-and-scatter{platform=cpu}"
+EXPAND = "jaxpr-expand-select-and-scatter"
 RNG = np.random.RandomState(0)
 
 

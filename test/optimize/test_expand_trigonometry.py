@@ -12,13 +12,13 @@ from jaxmlir.optimize.cpu import expand_trigonometry
 
 pytestmark = pytest.mark.compat
 
-EXPAND = "jaxpr-expand-trigonometry{platform=cpu}"
+EXPAND = "jaxpr-expand-trigonometry"
 RNG = np.random.RandomState(0)
 FUNCTIONS = {"sin": (jnp.sin, np.sin), "cos": (jnp.cos, np.cos), "tan": (jnp.tan, np.tan)}
 
 
-def expanded(function, *args, options="platform=cpu"):
-    return jaxmlir.trace(function)(*args).run_passes(f"jaxpr-expand-trigonometry{{{options}}}")
+def expanded(function, *args, target="cpu"):
+    return jaxmlir.trace(function)(*args).run_passes(EXPAND, target=target)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -64,7 +64,7 @@ def test_left_alone(function, dtype, size):
 
 def test_other_platforms_are_left_alone():
     x = jnp.ones(256)
-    assert str(expanded(jnp.sin, x, options="platform=tpu")) == str(jaxmlir.trace(jnp.sin)(x))
+    assert str(expanded(jnp.sin, x, target="tpu")) == str(jaxmlir.trace(jnp.sin)(x))
 
 
 @pytest.mark.parametrize(

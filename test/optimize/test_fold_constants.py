@@ -106,7 +106,7 @@ def test_what_is_on_several_devices_or_for_another_platform_stays():
         program = jaxmlir.trace(lambda x, a=a: (a @ a)[:N, :N] @ x)(X)
         assert str(program.run_passes(FOLD)) == str(program)
     program = jaxmlir.trace(product)(X)
-    assert str(program.run_passes(f"{FOLD}{{platform=tpu}}")) == str(program)
+    assert str(program.run_passes(FOLD, target="tpu")) == str(program)
     assert str(program.run_passes(f"{FOLD}{{max-work=1000}}")) == str(program)
     assert str(program.run_passes(f"{FOLD}{{min-work=1e9}}")) == str(program)
 

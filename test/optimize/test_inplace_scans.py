@@ -10,7 +10,7 @@ from jax import lax
 
 import jaxmlir
 
-IN_PLACE = "jaxpr-inplace-scans{platform=cpu}"
+IN_PLACE = "jaxpr-inplace-scans"
 X = np.random.RandomState(0).randn(5, 6, 4).astype(np.float32)
 
 
@@ -223,7 +223,7 @@ def test_what_stays():
     for function in (copied, computed, small, read_twice, of_its_own):
         assert not run(function, X)[1], function
     program = jaxmlir.trace(lambda x: scan(x[1:]))(X).optimize(1)
-    assert str(program.run_passes("jaxpr-inplace-scans{platform=tpu}")) == str(program)
+    assert str(program.run_passes("jaxpr-inplace-scans", target="tpu")) == str(program)
 
 
 def test_what_is_far_from_the_loop_that_it_needs():

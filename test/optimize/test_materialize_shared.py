@@ -94,7 +94,7 @@ def test_numbers_are_computed_again():
     args = np.linspace(0, 1, 2000, dtype=np.float32), jnp.float32(0.5)
     for function in (likelihood, recurrence):
         program = jaxmlir.trace(function)(*args)
-        assert FENCE not in str(program.run_passes("jaxpr-materialize-shared{platform=cpu}"))
+        assert FENCE not in str(program.run_passes("jaxpr-materialize-shared"))
 
 
 def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
@@ -106,7 +106,7 @@ def test_a_slow_function_of_few_numbers_is_stored_as_it_is():
 
     args = np.linspace(0, 1, 2000, dtype=np.float32), np.arange(6, dtype=np.float32)
     program = jaxmlir.trace(encoding)(*args)
-    assert FENCE not in str(program.run_passes("jaxpr-materialize-shared{platform=cpu}"))
+    assert FENCE not in str(program.run_passes("jaxpr-materialize-shared"))
     text = jax.jit(encoding).lower(*args).compile().as_text()
     powers = [line for line in text.splitlines() if " power(" in line]
     assert powers and all("f32[6]{0} power(" in line for line in powers)
@@ -121,7 +121,7 @@ def test_slices_that_share_no_element_are_one_user():
             return jnp.tanh(y[:end]), jnp.exp(y[start:])
 
         program = jaxmlir.trace(function)(jnp.ones(4096))
-        return str(program.run_passes("jaxpr-materialize-shared{platform=cpu}")).count(FENCE)
+        return str(program.run_passes("jaxpr-materialize-shared")).count(FENCE)
 
     assert fences(2048, 2048) == 0
     assert fences(4095, 1) == 1
@@ -165,9 +165,7 @@ def _spreads_what_it_joins(program):
 def test_arrays_beside_one_another_are_joined_before_they_are_spread(function, fences):
     """XLA would ask for each element of the larger array which of them it is in."""
     a, b = np.random.RandomState(0).rand(2, 2048).astype(np.float32)
-    program = jaxmlir.trace(function)(a, b).run_passes(
-        "jaxpr-cse,jaxpr-materialize-shared{platform=cpu}"
-    )
+    program = jaxmlir.trace(function)(a, b).run_passes("jaxpr-cse,jaxpr-materialize-shared")
     assert str(program).count(FENCE) == fences
     jax.tree.map(np.testing.assert_array_equal, program(a, b), jax.jit(function)(a, b))
     if fences:
@@ -192,7 +190,7 @@ def test_calls_with_rules_of_their_own_are_no_fences():
             return jnp.cumsum(y), y[::-1] @ y
 
         program = jaxmlir.trace(function)(np.linspace(0, 1, 2000, dtype=np.float32))
-        return str(program.run_passes("jaxpr-materialize-shared{platform=cpu}")).count(FENCE)
+        return str(program.run_passes("jaxpr-materialize-shared")).count(FENCE)
 
     assert [fences(call) for call in (by_jvp, by_vjp, jax.jit(positive))] == [1, 1, 1]
 
@@ -204,21 +202,17 @@ def test_sines_of_few_numbers_are_stored():
         return x * jnp.sin(frequencies)
 
     x, frequencies = np.ones((100, 50), np.float32), np.arange(50, dtype=np.float32)
-    program = jaxmlir.trace(modulated)(x, frequencies).run_passes(
-        "jaxpr-materialize-shared{platform=cpu}"
-    )
+    program = jaxmlir.trace(modulated)(x, frequencies).run_passes("jaxpr-materialize-shared")
     assert str(program).count(FENCE) == 1
     np.testing.assert_array_equal(program(x, frequencies), jax.jit(modulated)(x, frequencies))
-    small = jaxmlir.trace(modulated)(x[:20], frequencies).run_passes(
-        "jaxpr-materialize-shared{platform=cpu}"
-    )
+    small = jaxmlir.trace(modulated)(x[:20], frequencies).run_passes("jaxpr-materialize-shared")
     assert FENCE not in str(small)
 
 
 def test_other_platforms_get_no_fences():
     program = jaxmlir.trace(diffusion(3))(jnp.ones((8, 8)))
-    assert str(program.run_passes("jaxpr-materialize-shared{platform=cuda}")) == str(program)
-    assert FENCE in str(program.run_passes("jaxpr-materialize-shared{platform=cpu}"))
+    assert str(program.run_passes("jaxpr-materialize-shared", target="cuda")) == str(program)
+    assert FENCE in str(program.run_passes("jaxpr-materialize-shared"))
 
 
 def test_a_called_function_costs_what_its_results_cost():
@@ -403,7 +397,7 @@ def test_a_slice_that_is_read_in_two_arrangements_is_stored(function, columns, f
     weights = weights.reshape(columns, columns)
     remarks = []
     program = jaxmlir.trace(function)(rows, weights).optimize(1)
-    fenced = program.run_passes("jaxpr-materialize-shared{platform=cpu}", remarks=remarks.append)
+    fenced = program.run_passes("jaxpr-materialize-shared", remarks=remarks.append)
     fenced.verify()
     assert ["this slice in two arrangements" in r.message for r in remarks] == [True] * fences
     want = jax.jit(function)(rows, weights)
@@ -434,7 +428,7 @@ BEFORE = "read before it is written over"
 
 def fenced_and_remarks(program):
     remarks = []
-    fenced = program.run_passes("jaxpr-materialize-shared{platform=cpu}", remarks=remarks.append)
+    fenced = program.run_passes("jaxpr-materialize-shared", remarks=remarks.append)
     fenced.verify()
     return fenced, sum(BEFORE in r.message for r in remarks)
 

@@ -11,7 +11,7 @@ from jax import lax
 import jaxmlir
 from jaxmlir._compat import jax_version
 
-MARK = "jaxpr-parallel-loops{platform=cpu}"
+MARK = "jaxpr-parallel-loops"
 RNG = np.random.RandomState(0)
 
 

@@ -22,11 +22,12 @@ W2 = np.random.RandomState(2).randn(8, 8).astype(np.float32)
 LOOPS = "jaxpr-raise-loops{batch-bytes=0}"
 
 
-def raised(function, *args, passes=LOOPS):
+def raised(function, *args, passes=LOOPS, target=None):
     """The program with its loops raised, and what that says it did."""
     remarks = []
     program = jaxmlir.trace(function)(*args).optimize(1).run_passes("jaxpr-licm")
-    after = program.run_passes(passes, remarks=lambda r: remarks.append(str(r))).optimize(1)
+    options = {"target": target, "remarks": lambda r: remarks.append(str(r))}
+    after = program.run_passes(passes, **options).optimize(1)
     return after, remarks
 
 
@@ -517,7 +518,7 @@ def test_independent_iterations_are_batched(batch_bytes, loops):
     rng = np.random.RandomState(0)
     args = rng.randn(16, 16).astype(np.float32) / 4, rng.randn(24, 16).astype(np.float32)
     args, labels = tuple(map(jnp.asarray, args)), jnp.asarray(rng.randint(0, 16, 24))
-    passes = f"jaxpr-raise-loops{{batch-bytes={batch_bytes} platform=cpu}}"
+    passes = f"jaxpr-raise-loops{{batch-bytes={batch_bytes}}}"
     program, remarks = raised(mean_loss, *args, labels, passes=passes)
     assert str(program).count('"jaxpr.scan"') == loops
     assert any("independent" in remark for remark in remarks) == (batch_bytes > 100)
@@ -542,7 +543,7 @@ def test_maps_that_are_alike_but_for_their_constants(batch_bytes, loops):
 
     rng = np.random.RandomState(3)
     args = rng.randn(64, 16).astype(np.float32), rng.randn(16, 16).astype(np.float32) / 4
-    passes = f"jaxpr-raise-loops{{batch-bytes={batch_bytes} platform=cpu}}"
+    passes = f"jaxpr-raise-loops{{batch-bytes={batch_bytes}}}"
     program, remarks = raised(layers, *args, passes=passes)
     assert len(remarks) == 4 and str(program).count('"jaxpr.scan"') == loops
     for got, want in zip(program(*args), layers(*args), strict=True):
@@ -562,7 +563,7 @@ def test_images_of_few_features_are_batched(features, loops):
     rng = np.random.RandomState(0)
     args = rng.randn(3, 2, 3, features).astype(np.float32), rng.randn(8, 6, 5, 3)
     args = tuple(np.asarray(a, np.float32) for a in args)
-    program, _ = raised(function, *args, passes="jaxpr-raise-loops{platform=cpu}")
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops")
     assert str(program).count('"jaxpr.scan"') == loops
     np.testing.assert_allclose(program(*args), function(*args), 1e-5, 1e-5)
     got, want = (jax.grad(lambda k, f=f: f(k, args[1]).sum())(args[0]) for f in (program, function))
@@ -580,7 +581,7 @@ def test_overlapping_windows_are_rows_of_a_product(width):
 
         return for_loop(0, 10, body, jnp.zeros(10))
 
-    passes = "jaxpr-raise-loops{platform=cpu}"
+    passes = "jaxpr-raise-loops"
     program, _ = raised(function, filter_, signal, passes=passes)
     assert '"jaxpr.scan"' not in str(program)
     np.testing.assert_allclose(program(filter_, signal), function(filter_, signal), 1e-5)
@@ -603,7 +604,7 @@ def test_loops_that_do_not_gain_stay(body):
         return lax.map(lambda x: body(w, x), xs)
 
     args = np.eye(16, dtype=np.float32), np.ones((4, 16), np.float32)
-    program, _ = raised(function, *args, passes="jaxpr-raise-loops{platform=cuda}")
+    program, _ = raised(function, *args, passes="jaxpr-raise-loops", target="cuda")
     assert '"jaxpr.scan"' in str(program)
 
 
@@ -682,7 +683,7 @@ def test_windows_that_a_gather_reads_are_read_as_wholes(axis, step):
 
         return lax.fori_loop(0, count, write, jnp.zeros((count, 5)))
 
-    program, _ = raised(frames, x, passes="jaxpr-raise-loops{platform=cpu}")
+    program, _ = raised(frames, x, passes="jaxpr-raise-loops")
     assert '"jaxpr.scan"' not in str(program)
     assert f"tensor<{count}x1xi32>" in str(program)
     np.testing.assert_allclose(program(x), jax.jit(frames)(x), rtol=1e-4, atol=1e-6)
@@ -694,7 +695,7 @@ def test_windows_that_a_gather_reads_are_read_as_wholes(axis, step):
 def test_random_programs(steps):
     x, y = np.float32([0.3, -0.8, 1.1]), np.float32([0.7, 0.2, -0.5])
     program = jaxmlir.trace(lambda x, y: random_programs.run(steps, x, y))(x, y)
-    after = program.run_passes("jaxpr-raise-loops{platform=cuda}")
+    after = program.run_passes("jaxpr-raise-loops", target="cuda")
     np.testing.assert_allclose(after(x, y), program(x, y), rtol=1e-5, atol=1e-5)
     got, want = (jax.grad(lambda x, p=p: jnp.sum(p(x, y)))(x) for p in (after, program))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -22,10 +22,10 @@ def loops(program):
     return str(program).count('"jaxpr.scan"')
 
 
-def mapped(function, *args, pipeline="jaxpr-roll-calls"):
+def mapped(function, *args, pipeline="jaxpr-roll-calls", target=None):
     """A program before and after the pass, once it has been cleaned up."""
     program = jaxmlir.trace(function)(*args).optimize(1)
-    return program, program.run_passes(pipeline)
+    return program, program.run_passes(pipeline, target=target)
 
 
 def dropped(x, key, rate=0.7):
@@ -75,7 +75,7 @@ def test_what_is_left_alone():
     key = jax.random.key(0)
     _, after = mapped(lambda x, k: with_dropout(x, k, 3), X, key)
     assert loops(after) == 0
-    _, after = mapped(with_dropout, X, key, pipeline="jaxpr-roll-calls{platform=cuda}")
+    _, after = mapped(with_dropout, X, key, target="cuda")
     assert loops(after) == 0
     # One instruction each.
     rbg = jax.random.key(0, impl="rbg")

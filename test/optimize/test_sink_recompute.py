@@ -16,7 +16,7 @@ from jaxmlir.passes import STORAGE
 RNG = np.random.RandomState(0)
 X = RNG.uniform(0.1, 0.9, (6, 16)).astype(np.float32)
 SQUARE = RNG.randn(16, 16).astype(np.float32) / 4
-ALL = "jaxpr-sink-recompute{platform=cpu min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0}"
+ALL = "jaxpr-sink-recompute{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0}"
 
 
 def with_late(program, options=ALL):
@@ -69,8 +69,8 @@ def one_minus(x, w):
 
 def test_what_is_left_alone():
     program = jaxmlir.trace(one_minus)(X, SQUARE).optimize(1)
-    for options in ("platform=cpu", "platform=tpu min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0"):
-        assert str(program.run_passes(f"jaxpr-sink-recompute{{{options}}}")) == str(program)
+    for passes, target in (("jaxpr-sink-recompute", "cpu"), (ALL, "tpu")):
+        assert str(program.run_passes(passes, target=target)) == str(program)
 
 
 def test_long_programs_are_left_alone(monkeypatch):

@@ -216,7 +216,7 @@ def test_what_the_product_copies_is_memory_too(columns, leaves):
         return jax.jit(function).lower(w, x).compile().memory_analysis().temp_size_in_bytes
 
     # One stack more at most.
-    flat = after.run_passes("jaxpr-dot-to-2d{platform=cpu}")
+    flat = after.run_passes("jaxpr-dot-to-2d")
     assert stored(flat) <= 2.1 * stored(jax.grad(loss, (0, 1)))
     for a, b in zip(after(w, x), jax.grad(loss, (0, 1))(w, x), strict=True):
         np.testing.assert_allclose(a, b, 1e-4)

@@ -186,8 +186,8 @@ def test_what_stays():
         after, remarks = tiled(program)
         assert loops(after) == loops(program), function
     program = jaxmlir.trace(lambda x: jnp.exp(x @ W) @ W.T)(X).optimize(1)
-    assert str(program.run_passes("jaxpr-tile{platform=cpu}")) == str(program)
-    assert str(program.run_passes("jaxpr-tile{platform=tpu min-peak=0}")) == str(program)
+    assert str(program.run_passes("jaxpr-tile")) == str(program)
+    assert str(program.run_passes("jaxpr-tile{min-peak=0}", target="tpu")) == str(program)
     with pytest.raises(PipelineError, match="tile-size of jaxpr-tile is a number of rows"):
         program.run_passes("jaxpr-tile{tile-size=0}")
 
@@ -240,7 +240,7 @@ def test_memory(name):
     """The compiler needs less memory for what is chosen by default."""
     loss, args = PROGRAMS[name].make("full")
     gradient = jaxmlir.trace(loss)(*args).optimize(1).grad().optimize(1)
-    after = gradient.run_passes("jaxpr-tile{platform=cpu}")
+    after = gradient.run_passes("jaxpr-tile")
     sizes = [p.lower().compile().memory_analysis().temp_size_in_bytes for p in (gradient, after)]
     assert sizes[1] < 0.4 * sizes[0]
 
@@ -255,7 +255,7 @@ def test_what_takes_the_place_of_its_operand_needs_no_memory():
         found = Stored(uses).peak(range(len(uses.body.ops)), without=uses.is_returned)
     compiled = program.lower().compile().memory_analysis().temp_size_in_bytes
     assert compiled / 1.1 < found < compiled * 1.1
-    assert not loops(program.run_passes("jaxpr-tile{platform=cpu}"))
+    assert not loops(program.run_passes("jaxpr-tile"))
 
 
 STEPS = {

@@ -92,7 +92,7 @@ def test_loops_of_unknown_length():
 
     program = jaxmlir.trace(gradient)(jax.ShapeDtypeStruct((size, 4), np.float32), w)
     assert costs(program).unbounded
-    after = program.optimize(2).run_passes("jaxpr-raise-loops{platform=gpu}")
+    after = program.optimize(2).run_passes("jaxpr-raise-loops", target="cuda")
     after.verify()
     same(after(x, w), gradient(x, w))
 

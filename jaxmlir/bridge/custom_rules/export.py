@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 
@@ -19,11 +19,17 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
 
 if TYPE_CHECKING:
-    from jaxmlir.bridge.exporter import Exporter
     from jaxmlir.dialect.module import Module
 
 
-def read(op: Any, name: str, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+class _Exporter(codec.Reader, Protocol):
+    """What makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
+
+    program: Module
+    leaves_rules: bool
+
+
+def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     """The primitive and parameters of a custom-derivative op."""
     return _READERS[name](op, exporter)
 
@@ -31,11 +37,9 @@ def read(op: Any, name: str, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
 def waiting_jvp(program: Module, op: Any) -> Any | None:
     """The thunk of a JVP rule that is not traced and that JAX can call as it is; it needs nothing
     of the program.  ``None`` where there is no such."""
-    from jaxmlir.bridge.custom_rules.tracing import OfEquation
-
     table = program.rule_tracing.table
     source = table.of(op) if table is not None and is_untraced(op) else None
-    return source.plain_jvp if isinstance(source, OfEquation) else None
+    return source and source.plain_jvp
 
 
 class _Attributes:
@@ -58,7 +62,7 @@ class _Attributes:
         return symbol_uses(self._attributes[name]) if name in self._attributes else ()
 
 
-def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
+def _rule(exporter: _Exporter, attributes: _Attributes, name: str) -> str:
     """The symbol of a rule's function.
 
     Raises:
@@ -71,12 +75,12 @@ def _rule(exporter: Exporter, attributes: _Attributes, name: str) -> str:
     return symbol
 
 
-def _function_attribute(exporter: Exporter, symbol: str, name: str, default: Any) -> Any:
+def _function_attribute(exporter: _Exporter, symbol: str, name: str, default: Any) -> Any:
     attributes = exporter.program._function(symbol).attributes
     return codec.decode(attributes[name]) if name in attributes else default
 
 
-def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     attributes = _Attributes(op)
     params = {
         "call_jaxpr": exporter.jaxpr(attributes.symbol("call_jaxpr")),
@@ -89,7 +93,7 @@ def _read_jvp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
     return primitives.get("custom_jvp_call"), params | {"jvp_jaxpr_fun": rule}
 
 
-def _jvp_thunk(op: Any, exporter: Exporter, attributes: _Attributes, num_consts: int) -> Any:
+def _jvp_thunk(op: Any, exporter: _Exporter, attributes: _Attributes, num_consts: int) -> Any:
     in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
     n_out = len(op.results)
 
@@ -143,7 +147,7 @@ def _instantiate_tangents(
     return traced, traced_consts
 
 
-def _read_vjp(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     attributes = _Attributes(op)
     num_consts = attributes.get("num_consts", 0)
     operand_avals = [aval_of(v.type) for v in op.operands]
@@ -202,7 +206,7 @@ class _Families:
     operands are as many more as it takes.
     """
 
-    def __init__(self, exporter: Exporter, attributes: _Attributes, n_in: int):
+    def __init__(self, exporter: _Exporter, attributes: _Attributes, n_in: int):
         self.exporter = exporter
         self.attributes = attributes
         self.n_in = n_in
@@ -251,12 +255,12 @@ class _Families:
         return max(len(family.input_fwds) for family in self.all)
 
 
-def _in_zeros(exporter: Exporter, symbol: str, count: int) -> tuple[bool, ...]:
+def _in_zeros(exporter: _Exporter, symbol: str, count: int) -> tuple[bool, ...]:
     return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
 
 
 def _taken_for_zero(
-    exporter: Exporter, attributes: _Attributes, name: str, count: int
+    exporter: _Exporter, attributes: _Attributes, name: str, count: int
 ) -> tuple[bool, ...]:
     """Which tangents a rule takes for zero whatever it is told, for who imports it again."""
     exporter.program.trace_rules()
@@ -265,7 +269,7 @@ def _taken_for_zero(
 
 
 def _chosen(
-    exporter: Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
+    exporter: _Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, tuple[bool, ...]]:
     """The rule for (co)tangents of which some are zero, and those that it takes for zero.
 
@@ -289,7 +293,7 @@ def _bwd_info(name: str) -> Any:
 
 
 def _call_bwd(
-    exporter: Exporter,
+    exporter: _Exporter,
     backward: Sequence[str],
     absent: Callable[[], str],
     ct_avals: Sequence[Any],
@@ -323,7 +327,7 @@ def _flat_tree(n: int) -> Any:
     return jax.tree.structure((0,) * n)
 
 
-def _read_lin(op: Any, exporter: Exporter) -> tuple[Any, dict[str, Any]]:
+def _read_lin(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     attributes = _Attributes(op)
     num_res = attributes.get("num_res", 0)
     in_zeros = list(attributes.get("in_zeros", ()))

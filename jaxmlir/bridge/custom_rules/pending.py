@@ -21,14 +21,14 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from jaxmlir._compat import ConfigSnapshot, core
+from jaxmlir._compat import ConfigSnapshot, ad, core
+from jaxmlir.dialect import locations
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import functions, ir
-from jaxmlir.errors import JaxmlirError, UntracedRuleError
+from jaxmlir.errors import Diagnostic, ForwardModeError, JaxmlirError, UntracedRuleError
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.identity import Identities
-    from jaxmlir.bridge.importer import Importer
     from jaxmlir.dialect.module import Module
 
 T = TypeVar("T")
@@ -60,6 +60,11 @@ class Source(Protocol):
     def function(self) -> str:
         """The function that has the rules, or the rule of a custom_lin, as JAX tells of it:
         ``f at model.py:3``."""
+
+    @property
+    def plain_jvp(self) -> Any | None:
+        """The thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None`` of other
+        rules."""
 
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         """What its rules add to the attributes of an op; writes their functions."""
@@ -153,6 +158,10 @@ class Backward(NamedTuple):
     def function(self) -> str:
         return self.of.function
 
+    @property
+    def plain_jvp(self) -> None:
+        return None
+
     def numbered_by(self, identity: Identities) -> Backward:
         return self._replace(of=self.of.numbered_by(identity))
 
@@ -168,6 +177,15 @@ class Backward(NamedTuple):
         raise NotImplementedError("a backward rule has none of its own")
 
 
+class _Importer(Protocol):
+    """What writes rules: a :class:`jaxmlir.bridge.importer.Importer`."""
+
+    module: ir.Module
+    origins: dict[Any, Any]
+
+    def rule(self, key: Any, hint: str, trace: Any) -> str: ...
+
+
 class Pending:
     """The ops that an importer has written and that lack their rules.
 
@@ -178,7 +196,7 @@ class Pending:
       program: whose module the importer writes to, once there is one.
     """
 
-    def __init__(self, importer: Importer, program: Module | None = None):
+    def __init__(self, importer: _Importer, program: Module | None = None):
         self._importer = importer
         self.program = program
         self.table: Untraced | None = None
@@ -192,14 +210,20 @@ class Pending:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def add(self, op: ir.Operation, eqn: Any) -> None:
-        """Puts off the rules of the op of a custom-derivative equation."""
-        from jaxmlir.bridge.custom_rules.tracing import OfEquation
+    def add(
+        self,
+        op: ir.Operation,
+        source: Callable[[collections.Counter[str], bool, Identities], Source],
+    ) -> None:
+        """Puts off the rules of the op of a custom-derivative equation.
 
+        Args:
+          source: makes what they are made of, given where the op is (:attr:`place`), and the
+            numbers of equal rules.
+        """
         if self.table is None:
             self.table = Untraced()
-        source = OfEquation(eqn, self._within, self._check_vma, self.table.identity)
-        self.table.add(op, source)
+        self.table.add(op, source(*self.place, self.table.identity))
         self._queue.append(op)
 
     def resume(self, functions: Iterable[Any], table: Untraced) -> None:
@@ -376,3 +400,33 @@ def _source(info: core.DebugInfo) -> str:
 def _length(jaxpr: Any) -> int:
     """The equations of a jaxpr and its sub-jaxprs."""
     return sum(1 + sum(map(_length, core.jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns)
+
+
+def forward_mode_error(program: Module, op: Any, hint: str, what: str = "op") -> ForwardModeError:
+    """What there is to say of a custom_lin that is not transposed: what JAX says, and of what
+    function.
+
+    Args:
+      hint: what to do about it.
+      what: said of the op.
+    """
+    table = program.rule_tracing.table
+    source = table and table.of(op)
+    if source is not None:
+        function = source.function
+    elif "bwd" in op.attributes:
+        bwd = op.attributes["bwd"].value
+        file, line, _ = locations.position(program._function(bwd).location)
+        function = f"@{bwd}" + (f" at {file}:{line}" if line else "")
+    else:
+        function = "a rule that could not be traced"
+    try:
+        ad.raise_custom_vjp_error_on_jvp()
+    except TypeError as e:
+        said = str(e).removesuffix(".")
+    message = (
+        f"'{op.operation.name}' {what}: it is the derivative of a custom_vjp function, of which "
+        f"only the transpose is known, {function}: {said}; {hint}"
+    )
+    place = locations.position(op.location)
+    return ForwardModeError([Diagnostic("error", message, *place)])

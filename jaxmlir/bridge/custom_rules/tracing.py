@@ -630,11 +630,8 @@ class OfEquation:
 
     @property
     def plain_jvp(self) -> Any | None:
-        """A JVP rule that JAX can call as it is, wherever the equation is; ``None`` of others.
-
-        A rule that closes over values of the program around it is none, nor are VJP rules: each
-        trace of these leaves its own with them.
-        """
+        # Values that it closes over have to be passed to it.  Of VJP rules each trace leaves its
+        # own with them.
         rule = self.eqn.params.get("jvp_jaxpr_fun")
         if rule is None or self.check_vma or closures.constants_of(self.eqn).variables:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmlir import _compat
 from jaxmlir._compat import core, dtypes
-from jaxmlir.dialect.codec import records
+from jaxmlir.dialect.codec import pytrees, records
 from jaxmlir.dialect.codec.functions import DECODERS, encode_axis, encode_function
 from jaxmlir.dialect.codec.python_values import encode_class, encode_dtype
 from jaxmlir.dialect.codec.registry import (
@@ -20,6 +20,7 @@ from jaxmlir.dialect.codec.registry import (
     Reader,
     Writer,
     array,
+    bases,
     cached,
     codec_of_record,
     decode,
@@ -27,19 +28,19 @@ from jaxmlir.dialect.codec.registry import (
     encode,
     encode_handle,
     encoders,
+    late,
     register_class,
     string,
     tagged,
 )
+from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape, type_of
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.errors import ExportError
 
 
 def _aval(value: Any, _: Writer) -> ir.Attribute:
-    from jaxmlir.dialect import types
-
     with context():
-        return ir.TypeAttr.get(types.type_of(value))
+        return ir.TypeAttr.get(type_of(value))
 
 
 def _jaxpr(value: Any, writer: Writer) -> ir.Attribute:
@@ -164,15 +165,11 @@ def _decode_single_device_sharding(attr: ir.Attribute, reader: Reader) -> Any:
 
 
 def _treedef(value: Any, writer: Writer) -> ir.Attribute:
-    from jaxmlir.dialect import pytrees
-
     with context():
         return tagged("pytree", pytrees.encode(value, writer))
 
 
 def _decode_pytree(attr: ir.Attribute, reader: Reader) -> Any:
-    from jaxmlir.dialect import pytrees
-
     return pytrees.decode(attr, reader)
 
 
@@ -260,20 +257,16 @@ def _decode_hi_primitive(attr: ir.Attribute, reader: Reader) -> Any:
 
 
 def _dimension(value: Any, _: Writer) -> ir.Attribute:
-    from jaxmlir.dialect import types
-
     with context():
-        parts = [ir.StringAttr.get(part) for part in (str(value), *types.remember_scope(value))]
+        parts = [ir.StringAttr.get(part) for part in (str(value), *remember_scope(value))]
         return tagged("dim", parts[0] if len(parts) == 1 else array(parts))
 
 
 def _decode_dimension(attr: ir.Attribute, _: Reader) -> Any:
-    from jaxmlir.dialect import types
-
     if isinstance(attr, ir.StringAttr):
-        return types.symbolic_shape(attr.value, ())[0]
+        return symbolic_shape(attr.value, ())[0]
     text, *constraints = map(string, attr)
-    return types.symbolic_shape(text, tuple(constraints))[0]
+    return symbolic_shape(text, tuple(constraints))[0]
 
 
 def _prng_impl(value: Any, writer: Writer) -> ir.Attribute:
@@ -324,7 +317,7 @@ def _singleton(tag: str) -> Encoder:
     return encode_singleton
 
 
-def bases() -> list[tuple[Any, Encoder]]:
+def _bases() -> list[tuple[Any, Encoder]]:
     import jax
     from jax import sharding
 
@@ -378,7 +371,10 @@ def _register_classes() -> None:
         value = _compat.resolve(module, name)
         if value is not None:
             encoders[type(value)] = _singleton(tag)
+    bases.update((base, encoder) for base, encoder in _bases() if isinstance(base, type))
 
+
+late.append(register_classes)
 
 encoders[FunctionType] = _policy
 decoders.update(

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxmlir.dialect import handles
 from jaxmlir.dialect.codec import sentinels
+from jaxmlir.dialect.codec.dense import dense, undense
 from jaxmlir.dialect.codec.registry import (
     HANDLE,
     NO_MODULE,
@@ -26,7 +27,7 @@ from jaxmlir.dialect.codec.registry import (
     string,
     tagged,
 )
-from jaxmlir.dialect.dense import dense, undense
+from jaxmlir.dialect.codec.types import element_of
 from jaxmlir.dialect.ir import context, ir, scope
 from jaxmlir.errors import ImportingError
 
@@ -100,9 +101,7 @@ def _set(value: frozenset | set, writer: Writer) -> ir.Attribute:
 
 
 def encode_dtype(value: Any) -> ir.Attribute:
-    from jaxmlir.dialect import types
-
-    return ir.TypeAttr.get(types.element_of(value))
+    return ir.TypeAttr.get(element_of(value))
 
 
 _PYTHON_SCALARS = (bool, int, float, complex)
@@ -145,10 +144,8 @@ def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
 
 def _has_tensors(dtype: np.dtype) -> bool:
     """Whether there are tensors of a dtype: not of strings, dates and records."""
-    from jaxmlir.dialect import types
-
     try:
-        types.element_of(dtype)
+        element_of(dtype)
     except ImportingError:
         return False
     return True

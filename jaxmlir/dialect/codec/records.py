@@ -2,7 +2,7 @@
 
 Pallas has some hundred enums, named tuples, frozen dataclasses, effects and dtypes that may stand
 in an equation, other ones in each release.  One is written with the place of its class in JAX as
-its tag: ``{pallas.core.Blocked = {block_size = 32 : i64}}``.  AnalysisManager looks for the class
+its tag: ``{pallas.core.Blocked = {block_size = 32 : i64}}``.  Reading looks for the class
 there, in these packages only, and calls nothing but the constructor of such a record.  It may
 import the
 packages, but no module because a text names it.

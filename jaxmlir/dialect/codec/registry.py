@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from jaxmlir.dialect import handles
 from jaxmlir.dialect.codec import records, sentinels
-from jaxmlir.dialect.dense import undense
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError, nearest
 
@@ -80,6 +79,11 @@ bases: dict[type, Encoder] = {}
 """By a class that the type of a value derives from."""
 decoders: dict[str, Decoder] = {}
 """By the tag of a dictionary."""
+attribute_decoders: dict[type[ir.Attribute], Decoder] = {}
+"""By the class of an attribute that is more than text, a number or a list."""
+late: list[Callable[[str], None]] = []
+"""Called with a tag, or the name of a class, that is met: register the codecs of classes that take
+long to import."""
 # Attributes by value, and values by attribute.
 cache: dict[Any, ir.Attribute] = {}
 _decoded: dict[ir.Attribute, Any] = {}
@@ -95,18 +99,22 @@ def encode(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute:
 
 def _find_encoder(cls: type) -> Encoder:
     """The encoder of a class seen for the first time, by what it derives from."""
-    from jaxmlir.dialect.codec import jax_objects
+    found = _encoder_by_base(cls)
+    if found is None:
+        _register_late(cls.__name__)
+        found = encoders.get(cls) or _encoder_by_base(cls)
+    if found is None:
+        found = _encode_other if records.tag_of(cls) is None else _encode_record
+    return found
 
-    for base, encoder in bases.items():
-        if issubclass(cls, base):
-            return encoder
-    jax_objects.register_classes(cls.__name__)
-    if cls in encoders:
-        return encoders[cls]
-    for base, encoder in jax_objects.bases():
-        if isinstance(base, type) and issubclass(cls, base):
-            return encoder
-    return _encode_other if records.tag_of(cls) is None else _encode_record
+
+def _encoder_by_base(cls: type) -> Encoder | None:
+    return next((encoder for base, encoder in bases.items() if issubclass(cls, base)), None)
+
+
+def _register_late(name: str) -> None:
+    for register in late:
+        register(name)
 
 
 def _encode_record(value: Any, writer: Writer) -> ir.Attribute:
@@ -139,8 +147,9 @@ def decode(attr: ir.Attribute, reader: Reader = NO_MODULE) -> Any:
 
 
 def _decode(attr: ir.Attribute, reader: Reader) -> Any:
-    if isinstance(attr, ir.TypeAttr):
-        return _decode_type(attr.value)
+    for cls, of_attribute in attribute_decoders.items():
+        if isinstance(attr, cls):
+            return of_attribute(attr, reader)
     if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.StringAttr, ir.FloatAttr)):
         return attr.value
     if isinstance(attr, ir.FlatSymbolRefAttr):
@@ -149,13 +158,9 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
         return tuple(attr)
     if isinstance(attr, ir.ArrayAttr):
         return tuple(decode(item, reader) for item in attr)
-    if isinstance(attr, ir.DenseElementsAttr):
-        return undense(attr)
     if isinstance(attr, ir.DictAttr) and len(attr) == 1:
-        from jaxmlir.dialect.codec import jax_objects
-
         (item,) = attr
-        jax_objects.register_classes(item.name)
+        _register_late(item.name)
         decoder = decoders.get(item.name)
         if decoder is not None:
             try:
@@ -169,19 +174,6 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
             "register_param_type makes a class known"
         )
     raise ExportError(f"{attr} is not the encoding of a parameter")
-
-
-def _decode_type(type_: ir.Type) -> Any:
-    from jaxmlir.dialect import types
-
-    if isinstance(type_, ir.NoneType):
-        return None
-    text = str(type_)
-    if isinstance(type_, ir.RankedTensorType) or text.startswith(
-        ("!jaxpr.ref<", "!jaxpr.token", "!jaxpr.aval<")
-    ):
-        return types.aval_of(type_)
-    return types.dtype_of(type_)
 
 
 # Tags of what modules must not share: handles of theirs, and what can be changed.

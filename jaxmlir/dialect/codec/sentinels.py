@@ -1,7 +1,7 @@
 """Sentinels: objects without state that a module has for what is missing, or not specified.
 
 One is written as where it is found, ``{sentinel = "package.module:MISSING"}``: its class and a name
-for it are in that module.  AnalysisManager looks there, and imports and calls nothing.
+for it are in that module.  Reading looks there, and imports and calls nothing.
 """
 
 from __future__ import annotations

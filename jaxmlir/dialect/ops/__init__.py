@@ -7,6 +7,9 @@ with whatever params it has.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
+
 from jaxmlir.dialect.ops import (
     bitwise,
     calls,
@@ -31,10 +34,11 @@ from jaxmlir.dialect.ops import (
     state,
     transcendental,
 )
-from jaxmlir.dialect.ops.record import OURS, REQUIRED, Attr, Op, holds
+from jaxmlir.dialect.ops.record import OURS, REQUIRED, Attr, Op, Trait, holds
 
 __all__ = [
     "BY_PRIMITIVE",
+    "CALLEES",
     "FAMILIES",
     "FUNCTIONS_IN_RECORDS",
     "OPS",
@@ -42,9 +46,13 @@ __all__ = [
     "REQUIRED",
     "Attr",
     "Op",
+    "Trait",
     "distinct",
     "holds",
     "may_have_functions",
+    "names",
+    "record_of",
+    "with_trait",
 ]
 
 # In the order of the reference: from the elementwise to the exotic.
@@ -75,6 +83,28 @@ FAMILIES = (
 
 OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.OPS}
 
+
+def record_of(name: str) -> Op | None:
+    """The record of an op by its full name, ``jaxpr.add``; ``None`` of what has none."""
+    return OPS.get(name.removeprefix("jaxpr."))
+
+
+def names(records: Iterable[Op]) -> frozenset[str]:
+    """The full names of some records' ops."""
+    return frozenset(f"jaxpr.{record.name}" for record in records)
+
+
+@functools.cache
+def with_trait(*traits: Trait) -> frozenset[str]:
+    """The full names of the ops that have each of some traits."""
+    return names(record for record in OPS.values() if {*traits} <= {*record.traits})
+
+
+CALLEES = {
+    name: OPS[name.removeprefix("jaxpr.")].functions[0].name for name in with_trait(Trait.CALL)
+}
+"""The attribute that names the function, of the ops that call one; by full name."""
+
 # Ops whose functions are inside of an attribute.
 FUNCTIONS_IN_RECORDS = frozenset(
     {"call_hi_primitive", "call_hi_primitive_linearized", "custom_linear_solve"}
@@ -85,8 +115,8 @@ def may_have_functions(name: str) -> bool:
     """Whether ops of a name can refer to functions; looking for these costs more than asking."""
     found = _with_functions.get(name)
     if found is None:
-        record = OPS.get(name.removeprefix("jaxpr."))
-        found = record is None or bool(record.functions) or record.name in FUNCTIONS_IN_RECORDS
+        op = record_of(name)
+        found = op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
         _with_functions[name] = found
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, unary, with_traits
 
 OPS: tuple[Op, ...] = (
     unary(
@@ -22,7 +22,7 @@ OPS: tuple[Op, ...] = (
     binary(
         "and",
         "Bitwise and, x & y.",
-        commutative=True,
+        traits=(Trait.COMMUTATIVE,),
         folds=(
             "and(x, x) = x",
             "and(x, 0) = 0",
@@ -33,7 +33,7 @@ OPS: tuple[Op, ...] = (
     binary(
         "or",
         "Bitwise or, x | y.",
-        commutative=True,
+        traits=(Trait.COMMUTATIVE,),
         folds=(
             "or(x, x) = x",
             "or(x, 0) = x",
@@ -44,7 +44,7 @@ OPS: tuple[Op, ...] = (
     binary(
         "xor",
         "Bitwise exclusive or, x ^ y.",
-        commutative=True,
+        traits=(Trait.COMMUTATIVE,),
         folds=(
             "xor(x, x) = 0",
             "xor(x, 0) = x",
@@ -81,3 +81,5 @@ OPS: tuple[Op, ...] = (
         inverse="not invertible: every integer of one magnitude has the same count",
     ),
 )
+
+OPS = with_traits(OPS, Trait.ELEMENTWISE)

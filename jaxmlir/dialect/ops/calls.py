@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, attr, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, attr, op, unary
 
 OPS: tuple[Op, ...] = (
     op(
@@ -22,6 +22,7 @@ OPS: tuple[Op, ...] = (
         "inline: any = false",
         "compiler_options_kvs: any = ()",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "call",
@@ -31,6 +32,7 @@ OPS: tuple[Op, ...] = (
         "call_jaxpr: function",
         jax="<0.11",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "closed_call",
@@ -40,6 +42,7 @@ OPS: tuple[Op, ...] = (
         "call_jaxpr: function",
         jax="<0.11",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "eval_jaxpr",
@@ -48,6 +51,7 @@ OPS: tuple[Op, ...] = (
         "Calls a function that is evaluated in place.",
         attr("call_jaxpr: function", jaxpr="<0.11"),
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "program_order",
@@ -62,6 +66,7 @@ OPS: tuple[Op, ...] = (
         "exclude_mask: bools",
         jax=">=0.11",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "remat2",
@@ -76,6 +81,7 @@ OPS: tuple[Op, ...] = (
         "policy: policy?",
         distinct="what is recomputed is meant to be",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     unary(
         "name",
@@ -94,6 +100,7 @@ OPS: tuple[Op, ...] = (
         "attributes: any = ()",
         "version: int = 0",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "custom_vmap_call",
@@ -105,6 +112,7 @@ OPS: tuple[Op, ...] = (
         "in_tree: tree",
         "out_tree: tree",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "custom_inverse_call",
@@ -117,6 +125,7 @@ OPS: tuple[Op, ...] = (
         "log_dets: functions",
         "operands: any",
         inverse="the call of the inverse that is given, else that of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "custom_partitioning",
@@ -133,6 +142,7 @@ OPS: tuple[Op, ...] = (
         "out_tree: tree",
         "static_args: any = ()",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL, Trait.CUSTOM_CALL),
     ),
     op(
         "call_exported",
@@ -141,6 +151,7 @@ OPS: tuple[Op, ...] = (
         "Calls a function that `jax.export` serialised.",
         "exported: handle",
         inverse="no rule: the function is opaque",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "call_hi_primitive",
@@ -172,6 +183,7 @@ OPS: tuple[Op, ...] = (
         "out_memory_spaces: any",
         "compiler_options_json: str?",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "xla_metadata_call",
@@ -183,6 +195,7 @@ OPS: tuple[Op, ...] = (
         # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
         'ad_metadata: any? = "same" @ >=0.11',
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     unary(
         "xla_metadata_value",
@@ -199,6 +212,7 @@ OPS: tuple[Op, ...] = (
         "jaxpr: function",
         "out_spaces: any",
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "unreachable",

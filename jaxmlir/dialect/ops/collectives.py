@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, unary, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary, with_traits, without_inverse
 
 _AXES = "axes: axes"
 _NAME = "axis_name: axes"
@@ -195,4 +195,6 @@ OPS: tuple[Op, ...] = (
     _done("reduce_scatter"),
 )
 
-OPS = without_inverse("no rule: it needs the values of other devices", OPS)
+OPS = with_traits(
+    without_inverse("no rule: it needs the values of other devices", OPS), Trait.IMPURE
+)

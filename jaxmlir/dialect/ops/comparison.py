@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, with_traits, without_inverse
 
 OPS: tuple[Op, ...] = (
     binary(
         "eq",
         "x == y; false where either is NaN.",
-        commutative=True,
+        traits=(Trait.COMMUTATIVE,),
         folds=(
             "eq(x, x) = ~0 if integer or boolean or fast-math",
             "eq(x, ~0) = x if boolean",
@@ -17,7 +17,7 @@ OPS: tuple[Op, ...] = (
     binary(
         "ne",
         "x != y; true where either is NaN.",
-        commutative=True,
+        traits=(Trait.COMMUTATIVE,),
         folds=(
             "ne(x, x) = 0 if integer or boolean or fast-math",
             "ne(x, 0) = x if boolean",
@@ -67,4 +67,6 @@ OPS: tuple[Op, ...] = (
     ),
 )
 
-OPS = without_inverse("not invertible: a comparison is many-to-one", OPS)
+OPS = with_traits(
+    without_inverse("not invertible: a comparison is many-to-one", OPS), Trait.ELEMENTWISE
+)

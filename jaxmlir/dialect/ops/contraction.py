@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary
 
 _WINDOW = ("window_dimensions: ints", "window_strides: ints", "padding: pairs")
 _DILATED = (*_WINDOW, "base_dilation: ints", "window_dilation: ints")
@@ -18,6 +18,8 @@ OPS: tuple[Op, ...] = (
         "out_sharding: sharding?",
         inverse="solve",
         domain="the known matrix is square and invertible",
+        traits=(Trait.CONTRACTION,),
+        linear_each=(0, 1),
     ),
     op(
         "ragged_dot_general",
@@ -30,6 +32,8 @@ OPS: tuple[Op, ...] = (
         "group_offset: any?",
         "out_sharding: sharding?",
         inverse="no rule: every group has a matrix of its own",
+        traits=(Trait.CONTRACTION,),
+        linear_each=(0, 1),
     ),
     op(
         "scaled_dot",
@@ -39,6 +43,7 @@ OPS: tuple[Op, ...] = (
         "dimension_numbers: any",
         "preferred_element_type: dtype?",
         inverse="no rule: the operands are quantised",
+        traits=(Trait.CONTRACTION,),
     ),
     binary(
         "conv_general_dilated",
@@ -54,6 +59,8 @@ OPS: tuple[Op, ...] = (
         "out_sharding: sharding?",
         inverse="solve, at each pixel",
         domain="the kernel is known, of one pixel, and invertible",
+        traits=(Trait.CONTRACTION,),
+        linear_each=(0, 1),
     ),
     unary(
         "fft",
@@ -77,9 +84,28 @@ OPS: tuple[Op, ...] = (
         bodies="inspected",
         inverse="not invertible: a windowed reduction is many-to-one",
     ),
-    unary("reduce_window_sum", "Sum of every window.", *_DILATED, linear=(0,), inverse=_MANY),
-    unary("reduce_window_max", "Largest element of every window.", *_DILATED, inverse=_MANY),
-    unary("reduce_window_min", "Smallest element of every window.", *_DILATED, inverse=_MANY),
+    unary(
+        "reduce_window_sum",
+        "Sum of every window.",
+        *_DILATED,
+        linear=(0,),
+        combine="add",
+        inverse=_MANY,
+    ),
+    unary(
+        "reduce_window_max",
+        "Largest element of every window.",
+        *_DILATED,
+        combine="max",
+        inverse=_MANY,
+    ),
+    unary(
+        "reduce_window_min",
+        "Smallest element of every window.",
+        *_DILATED,
+        combine="min",
+        inverse=_MANY,
+    ),
     op(
         "select_and_scatter",
         3,

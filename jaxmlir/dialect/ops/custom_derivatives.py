@@ -18,7 +18,7 @@ either.
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, op, unary
 
 OPS: tuple[Op, ...] = (
     op(
@@ -35,6 +35,7 @@ OPS: tuple[Op, ...] = (
         "symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "custom_vjp_call_jaxpr",
@@ -54,6 +55,7 @@ OPS: tuple[Op, ...] = (
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
         inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
     ),
     op(
         "custom_lin",
@@ -104,5 +106,6 @@ OPS: tuple[Op, ...] = (
         "stop_gradient",
         "The operand, treated as constant by differentiation.",
         inverse="the result itself",
+        traits=(Trait.ELEMENTWISE,),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, with_traits, without_inverse
 
 _OPAQUE = "no rule: what the function computes is opaque"
 
@@ -18,6 +18,7 @@ OPS: tuple[Op, ...] = (
         "sharding: sharding?",
         "vmap_method: str?",
         inverse=_OPAQUE,
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "io_callback",
@@ -28,6 +29,7 @@ OPS: tuple[Op, ...] = (
         "result_avals: types",
         "sharding: sharding?",
         "ordered: bool = false",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "debug_callback",
@@ -37,6 +39,7 @@ OPS: tuple[Op, ...] = (
         "callback: handle",
         "effect: any",
         "partitioned: bool = false",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "debug_print",
@@ -65,6 +68,7 @@ OPS: tuple[Op, ...] = (
         "has_side_effect: bool = false",
         "input_output_aliases: any = ()",
         "command_buffer_compatible: bool = false",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "ffi_call",
@@ -82,6 +86,7 @@ OPS: tuple[Op, ...] = (
         "legacy_backend_config: any?",
         "vmap_method: str?",
         inverse=_OPAQUE,
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "check",
@@ -116,4 +121,4 @@ OPS: tuple[Op, ...] = (
     ),
 )
 
-OPS = without_inverse("not invertible: a side effect is not undone", OPS)
+OPS = with_traits(without_inverse("not invertible: a side effect is not undone", OPS), Trait.IMPURE)

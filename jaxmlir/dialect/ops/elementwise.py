@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary, with_traits
 
 OPS: tuple[Op, ...] = (
     # Arithmetic
@@ -10,7 +10,7 @@ OPS: tuple[Op, ...] = (
         "add",
         "Elementwise sum, x + y.",
         linear=(0, 1),
-        commutative=True,
+        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
         folds=(
             "add(x, 0) = x if integer or fast-math",
             "add(x, -0.0) = x if float",
@@ -24,7 +24,7 @@ OPS: tuple[Op, ...] = (
         "add_any",
         "Sum of two cotangents, x + y: what transposition accumulates with.",
         linear=(0, 1),
-        commutative=True,
+        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
         folds=(
             "add_any(x, 0) = x if integer or fast-math",
             "add_any(x, -0.0) = x if float",
@@ -45,12 +45,13 @@ OPS: tuple[Op, ...] = (
             "sub(0, x) = neg(x) if integer or fast-math",
         ),
         inverse="x = z + y, y = x - z",
+        traits=(Trait.ADDITIVE,),
     ),
     binary(
         "mul",
         "Elementwise product, x * y.",
         "out_dtype: dtype?",
-        commutative=True,
+        traits=(Trait.COMMUTATIVE,),
         folds=(
             "mul(x, 1) = x if integer or float",
             "mul(x, 0) = 0 if integer or fast-math",
@@ -60,6 +61,7 @@ OPS: tuple[Op, ...] = (
         inverse="x = z / y, y = z / x; x = sqrt(z) where both are x",
         domain="the known operand is not 0; a constant 0 leaves the element open; of integers it "
         "is odd, or nothing overflows",
+        linear_each=(0, 1),
     ),
     binary(
         "mulhi",
@@ -78,6 +80,7 @@ OPS: tuple[Op, ...] = (
         ),
         inverse="x = z * y, y = x / z",
         domain="floats, not 0",
+        linear_each=(0,),
     ),
     binary(
         "rem",
@@ -89,6 +92,7 @@ OPS: tuple[Op, ...] = (
         "Elementwise power, x ** y.",
         inverse="x = z ** (1 / y), y = log(z) / log(x)",
         domain="x > 0; x != 1 where y is found, y != 0 where x is",
+        traits=(Trait.TRANSCENDENTAL,),
     ),
     binary(
         "max",
@@ -224,3 +228,5 @@ OPS: tuple[Op, ...] = (
         inverse="not invertible: rounding is many-to-one",
     ),
 )
+
+OPS = with_traits(OPS, Trait.ELEMENTWISE)

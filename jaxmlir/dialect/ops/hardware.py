@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, attr, op, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, attr, op, with_traits, without_inverse
 
 _ATTENTION = (
     "scale: float",
@@ -96,6 +96,7 @@ OPS: tuple[Op, ...] = (
         "interpret: any = false",
         "debug: bool = false",
         bodies="inspected",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "mpmd_map",
@@ -114,6 +115,7 @@ OPS: tuple[Op, ...] = (
         "interpret: any = false",
         "debug: bool = false",
         bodies="inspected",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "core_map",
@@ -131,6 +133,7 @@ OPS: tuple[Op, ...] = (
         "debug: bool = false",
         jax="<0.11",
         bodies="inspected",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "tpu_custom_call",
@@ -143,6 +146,7 @@ OPS: tuple[Op, ...] = (
         "has_side_effects: any = false",
         "input_output_aliases: any = ()",
         "metadata: any?",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "mosaic_gpu_p",
@@ -156,6 +160,7 @@ OPS: tuple[Op, ...] = (
         "use_custom_barrier: bool = false",
         "cost_estimate: any? @ >=0.12",
         "skip_device_barrier: bool = false @ >=0.11",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "custom_fusion",
@@ -172,6 +177,7 @@ OPS: tuple[Op, ...] = (
         "in_tree: tree @ <0.12",
         "out_tree: tree @ <0.12",
         "kernel_out_tree: tree @ <0.12",
+        traits=(Trait.CUSTOM_CALL,),
     ),
     op(
         "fusible",
@@ -194,7 +200,8 @@ OPS: tuple[Op, ...] = (
         attr("value: any"),
         primitives=("thunky.inline_constant",),
         jax=">=0.12",
+        traits=(Trait.CUSTOM_CALL,),
     ),
 )
 
-OPS = without_inverse("no rule: what the kernel computes is opaque", OPS)
+OPS = with_traits(without_inverse("no rule: what the kernel computes is opaque", OPS), Trait.IMPURE)

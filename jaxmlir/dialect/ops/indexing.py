@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, op, unary
 
 _IN_PART = "in part if the indices are constants, no two alike"
 
@@ -23,6 +23,10 @@ def _scatter(suffix: str, summary: str, **fields: object) -> Op:
         "mode: enum GatherScatterMode",
         primitives=(f"scatter{suffix.replace('_', '-')}",),
         bodies="inspected",
+        traits=(Trait.UPDATE,) if suffix else (Trait.MOVEMENT, Trait.UPDATE),
+        combine=suffix.removeprefix("_"),
+        indices=(1,),
+        update=2,
         **fields,
     )
 
@@ -36,6 +40,7 @@ OPS: tuple[Op, ...] = (
         "strides: ints?",
         linear=(0,),
         inverse="a piece of x; all pieces together are x",
+        traits=(Trait.MOVEMENT, Trait.SLICING),
     ),
     op(
         "dynamic_slice",
@@ -46,6 +51,8 @@ OPS: tuple[Op, ...] = (
         linear=(0,),
         inverse="a piece of x; all pieces together are x",
         domain="the indices are constants",
+        traits=(Trait.MOVEMENT, Trait.SLICING),
+        indices=(1, ...),
     ),
     op(
         "dynamic_update_slice",
@@ -55,6 +62,9 @@ OPS: tuple[Op, ...] = (
         linear=(0, 1),
         inverse="the update, and the piece of x around it",
         domain="the indices are constants",
+        traits=(Trait.MOVEMENT, Trait.UPDATE),
+        indices=(2, ...),
+        update=1,
     ),
     op(
         "gather",
@@ -71,6 +81,8 @@ OPS: tuple[Op, ...] = (
         linear=(0,),
         inverse="a piece of x; x itself where its elements are permuted",
         domain="the indices are constants, or all positions in some order",
+        traits=(Trait.MOVEMENT, Trait.SLICING),
+        indices=(1,),
     ),
     _scatter(
         "",

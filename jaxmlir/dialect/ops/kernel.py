@@ -6,7 +6,7 @@ are imported like a user's own primitive, and stay in the kernel that they were 
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, op, unary, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, op, unary, with_traits, without_inverse
 
 _TREE = "args_tree: tree"
 _DMA = ("tree: tree", "device_id_type: any")
@@ -124,4 +124,4 @@ OPS: tuple[Op, ...] = (
     op("delay", 1, 0, "Waits for the operand's number of nanoseconds."),
 )
 
-OPS = without_inverse("no rule: kernels are not inverted", OPS)
+OPS = with_traits(without_inverse("no rule: kernels are not inverted", OPS), Trait.IMPURE)

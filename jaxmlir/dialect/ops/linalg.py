@@ -143,6 +143,7 @@ OPS: tuple[Op, ...] = (
         "unit_diagonal: bool",
         linear=(1,),
         inverse="b = a x (or x a), the triangle of a",
+        linear_each=(1,),
     ),
     op(
         "tridiagonal_solve",

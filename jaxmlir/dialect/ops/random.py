@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary
 
 _ONE_WAY = "not invertible: the hash is one-way"
 
@@ -93,6 +93,7 @@ OPS: tuple[Op, ...] = (
         "shape: ints",
         distinct="the generator has a state: every op gives other numbers",
         inverse="not invertible: the hash is one-way",
+        traits=(Trait.IMPURE,),
     ),
     # The key-reuse checker
     unary(

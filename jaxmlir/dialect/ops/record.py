@@ -16,6 +16,7 @@ Nothing here imports JAX: the table loads in a few milliseconds.
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 from types import EllipsisType
@@ -87,6 +88,37 @@ class Attr(NamedTuple):
         return self.required and not self.jax
 
 
+class Trait(enum.Enum):
+    """A property that ops of several kinds share, and that passes ask for; with its meaning."""
+
+    ADDITIVE = "The result is x + y or x - y."
+    CALL = (
+        "The results are those of one function, run once: the one that the op's first attribute of "
+        "that kind names."
+    )
+    COMMUTATIVE = "The two operands may be exchanged without changing a bit of the result."
+    CONTRACTION = "Each element of the result is a sum of products of elements of two operands."
+    CUMULATIVE = "Each element of the result combines those before it along an axis, and itself."
+    CUSTOM_CALL = "The op runs code that is not part of XLA: it has to be allowed in a loaded file."
+    ELEMENTWISE = (
+        "Each element of the result is computed of those at its place in the operands; "
+        "scalars and dimensions of size 1 serve every place."
+    )
+    IMPURE = "What the op does depends on where it stands, or is seen by others: it is not moved."
+    JOINING = "The result is the operands side by side."
+    MOVEMENT = "Each element of the results is an element of an operand, or a fill value."
+    REDUCTION = "Elements are combined along `axes`, which disappear."
+    RESHAPE = (
+        "The result has the operand's elements in row-major order in another shape, unless an "
+        "attribute `dimensions` permutes them first."
+    )
+    SLICING = "The result is a part of the first operand."
+    SPLITTING = "The results are the parts of the operand along an axis."
+    TRANSCENDENTAL = "An elementwise function that takes a series or a library call."
+    UPDATE = "The result is the first operand, a part of it overwritten or combined with another."
+    VIEW = "Dimensions are permuted, split, merged, dropped or new: no element need be moved."
+
+
 class Op(NamedTuple):
     """One op of the dialect, ``jaxpr.<name>``."""
 
@@ -103,6 +135,9 @@ class Op(NamedTuple):
     linear: tuple[int | EllipsisType, ...] | None = None
     """The operands in which the op is jointly linear: ``add`` (0, 1), ``concatenate`` (0, ...).
     ``mul`` is linear in each operand but not in both together, so it has none."""
+    linear_each: tuple[int, ...] = ()
+    """The operands in each of which the op is linear, the others held fixed, but in no two of them
+    together: ``mul`` (0, 1)."""
     inverse: str = ""
     """What undoes it, in words: an op, or expressions in the result (z of x and y, y of x alone);
     the rule itself is in ``jaxmlir/transforms/inverses``.  Or why there is none: a text that
@@ -110,8 +145,14 @@ class Op(NamedTuple):
     invertible: "`` where operands are lost, else ``"no rule: "``."""
     domain: str = ""
     """For which operands the inverse is one, where that is not all."""
-    commutative: bool = False
-    """Whether the two operands may be exchanged without changing a bit of the result."""
+    traits: tuple[Trait, ...] = ()
+    combine: str = ""
+    """The op that combines two elements, of a reduction and its like: ``add`` of ``reduce_sum``,
+    ``cumsum`` and ``scatter_add``."""
+    indices: tuple[int | EllipsisType, ...] = ()
+    """The operands that say at run time where to read or write; in the notation of ``linear``."""
+    update: int | None = None
+    """The operand that is written, or combined, into the first one."""
     distinct: str = ""
     """Why two of the op with equal operands are not one and the same, where they are not."""
     folds: tuple[str, ...] = ()
@@ -156,15 +197,20 @@ class Op(NamedTuple):
         return next((a for a in self.attributes if a.name == name), None)
 
     def linear_operands(self, count: int) -> tuple[int, ...]:
-        """The linear operands of an instance with ``count`` operands; ``()`` if it is not "
-        "linear."""
-        match self.linear:
-            case None:
-                return ()
-            case (*first, last, EllipsisType()):
-                return (*first, *range(last, count))
-            case indices:
-                return indices
+        """The operands of an instance with ``count`` operands in which it is jointly linear."""
+        return _operands(self.linear or (), count)
+
+    def index_operands(self, count: int) -> tuple[int, ...]:
+        """The operands of an instance with ``count`` operands that are indices."""
+        return _operands(self.indices, count)
+
+
+def _operands(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
+    match notation:
+        case (*first, last, EllipsisType()):
+            return (*first, *range(last, count))
+        case numbers:
+            return numbers
 
 
 def holds(versions: str, jax: tuple[int, ...]) -> bool:
@@ -227,6 +273,11 @@ def op(
 def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:
     """Says of records that do not say it themselves why they have no inverse."""
     return tuple(r if r.inverse else r._replace(inverse=reason) for r in records)
+
+
+def with_traits(records: tuple[Op, ...], *traits: Trait) -> tuple[Op, ...]:
+    """Gives records traits besides their own."""
+    return tuple(r._replace(traits=(*traits, *r.traits)) for r in records)
 
 
 def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:

@@ -2,39 +2,58 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, op, unary
 
 _AXES = "axes: dimensions"
 _MANY = "not invertible: a reduction is many-to-one"
 
 
+def _reduction(name: str, combine: str, summary: str, *attributes: str, **fields: object) -> Op:
+    return unary(
+        name,
+        summary,
+        *attributes,
+        traits=(Trait.REDUCTION,),
+        combine=combine,
+        inverse=_MANY,
+        **fields,
+    )
+
+
 def _cumulative(name: str, summary: str, **fields: object) -> Op:
-    return unary(name, summary, "axis: dimension", "reverse: bool = false", **fields)
+    return unary(
+        name,
+        summary,
+        "axis: dimension",
+        "reverse: bool = false",
+        traits=(Trait.CUMULATIVE,),
+        **fields,
+    )
 
 
 OPS: tuple[Op, ...] = (
     # Over axes, which disappear from the result
-    unary(
-        "reduce_sum", "Sum over axes.", _AXES, "out_sharding: sharding?", linear=(0,), inverse=_MANY
+    _reduction(
+        "reduce_sum", "add", "Sum over axes.", _AXES, "out_sharding: sharding?", linear=(0,)
     ),
-    unary("reduce_prod", "Product over axes.", _AXES, inverse=_MANY),
-    unary(
+    _reduction("reduce_prod", "mul", "Product over axes.", _AXES),
+    _reduction(
         "reduce_max",
+        "max",
         "Largest element over axes; NaN if there is one.",
         _AXES,
         "out_sharding: sharding? @ >=0.11.1",
-        inverse=_MANY,
     ),
-    unary(
+    _reduction(
         "reduce_min",
+        "min",
         "Smallest element over axes; NaN if there is one.",
         _AXES,
         "out_sharding: sharding? @ >=0.11.1",
-        inverse=_MANY,
     ),
-    unary("reduce_and", "Bitwise and over axes; of booleans `all`.", _AXES, inverse=_MANY),
-    unary("reduce_or", "Bitwise or over axes; of booleans `any`.", _AXES, inverse=_MANY),
-    unary("reduce_xor", "Bitwise exclusive or over axes.", _AXES, inverse=_MANY),
+    _reduction("reduce_and", "and", "Bitwise and over axes; of booleans `all`.", _AXES),
+    _reduction("reduce_or", "or", "Bitwise or over axes; of booleans `any`.", _AXES),
+    _reduction("reduce_xor", "xor", "Bitwise exclusive or over axes.", _AXES),
     op(
         "reduce",
         None,
@@ -66,22 +85,26 @@ OPS: tuple[Op, ...] = (
         "Running sum, y[i] = x[0] + ... + x[i].",
         linear=(0,),
         inverse="differences, x[i] = y[i] - y[i - 1]",
+        combine="add",
     ),
     _cumulative(
         "cumprod",
         "Running product, y[i] = x[0] * ... * x[i].",
         inverse="quotients, x[i] = y[i] / y[i - 1]",
         domain="x is not 0; of integers it is odd, or nothing overflows",
+        combine="mul",
     ),
     _cumulative(
         "cummax",
         "Running maximum.",
         inverse="not invertible: an element below the maximum so far is lost",
+        combine="max",
     ),
     _cumulative(
         "cummin",
         "Running minimum.",
         inverse="not invertible: an element above the minimum so far is lost",
+        combine="min",
     ),
     _cumulative(
         "cumlogsumexp",

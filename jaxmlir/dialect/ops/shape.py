@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import OURS, Op, binary, op, unary
+from jaxmlir.dialect.ops.record import OURS, Op, Trait, binary, op, unary
 
 OPS: tuple[Op, ...] = (
     # Creation
@@ -69,6 +69,7 @@ OPS: tuple[Op, ...] = (
         "sharding: sharding?",
         linear=(0,),
         inverse="the first element along each repeated dimension",
+        traits=(Trait.MOVEMENT, Trait.VIEW),
     ),
     unary(
         "reshape",
@@ -78,6 +79,7 @@ OPS: tuple[Op, ...] = (
         "sharding: sharding?",
         linear=(0,),
         inverse="reshape",
+        traits=(Trait.MOVEMENT, Trait.RESHAPE, Trait.VIEW),
     ),
     unary(
         "squeeze",
@@ -85,6 +87,7 @@ OPS: tuple[Op, ...] = (
         "dimensions: dimensions",
         linear=(0,),
         inverse="broadcast_in_dim",
+        traits=(Trait.MOVEMENT, Trait.RESHAPE, Trait.VIEW),
     ),
     unary(
         "transpose",
@@ -92,6 +95,7 @@ OPS: tuple[Op, ...] = (
         "permutation: dimensions",
         linear=(0,),
         inverse="transpose",
+        traits=(Trait.MOVEMENT, Trait.VIEW),
     ),
     unary(
         "rev",
@@ -99,6 +103,7 @@ OPS: tuple[Op, ...] = (
         "dimensions: dimensions",
         linear=(0,),
         inverse="rev",
+        traits=(Trait.MOVEMENT,),
     ),
     unary(
         "tile",
@@ -106,6 +111,7 @@ OPS: tuple[Op, ...] = (
         "reps: ints",
         linear=(0,),
         inverse="slice",
+        traits=(Trait.MOVEMENT,),
     ),
     unary(
         "copy",
@@ -113,6 +119,7 @@ OPS: tuple[Op, ...] = (
         linear=(0,),
         distinct="each copy has a buffer of its own",
         inverse="the result itself",
+        traits=(Trait.MOVEMENT,),
     ),
     # Joining and parting
     op(
@@ -123,6 +130,7 @@ OPS: tuple[Op, ...] = (
         "dimension: dimension",
         linear=(0, ...),
         inverse="slices",
+        traits=(Trait.JOINING, Trait.MOVEMENT),
     ),
     op(
         "stack",
@@ -132,6 +140,7 @@ OPS: tuple[Op, ...] = (
         "axis: int",
         linear=(0, ...),
         inverse="slices",
+        traits=(Trait.JOINING, Trait.MOVEMENT),
     ),
     op(
         "unstack",
@@ -141,6 +150,7 @@ OPS: tuple[Op, ...] = (
         "axis: dimension",
         linear=(0,),
         inverse="stack",
+        traits=(Trait.MOVEMENT, Trait.SPLITTING),
     ),
     op(
         "split",
@@ -151,6 +161,7 @@ OPS: tuple[Op, ...] = (
         "axis: dimension",
         linear=(0,),
         inverse="concatenate",
+        traits=(Trait.MOVEMENT, Trait.SPLITTING),
     ),
     binary(
         "pad",
@@ -159,6 +170,7 @@ OPS: tuple[Op, ...] = (
         "padding_config: any",
         linear=(0, 1),
         inverse="slice; y from the padding",
+        traits=(Trait.MOVEMENT,),
     ),
     # Conversion
     unary(
@@ -170,6 +182,7 @@ OPS: tuple[Op, ...] = (
         linear=(0,),
         inverse="convert_element_type",
         domain="the new dtype holds every value of the old one",
+        traits=(Trait.ELEMENTWISE,),
     ),
     unary(
         "bitcast_convert_type",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, op, unary, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, op, unary, with_traits, without_inverse
 
 OPS: tuple[Op, ...] = (
     op(
@@ -100,4 +100,6 @@ OPS: tuple[Op, ...] = (
     ),
 )
 
-OPS = without_inverse("no rule: it changes where a value is, not what it is", OPS)
+OPS = with_traits(
+    without_inverse("no rule: it changes where a value is, not what it is", OPS), Trait.IMPURE
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, op, unary, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary, with_traits, without_inverse
 
 OPS: tuple[Op, ...] = (
     # Error functions
@@ -59,4 +59,8 @@ OPS: tuple[Op, ...] = (
     ),
 )
 
-OPS = without_inverse("no rule: the inverse is no elementary function", OPS)
+OPS = with_traits(
+    without_inverse("no rule: the inverse is no elementary function", OPS),
+    Trait.ELEMENTWISE,
+    Trait.TRANSCENDENTAL,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, op, unary, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, op, unary, with_traits, without_inverse
 
 _SPACE = "memory_space: any?"
 
@@ -90,4 +90,9 @@ OPS: tuple[Op, ...] = (
     ),
 )
 
-OPS = without_inverse("no rule: what a reference held before is not kept", OPS)
+OPS = with_traits(
+    without_inverse("no rule: what a reference held before is not kept", OPS), Trait.IMPURE
+)
+
+MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
+"""The ops that make references."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, binary, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, unary, with_traits
 
 # The result accuracy asked of XLA (`jax.lax.Tolerance` or an accuracy mode).
 _ACCURACY = "accuracy: enum AccuracyMode or record Tolerance?"
 
-OPS: tuple[Op, ...] = (
+_FUNCTIONS: tuple[Op, ...] = (
     # Exponentials and logarithms
     unary(
         "exp",
@@ -73,7 +73,9 @@ OPS: tuple[Op, ...] = (
     unary("asinh", "Inverse hyperbolic sine, the y with sinh(y) = x.", inverse="sinh"),
     unary("acosh", "Inverse hyperbolic cosine, the y >= 0 with cosh(y) = x.", inverse="cosh"),
     unary("atanh", "Inverse hyperbolic tangent, the y with tanh(y) = x.", inverse="tanh"),
-    # Complex numbers
+)
+
+_COMPLEX: tuple[Op, ...] = (
     binary(
         "complex",
         "The complex number x + iy, from its parts.",
@@ -103,3 +105,5 @@ OPS: tuple[Op, ...] = (
         inverse="conj",
     ),
 )
+
+OPS = with_traits((*with_traits(_FUNCTIONS, Trait.TRANSCENDENTAL), *_COMPLEX), Trait.ELEMENTWISE)

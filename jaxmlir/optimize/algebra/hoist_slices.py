@@ -34,6 +34,7 @@ from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.passes.base import Count, Pass
@@ -158,7 +159,7 @@ class _Function:
         node.op.operation.erase()
 
 
-_SELECTING = frozenset({"jaxpr.slice", "jaxpr.dynamic_slice", "jaxpr.gather"})
+_SELECTING = with_trait(Trait.SLICING)
 
 
 def _may_move(node: OpView) -> bool:

@@ -47,7 +47,6 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -59,19 +58,13 @@ _PRODUCT, _SUM, _TRANSPOSE = "jaxpr.dot_general", "jaxpr.reduce_sum", "jaxpr.tra
 
 
 class DotTo2d(Pass):
-    """Merge dimensions that a product treats alike.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Merge dimensions that a product treats alike."""
 
     name: ClassVar[str] = "jaxpr-dot-to-2d"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        on_cpu = platform_or_default(self.platform) == "cpu"
-        return on_cpu and flatten_products(program) > 0
+        return flatten_products(program) > 0
 
 
 def flatten_products(program: Module) -> int:

@@ -55,7 +55,6 @@ from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -104,18 +103,13 @@ MIN_PADDED_PRODUCTS = 4
 
 
 class ExpandConvolutions(Pass):
-    """Write convolutions as others that compile to faster code.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Write convolutions as others that compile to faster code."""
 
     name: ClassVar[str] = "jaxpr-expand-convolutions"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_convolutions(program) > 0
+        return expand_convolutions(program) > 0
 
 
 def expand_convolutions(program: Module) -> int:

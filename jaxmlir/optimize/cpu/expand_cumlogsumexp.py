@@ -29,7 +29,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -49,20 +48,16 @@ class ExpandCumlogsumexp(Pass):
     """Write logarithms of cumulative sums of exponentials as steps over halves.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       min-length: axes of fewer elements are left alone.
       min-elements: and so are arrays of fewer.
     """
 
     name: ClassVar[str] = "jaxpr-expand-cumlogsumexp"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     min_length: Count = MIN_LENGTH
     min_elements: Count = MIN_ELEMENTS
 
     def run(self, program: Module) -> bool:
-        if not is_for_cpu(self.platform):
-            return False
         return expand_cumlogsumexp(program, self.min_length, self.min_elements) > 0
 
 
@@ -70,7 +65,7 @@ def expand_cumlogsumexp(
     program: Module, min_length: int = MIN_LENGTH, min_elements: int = MIN_ELEMENTS
 ) -> int:
     """Expands ops in place; how many."""
-    put = fences(program, "cpu")
+    put = fences(program)
 
     def expanded(rules: Rules, node: OpView) -> ir.Value | None:
         aval = aval_of(node.operands[0].type)

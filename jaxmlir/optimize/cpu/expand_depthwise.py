@@ -31,7 +31,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -65,23 +64,18 @@ MAX_TAPS = 64
 
 
 class ExpandDepthwise(Pass):
-    """Write depthwise convolutions, and their gradients, as products and sums of slices.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Write depthwise convolutions, and their gradients, as products and sums of slices."""
 
     name: ClassVar[str] = "jaxpr-expand-depthwise"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_depthwise(program) > 0
+        return expand_depthwise(program) > 0
 
 
 def expand_depthwise(program: Module) -> int:
     """Expands ops in place; how many."""
-    put = fences(program, "cpu")
+    put = fences(program)
 
     def expanded(rules: Rules, node: OpView) -> ir.Value | None:
         found = _suited(node)

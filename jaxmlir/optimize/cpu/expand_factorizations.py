@@ -39,7 +39,6 @@ from jaxmlir.optimize.cpu.expand_products import at_indices
 from jaxmlir.optimize.loops.scan_editor import LOOPS
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -87,17 +86,15 @@ class ExpandFactorizations(Pass):
     """Write factorizations of small matrices, and solutions by triangular ones, entry by entry.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       max-size: matrices of more rows or columns are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-expand-factorizations"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     max_size: Count = MAX_SIZE
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_factorizations(program, self.max_size) > 0
+        return expand_factorizations(program, self.max_size) > 0
 
 
 def expand_factorizations(program: Module, max_size: int = MAX_SIZE) -> int:
@@ -107,7 +104,7 @@ def expand_factorizations(program: Module, max_size: int = MAX_SIZE) -> int:
         if not graph.outside_kernels(_NAMES):
             return 0
         repeated = graph.run_by(LOOPS)
-    put = fences(program, "cpu")
+    put = fences(program)
 
     def expanded(rules: Rules, node: OpView) -> Sequence[ir.Value] | None:
         aval = aval_of(node.operands[0].type)

@@ -35,7 +35,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.unroll_reductions import MAX_SIZE, MIN_RESULTS
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -68,17 +67,15 @@ class ExpandProducts(Pass):
     """Write products that sum nothing, or few elements of rows or of small matrices, elementwise.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       max-size: products that sum more elements are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-expand-products"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     max_size: Count = MAX_SIZE
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_products(program, self.max_size) > 0
+        return expand_products(program, self.max_size) > 0
 
 
 def expand_products(program: Module, max_size: int = MAX_SIZE) -> int:

@@ -31,7 +31,6 @@ from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -54,18 +53,16 @@ class ExpandScatter(Pass):
     """Write what sets or adds one element in each row of a constant array as comparisons.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       max-length: rows of more elements are left alone, and those of more than the type of the
         indices counts.
     """
 
     name: ClassVar[str] = "jaxpr-expand-scatter"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     max_length: Count = MAX_LENGTH
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_scatter(program, self.max_length) > 0
+        return expand_scatter(program, self.max_length) > 0
 
 
 def expand_scatter(program: Module, max_length: int = MAX_LENGTH) -> int:

@@ -44,7 +44,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -69,23 +68,18 @@ MIN_GATHERED = 5
 
 
 class ExpandSelectAndScatter(Pass):
-    """Write gradients of maxima over windows element by element.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Write gradients of maxima over windows element by element."""
 
     name: ClassVar[str] = "jaxpr-expand-select-and-scatter"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_select_and_scatter(program) > 0
+        return expand_select_and_scatter(program) > 0
 
 
 def expand_select_and_scatter(program: Module) -> int:
     """Expands ops in place; how many."""
-    put = fences(program, "cpu")
+    put = fences(program)
 
     def expanded(rules: Rules, node: OpView) -> ir.Value | None:
         windows = _suited(node)

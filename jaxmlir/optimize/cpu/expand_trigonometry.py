@@ -34,6 +34,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import jax_version
+from jaxmlir.analysis.fusion import LIBRARY_REDUCTIONS
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
@@ -41,7 +42,6 @@ from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -61,7 +61,6 @@ MIN_ELEMENTS = 256
 # which it vectorizes: a million elements, ``sum(sin(x))`` of XLA / of this, ms, jax 0.10 7.5, 1.5,
 # 0.11 0.2, 0.8, 0.12 0.35, 1.5.  Not if anything else uses the sine, or another op is on the way.
 _REDUCTIONS_SINCE = (0, 11)
-_REDUCTIONS = frozenset(f"jaxpr.reduce_{name}" for name in ("max", "min", "sum"))
 _FUSED_BEFORE = frozenset(
     f"jaxpr.{name}"
     for name in (
@@ -78,17 +77,15 @@ class ExpandTrigonometry(Pass):
     """Write sines, cosines and tangents of 32-bit floats as polynomials.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       min-elements: functions of fewer elements are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-expand-trigonometry"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     min_elements: Count = MIN_ELEMENTS
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and expand_trigonometry(program, self.min_elements) > 0
+        return expand_trigonometry(program, self.min_elements) > 0
 
 
 def expand_trigonometry(program: Module, min_elements: int = MIN_ELEMENTS) -> int:
@@ -120,7 +117,7 @@ def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
     while True:
         user = only_user(value)
         if user is None or user.name not in _FUSED_BEFORE:
-            found = user is not None and user.name in _REDUCTIONS
+            found = user is not None and user.name in LIBRARY_REDUCTIONS
             break
         (value,) = user.results
         if value in known:

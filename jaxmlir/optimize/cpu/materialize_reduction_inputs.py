@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED, FUSIBLE, LIBRARY_REDUCTIONS, SLOW
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.builder import ops_of, returned
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.ops import transcendental
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.targets.fusion import FUSED, MOVED, SLOW
 
 # Times with the summed value stored / with the shared one, jax 0.10 and 0.12, two cores; sums of
 # t (x - m) along the first axis, where t is stored and x - m is read by others as well:
@@ -39,9 +39,8 @@ MIN_SUMMED = 1 << 17
 # So many ops on the way back from a sum are looked at.
 MAX_WAY = 32
 
-_SUMS = frozenset({"jaxpr.reduce_max", "jaxpr.reduce_min", "jaxpr.reduce_sum"})
 # What is not computed again: XLA stores it for its users.
-_LONG = frozenset(f"jaxpr.{op.name}" for op in transcendental.OPS) | SLOW.keys()
+_LONG = with_trait(Trait.TRANSCENDENTAL) | SLOW.keys()
 
 # What is stored for a sum: a value, or one that is spread to a shape.
 _Shared = tuple[ir.Value, ir.Type]
@@ -50,7 +49,7 @@ _Shared = tuple[ir.Value, ir.Type]
 def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
     """What is to be stored before it is summed: of which ops of a function it is which results."""
     if not any(
-        name in _SUMS and elements(signature.operands[0]) >= MIN_SUMMED
+        name in LIBRARY_REDUCTIONS and elements(signature.operands[0]) >= MIN_SUMMED
         for name, signature in zip(body.names, body.signatures, strict=True)
     ):
         return []
@@ -59,7 +58,7 @@ def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
     reads = {
         search.index[op.operands[0]]: search.reads(op.operands[0])
         for op, name, _ in ops
-        if name in _SUMS and search.is_summed_alone(op.operands[0])
+        if name in LIBRARY_REDUCTIONS and search.is_summed_alone(op.operands[0])
     }
     sums = Counter(one for found in reads.values() for one in found.shared)
     return sorted(
@@ -134,7 +133,7 @@ class _Search:
         return i is not None and self._is_fused(i)
 
     def _is_fused(self, i: int) -> bool:
-        return self.ops[i][1] in FUSED or self.ops[i][1] in MOVED
+        return self.ops[i][1] in FUSIBLE
 
     def _is_spread_again(self, value: ir.Value, reader: int) -> bool:
         """Whether an array has the size of what an op makes of it for another op as well."""

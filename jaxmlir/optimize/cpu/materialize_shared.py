@@ -48,10 +48,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
+from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSED, FUSIBLE, MOVED, SLOW, inlined_calls
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import alone, fences_together
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
@@ -59,9 +61,7 @@ from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways, slices_of_
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
 from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FEW_ELEMENTS, FUSED, MOVED, SLOW, inlined_calls
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -71,26 +71,23 @@ class MaterializeShared(Pass):
     """Store expensive values that are read several times, where XLA would compute them for each.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend.  Compilers
-        other than the CPU's weigh recomputation themselves, and get no fences.
       threshold: the cost of an element, in ops, over which a value is fenced.
     """
 
     name: ClassVar[str] = "jaxpr-materialize-shared"
-    platform: str = ""
+    # Other compilers weigh recomputation themselves.
+    compilers: ClassVar = ("cpu",)
     # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        return fence(program, platform_or_default(self.platform), self.threshold) > 0
+        return fence(program, self.threshold) > 0
 
 
-def fence(
-    program: Module, platform: str = "cpu", threshold: int = MaterializeShared.threshold
-) -> int:
+def fence(program: Module, threshold: int = MaterializeShared.threshold) -> int:
     """Puts fences into a program, in place; how many."""
-    together = fences_together(program, platform)
+    together = fences_together(program)
     if together is None:
         return 0
     put = alone(together)
@@ -282,7 +279,7 @@ class _Costs:
         for index, (name, operands, (first, last)) in enumerate(
             zip(names, ops, body.results, strict=True)
         ):
-            is_reshape = name in _RESHAPES and _is_reshape(body, index, counts)
+            is_reshape = name in _RESHAPES and counts[first] == counts[operands[0]]
             of_slow = is_reshape and operands[0] in slow
             if of_slow or (name in SLOW and name not in _TAKEN_FOR_QUICK):
                 slow.add(first)
@@ -401,7 +398,7 @@ def _of_op(name: str, callee: _Cost | None, read: list[tuple[int, int]]) -> list
 
 def _is_part_of_users(name: str) -> bool:
     """Whether XLA computes an op in what uses it."""
-    return name in FUSED or name in MOVED
+    return name in FUSIBLE
 
 
 # Kernels of more ops than this gain by fences, and smaller ones lose: ten steps of Newton's method
@@ -473,7 +470,7 @@ GATHERED_FACTOR = 4
 # 2.3 / 3.2 to 4.7; of 200,000 0.8 to 2.4 / 1.2 to 2.3 / 1.9 to 5.  Where two kernels read it, 0.6
 # to 1.4.
 JOINED = 32
-_JOINS = ("jaxpr.concatenate", "jaxpr.stack")
+_JOINS = with_trait(Trait.JOINING)
 
 
 def _spread(
@@ -503,7 +500,7 @@ def _spread(
                     if 1 < counts[v] <= size // 2:
                         read = parts[views.get(v, v)]
                         read[v] = read.get(v, False) or is_gather
-        if name in _VIEWS or (name in _RESHAPES and _is_reshape(body, index, counts)):
+        if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
     for whole, read in parts.items():
         # Of what is read part by part, all is stored at once.
@@ -534,20 +531,8 @@ def _shape(type_: ir.Type) -> Any:
 # of a matrix of 1000 x 1000 times functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0;
 # sin 3.1, 1.3; tan 12, 20; and the others, stored, 0.1 to 0.2.
 _TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
-_VIEWS = ("jaxpr.reshape", "jaxpr.slice", "jaxpr.squeeze", "jaxpr.transpose")
-_RESHAPES = ("jaxpr.reshape", "jaxpr.squeeze", "jaxpr.broadcast_in_dim")
-
-
-def _is_reshape(body: FunctionView, index: int, counts: Sequence[int]) -> bool:
-    """Whether an op of :data:`_RESHAPES` gives its operand's elements in their order."""
-    signature, operands = body.signatures[index], body.operands[index]
-    if len(operands) != 1 or (
-        signature.name == "jaxpr.reshape"
-        and any(key == "dimensions" for key, _ in signature.attributes)
-    ):
-        return False
-    count = counts[body.results[index][0]]
-    return count > 0 and count == counts[operands[0]]
+_VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
+_RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 
 
 @functools.cache

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements
-from jaxmlir.targets.fusion import FUSED, MOVED
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 
 # Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:
@@ -25,9 +26,7 @@ from jaxmlir.transforms.higher_order.scan_op import ScanOp
 # 1.9/1.9.
 MIN_ELEMENTS = 1024
 
-_VIEWS = frozenset(
-    f"jaxpr.{name}" for name in ("broadcast_in_dim", "reshape", "squeeze", "transpose")
-)
+_VIEWS = with_trait(Trait.VIEW)
 # What is made of more slices than these is not followed.
 _MAX_READS = 8
 
@@ -72,7 +71,7 @@ def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tup
         if name == "jaxpr.dynamic_slice":
             reads[first], sources[first] = ((first, 0),), (index, 0)
             continue
-        if name not in FUSED and name not in MOVED:
+        if name not in FUSIBLE:
             continue
         found = dict.fromkeys(read for v in operands for read in reads.get(v, ()))
         if name in _VIEWS:

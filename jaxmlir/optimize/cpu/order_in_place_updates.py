@@ -20,10 +20,11 @@ from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import elements, is_plain_array
+from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED
 
 # Of the array: a copy of fewer takes less time than a kernel.  Gradients of loops of 40 steps that
 # set a row of 50 numbers to a function of those around, times with fences / without, jax 0.10 and
@@ -34,10 +35,9 @@ MIN_RATIO = 8
 # How many ops are looked at for one write.
 MOST = 1000
 
-READS = frozenset(f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "slice"))
-# Ops that write a part of their first operand in place, and which operand is written.
-WRITES = {"jaxpr.dynamic_update_slice": 1, "jaxpr.scatter": 2, "jaxpr.scatter_add": 2}
-_FUSED = FUSED | {"jaxpr.convert_element_type", "jaxpr.reshape", "jaxpr.squeeze"}
+READS = with_trait(Trait.SLICING)
+WRITES = with_trait(Trait.UPDATE)
+_FUSED = ELEMENTWISE | with_trait(Trait.RESHAPE)
 
 
 class Overwritten(NamedTuple):
@@ -72,7 +72,7 @@ def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
 
 def overwritten(body: FunctionView) -> list[Overwritten]:
     """The writes of the body of a loop that are to wait for reads, in order."""
-    if WRITES.keys().isdisjoint(body.names):
+    if WRITES.isdisjoint(body.names):
         return []
     users: defaultdict[int, list[int]] = defaultdict(list)
     for index, operands in enumerate(body.operands):
@@ -142,7 +142,7 @@ def _overwritten(
     # What is read at places that are read themselves would have to be before and after it.
     if not early.isdisjoint({*body.effects, *readers, *of_late}):
         return None
-    update = WRITES[body.names[index]]
+    update = record_of(body.names[index]).update
     return Overwritten(index, update, late, sorted(early), [*read], [*read.values()])
 
 

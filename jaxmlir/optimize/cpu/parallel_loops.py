@@ -4,7 +4,7 @@ XLA's CPU compiler runs a large kernel on all threads that it has.  That of jax 
 kernel of a whole loop, if nothing in it calls a library, and runs that on one thread: right for
 steps of a few hundred numbers, which take less time than the starting of a kernel, and a loss for
 large ones.  The latter are marked, and lowered in a form that stays a loop of kernels
-(:mod:`jaxmlir.targets.parallel_loops`)::
+(:mod:`jaxmlir.analysis.parallel_loops`)::
 
     scan(f, c, xs)    ->    scan(f, c, xs) {jaxpr.parallel}
 
@@ -16,16 +16,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements
+from jaxmlir.analysis.parallel_loops import ATTRIBUTE
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
 from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED, MOVED, inlined_calls
-from jaxmlir.targets.parallel_loops import ATTRIBUTE
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -50,18 +49,13 @@ _WRITTEN = frozenset(
 
 
 class ParallelLoops(Pass):
-    """Mark loops whose steps are large enough for several threads.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Mark loops whose steps are large enough for several threads."""
 
     name: ClassVar[str] = "jaxpr-parallel-loops"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and parallel_loops(program) > 0
+        return parallel_loops(program) > 0
 
 
 def parallel_loops(program: Module) -> int:
@@ -119,4 +113,4 @@ class _Steps:
         return time, kernels + len(results)
 
 
-_COMPUTED = FUSED | MOVED | _WRITTEN
+_COMPUTED = FUSIBLE | _WRITTEN

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSIBLE, inlined_calls
 from jaxmlir.analysis.op_counts import ADDITIONS, elements
-from jaxmlir.targets.fusion import FEW_ELEMENTS, FUSED, MOVED, inlined_calls
 
 # Gradients without a limit / at 4 / 8 / 12 / 16 arrays, ms of CPU time on jax 0.12 and on 0.10: a
 # loop of Lorenz-96 10.5 / 9.3 / 8.8 / 10.7 / 10.5 and 14.8 / 10.5 / 9.6 / 14.3 / 14.7; twelve steps
@@ -86,7 +86,7 @@ class _Search:
                     _Found(_of_call(first, reads, read), is_sum)
                     for reads, is_sum in self.results(calls[index])
                 ]
-            elif name in FUSED or name in MOVED:
+            elif name in FUSIBLE:
                 reads = _NOTHING.union(*[known[v].reads for v in operands])
                 found = [_Found(reads, name in ADDITIONS)]
             else:

@@ -37,19 +37,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir._compat import dtypes, jax_version
+from jaxmlir.analysis.fusion import SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_view import OpView, node_of
-from jaxmlir.dialect.ops import bitwise, comparison, elementwise
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import SLOW
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -89,34 +88,25 @@ MAX_KEPT = 4
 # So many ops are on the way from the smaller arrays.
 MAX_WAY = 32
 
-_CHEAP = frozenset(
-    f"jaxpr.{op.name}"
-    for family in (bitwise, comparison, elementwise)
-    for op in family.OPS
-    if op.results == 1
-) - SLOW.keys() | {"jaxpr.broadcast_in_dim"}
+_CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
 
 
 class UnrollReductions(Pass):
     """Write reductions over a few elements as operations on slices.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       max-size: reductions over more elements are left alone.
       max-kept: and so are those that leave a last axis of more, unless they are over few.
       min-results: and so are those of fewer elements for each of these.
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     max_size: Count = MAX_SIZE
     max_kept: Count = MAX_KEPT
     min_results: Count = MIN_RESULTS
 
     def run(self, program: Module) -> bool:
-        if not is_for_cpu(self.platform):
-            return False
         return unroll_reductions(program, self.max_size, self.max_kept, self.min_results) > 0
 
 

@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
-from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock
+from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase, is_used, ops_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
@@ -48,9 +49,7 @@ from jaxmlir.optimize.vectorize.blocks import Blocks
 from jaxmlir.optimize.vectorize.parametrize_slices import with_dynamic_slices
 from jaxmlir.optimize.vectorize.stacking import row_of, stack
 from jaxmlir.passes.base import Amount, Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
@@ -92,19 +91,17 @@ class Reroll(Pass):
     Options:
       stored: how many bytes may be stored in an iteration for each flop of it.
       max-work: blocks of more flops are left alone.
-      min-length: how many iterations a loop has at least.
-      platform: what the program will be compiled for; by default JAX's default backend. On others
-        than the CPU a loop is made only where a ``min-length`` asks for it.
+      min-length: how many iterations a loop has at least. Without it, a loop is made for CPUs only:
+        elsewhere each of its steps starts its kernels.
     """
 
     name: ClassVar[str] = "jaxpr-reroll"
     stored: Amount = STORED
     max_work: Amount = MAX_WORK
     min_length: Count | None = None
-    platform: str = ""
 
     def run(self, program: Module) -> bool:
-        if self.min_length is None and not is_for_cpu(self.platform):
+        if self.min_length is None and not program.target.is_cpu:
             return False
         min_length = MIN_LENGTH if self.min_length is None else self.min_length
         return reroll(program, self.stored, self.max_work, min_length) > 0
@@ -145,7 +142,7 @@ def _reroll(
     max_work: float,
     min_length: int,
 ) -> int:
-    text = body.text
+    text = op_string_of(body)
     taken = np.zeros(len(text.letters), bool)
     count = 0
     for word in text.words:
@@ -312,7 +309,7 @@ class _Loop(Blocks):
             # What has been written over is there no more, unless the array is copied before.
             if operands[0] != array or not versions.isdisjoint(operands[1:]):
                 return False
-            if body.names[i] in WRITES:
+            if body.names[i] in _WRITES:
                 (array,) = range(*body.results[i])
                 versions.add(array)
             elif body.names[i] not in READS:
@@ -350,7 +347,7 @@ class _Loop(Blocks):
     def is_fused(self, op: Any, name: str) -> bool:
         """Whether XLA fuses an op with others; of a call, all ops of its function."""
         if name != "jaxpr.jit":
-            return name in FUSED or name in MOVED
+            return name in FUSIBLE
         symbol = op.attributes["jaxpr"].value
         found = self.fused_calls.get(symbol)
         if found is None:
@@ -415,3 +412,7 @@ def _result_before(sources: Sequence[Place | None], word: RepeatedBlock) -> Plac
         return None
     (place,) = found
     return place if place is not None and 0 <= place[0] < word.length else None
+
+
+# Their derivatives need nothing of the array: not so what multiplies in place, or takes a maximum.
+_WRITES = WRITES - {f"jaxpr.scatter_{kind}" for kind in ("max", "min", "mul")}

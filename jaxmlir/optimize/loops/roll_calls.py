@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._compat import jax_version
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
 from jaxmlir.dialect.builder import erase, is_used, named_ops, reachable
@@ -26,9 +27,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.vectorize.stacking import row_of, stack
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
@@ -58,16 +57,15 @@ class RollCalls(Pass):
 
     Options:
       min-calls: fewer calls are left alone.
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone: on a GPU each iteration of a loop starts its kernels.
     """
 
     name: ClassVar[str] = "jaxpr-roll-calls"
+    # On a GPU each iteration of a loop starts its kernels.
+    compilers: ClassVar = ("cpu",)
     min_calls: Count = MIN_CALLS
-    platform: str = ""
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and map_calls(program, self.min_calls) > 0
+        return map_calls(program, self.min_calls) > 0
 
 
 def map_calls(program: Module, min_calls: int = MIN_CALLS) -> int:

@@ -56,6 +56,7 @@ from jaxmlir.dialect.builder import (
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.op_view import OpView, number_of
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import (
     Carried,
@@ -598,19 +599,7 @@ def _used_once(value: ir.Value) -> bool:
     return next(uses, None) is not None and next(uses, None) is None
 
 
-_ADDITIONS = frozenset({"jaxpr.add", "jaxpr.add_any", "jaxpr.sub"})
+_ADDITIONS = with_trait(Trait.ADDITIVE)
 _UPDATES = frozenset({"jaxpr.dynamic_update_slice", "jaxpr.scatter", "jaxpr.scatter_add"})
 # Of one operand, whose sum they may be done to as well.
-_LINEAR = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "broadcast_in_dim",
-        "expand_dims",
-        "neg",
-        "reduce_sum",
-        "reshape",
-        "rev",
-        "squeeze",
-        "transpose",
-    )
-)
+_LINEAR = with_trait(Trait.VIEW) | {"jaxpr.neg", "jaxpr.reduce_sum", "jaxpr.rev"}

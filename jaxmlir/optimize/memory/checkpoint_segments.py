@@ -32,10 +32,11 @@ from jaxmlir.optimize.memory.remat.price import CALL, KEPT, TRAFFIC, TRAFFIC_KEP
 from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
 from jaxmlir.optimize.memory.sink_recompute.timeline import Timeline, is_short
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+
+    pass
 
 # Twice of what the library keeps.  How long mapping takes depends on whether the system has large
 # pages left: attention that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one
@@ -49,22 +50,21 @@ class CheckpointSegments(Pass):
     """Run straight-line forward passes again, a segment at a time, where that saves time.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend.  Memory of
-        other devices than CPUs is not mapped anew.
       min-peak: programs that need fewer bytes at once store what their derivative reads.
     """
 
     name: ClassVar[str] = "jaxpr-checkpoint-segments"
-    platform: str = ""
+    # Memory of other devices is not mapped anew.
+    compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
 
     def run(self, program: Module) -> bool:
-        return segment(program, platform_or_default(self.platform), self.min_peak) > 0
+        return segment(program, self.min_peak) > 0
 
 
-def segment(program: Module, platform: str = "cpu", min_peak: int = MIN_PEAK) -> int:
+def segment(program: Module, min_peak: int = MIN_PEAK) -> int:
     """Cuts forward passes into segments, in place; how many of them."""
-    if platform != "cpu" or total(program) < min_peak:
+    if total(program) < min_peak:
         return 0
     found = 0
     with scope():
@@ -78,7 +78,7 @@ def segment(program: Module, platform: str = "cpu", min_peak: int = MIN_PEAK) ->
             line = Line.of(program, symbol)
             segments = _paying(line, steps, most, Prices(program, fence=CALL))
             if segments:
-                line.write(program, segments, platform)
+                line.write(program, segments)
                 found += 1
     return found
 

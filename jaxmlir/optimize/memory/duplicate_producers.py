@@ -30,21 +30,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.analysis.fusion import SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import copy, is_constant, ops_of, returned
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import Together, written_again
 from jaxmlir.optimize.memory.remat.peak import peak
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import SLOW
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+
+    pass
 
 # A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
 # and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
@@ -72,30 +74,27 @@ class DuplicateProducers(Pass):
     """Compute large elementwise values in each kernel that reads them, instead of storing them.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Compilers
-        other than the CPU's decide by themselves.
       min-peak: programs that need fewer bytes at once store all values.
       min-bytes: values of fewer bytes are stored.
     """
 
     name: ClassVar[str] = "jaxpr-duplicate-producers"
-    platform: str = ""
+    # Other compilers decide by themselves.
+    compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
 
     def run(self, program: Module) -> bool:
-        platform = platform_or_default(self.platform)
-        return recompute(program, platform, self.min_peak, self.min_bytes) > 0
+        return recompute(program, self.min_peak, self.min_bytes) > 0
 
 
 def recompute(
     program: Module,
-    platform: str = "cpu",
     min_peak: int = MIN_PEAK,
     min_bytes: int = MIN_BYTES,
 ) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
-    again = written_again(program, platform)
+    again = written_again(program)
     if again is None:
         return 0
     count = 0
@@ -173,7 +172,7 @@ class _Kernels:
     def _places_by(self, i: int) -> Places:
         """Those in which an op reads its operands."""
         node = self._nodes[i]
-        if not _is_fused(node):
+        if node.name not in FUSED:
             return frozenset({i if node.name in REDUCTIONS else _STORED})
         (result,) = node.op.results
         places = self._places[result]
@@ -235,7 +234,7 @@ class _Kernels:
             for v in node.operands:
                 maker = self._makers.get(v)
                 small = SMALL * size(v.type) <= size(value.type)
-                if small or maker is None or not _is_fused(maker) or self._is_stored(v):
+                if small or maker is None or maker.name not in FUSED or self._is_stored(v):
                     leaves[v] = None
                 elif v not in found:
                     found.add(v)
@@ -277,31 +276,10 @@ def _is_function(node: OpView) -> bool:
     return node.name in FUNCTIONS
 
 
-def _is_fused(node: OpView) -> bool:
-    """Whether an op is computed as a part of what reads its result."""
-    return node.name in ELEMENTWISE or node.name in VIEWS or node.name == "jaxpr.broadcast_in_dim"
-
-
 # Elementwise functions that the compiler does not compute again by itself, though they take no
 # more than 0.1 to 1 ns (see SLOW for those that do).
-FUNCTIONS = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "div",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log1p",
-        "logistic",
-        "rsqrt",
-        "sqrt",
-        "tanh",
-    )
-)
-VIEWS = frozenset(f"jaxpr.{name}" for name in ("expand_dims", "reshape", "squeeze"))
-REDUCTIONS = frozenset(
-    f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum")
-)
+FUNCTIONS = (with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.div"}) - SLOW.keys()
+VIEWS = with_trait(Trait.RESHAPE)
+# What is computed by the kernel that reads it.
+FUSED = ELEMENTWISE | VIEWS | {"jaxpr.broadcast_in_dim"}
+REDUCTIONS = with_trait(Trait.REDUCTION)

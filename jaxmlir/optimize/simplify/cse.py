@@ -95,7 +95,7 @@ class _Kind(NamedTuple):
 @functools.cache
 def _kind_of(signature: Signature) -> _Kind | None:
     """The kind of a signature's ops; ``None`` if these are not merged."""
-    record = ops.OPS.get(signature.name.removeprefix("jaxpr."))
+    record = ops.record_of(signature.name)
     # Of an op without a record we do not know what it does.
     if record is None or ops.distinct(record) or not signature.results or _has_effects(signature):
         return None
@@ -104,7 +104,7 @@ def _kind_of(signature: Signature) -> _Kind | None:
     # two terms only.
     dtype = getattr(aval_of(signature.results[0]), "dtype", None)
     exact = dtype is not None and getattr(dtype, "kind", "V") != "c"
-    return _Kind(_keys.setdefault(key, object()), record.commutative and exact)
+    return _Kind(_keys.setdefault(key, object()), ops.Trait.COMMUTATIVE in record.traits and exact)
 
 
 _keys: dict[Any, object] = {}

@@ -33,6 +33,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView, node_of
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
@@ -329,14 +330,12 @@ def _dot_general(f: _Function, node: OpView) -> ir.Value | None:
 
 
 # Left as they are: what uses them finds what they are made of.
-_RESHAPES = frozenset({"jaxpr.reshape", "jaxpr.squeeze"})
+_RESHAPES = with_trait(Trait.RESHAPE)
 
 _OPS: dict[str, Write] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     "jaxpr.broadcast_in_dim": _broadcast,
     "jaxpr.transpose": _transpose,
     "jaxpr.dot_general": _dot_general,
-    **dict.fromkeys(
-        (f"jaxpr.reduce_{kind}" for kind in ("sum", "max", "min", "prod", "and", "or")), _reduction
-    ),
+    **dict.fromkeys(with_trait(Trait.REDUCTION), _reduction),
 }

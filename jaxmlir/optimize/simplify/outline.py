@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock
+from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.vectorize.blocks import Blocks
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import kept_call
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def outline(program: Module, min_ops: int = MIN_OPS, keep_calls: bool = False) -
 
 def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -> list[str]:
     """Outlines the blocks of one function; the symbols of the new functions."""
-    text = body.text
+    text = op_string_of(body)
     taken = np.zeros(len(text.letters), bool)
     made = []
     for word in text.words:

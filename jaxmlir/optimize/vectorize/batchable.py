@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir._compat import batching
-from jaxmlir.analysis.call_graph import keep_reachable
+from jaxmlir.analysis.call_graph import CALLS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
 from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
@@ -15,8 +16,8 @@ from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, scope, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import ExportError
-from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
 
@@ -55,9 +56,9 @@ OF_NARROW = 0.5
 # which is slow.
 COMMON = {"jaxpr.conv_general_dilated": 1}
 # Ops with functions that are no dearer in a batch.
-_CALLS = frozenset(
-    f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit", "remat2")
-)
+BATCHED_CALLS = CALLS | {
+    f"jaxpr.{name}" for name in ("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "remat2")
+}
 
 
 def can_batch(program: Module, signature: Signature) -> bool:
@@ -91,7 +92,7 @@ def _has_rule(name: str) -> bool:
 
 
 # The rules of a call with a VJP rule stand for all that it does.
-_RUN_ANOTHER = {*_CALLS, "jaxpr.scan"} - {"jaxpr.custom_vjp_call_jaxpr"}
+_RUN_ANOTHER = {*BATCHED_CALLS, "jaxpr.scan"} - {"jaxpr.custom_vjp_call_jaxpr"}
 
 
 class SharedRules:
@@ -176,12 +177,12 @@ class Batchable:
             return False
         if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
             return False
-        record = ops.OPS.get(name.removeprefix("jaxpr."))
+        record = ops.record_of(name)
         if record is None or not is_plain_signature(signature):
             return False
         if not can_batch(self._rules.program, signature):
             return False
-        if name in _CALLS:
+        if name in BATCHED_CALLS:
             body = FunctionView(self._rules.program.function(called(signature)))
             # Which of its values are common is not known.
             return all(self.is_so(inner, lambda _: False) for inner in body.signatures)
@@ -207,9 +208,9 @@ def gain(
         inside.update(range(*body.results[index]))
         total += work.at(body, index)
         name = body.names[index]
-        if name not in FUSED and name not in MOVED:
+        if name not in FUSIBLE:
             saved += KERNEL
-        if name in _PRODUCTS and not all(pattern):
+        if name in with_trait(Trait.CONTRACTION) and not all(pattern):
             # The common factor is read once.
             common = pattern.index(False)
             saved += size(body.types[operands[common]])
@@ -222,9 +223,6 @@ def gain(
                 # The members stand within the rows of the result, which are taken apart.
                 saved -= size(body.types[body.results[index][0]])
     return total, saved
-
-
-_PRODUCTS = frozenset({"jaxpr.dot_general", *COMMON})
 
 
 def is_slow_alone(dimension_numbers: ir.Attribute, result: ir.Type) -> bool:

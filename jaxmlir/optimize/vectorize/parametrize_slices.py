@@ -16,6 +16,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_plain_signature
+from jaxmlir.analysis.repeated_blocks import op_string_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, erase
 from jaxmlir.dialect.ir import ir
@@ -61,7 +62,7 @@ def _own_slices(body: FunctionView) -> list[Any]:
     if _SLICE not in body.names:
         return []
     alike: dict[tuple[ir.Type, ...], list[int]] = collections.defaultdict(list)
-    for i in body.text.index:
+    for i in op_string_of(body).index:
         signature = body.signatures[i]
         if signature.name == _SLICE and _is_dense(signature):
             alike[signature.types].append(i)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir._compat import core
-from jaxmlir.dialect import pytrees
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments

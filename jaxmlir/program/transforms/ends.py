@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from jaxmlir.dialect import locations, pytrees
+from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import Uses, make_public, put_in_order, reachable
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import is_private, scope
 from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_name
 from jaxmlir.transforms.checkpoint_while import checkpoint_while

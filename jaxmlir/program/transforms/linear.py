@@ -9,13 +9,13 @@ import jax
 
 from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import aval_of, tangent_type_of, type_of
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program.specialize import sizes_missing_in
 from jaxmlir.program.transforms.ends import finish, start
 from jaxmlir.program.transforms.trees import args_tree_of, arguments_of, tuple_of
 from jaxmlir.transforms.imports import library_first
-from jaxmlir.transforms.jvp import active_arguments, tangent_type_of
+from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.jvp import jvp as jvp_function
 from jaxmlir.transforms.linearize import Linearized
 from jaxmlir.transforms.linearize import linearize as linearize_function

@@ -10,22 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-
-from jaxmlir.transforms.higher_order.rule import (
-    Emitter,
-    HigherOrderRule,
-    Linearization,
-    PartialEvaluation,
-)
-
-__all__ = [
-    "PartialEvaluation",
-    "HigherOrderRule",
-    "Linearization",
-    "Emitter",
-    "has_rule",
-    "rule_of",
-]
+from typing import Any
 
 # By op name: the class, in which module, and what it is made with.
 _RULES: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -55,8 +40,9 @@ def has_rule(name: str) -> bool:
 
 
 @functools.cache
-def rule_of(name: str) -> HigherOrderRule | None:
-    """The rule of ops called ``name``, loaded when one is met; ``None`` if there is none.
+def rule_of(name: str) -> Any | None:
+    """The rule of ops called ``name``, a :class:`.rule.HigherOrderRule` that is loaded when one is
+    met; ``None`` if there is none.
 
     Rules use the passes, which use them; and most programs have ops of a few kinds.
     """

@@ -9,13 +9,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.higher_order.residuals import Forwarded
-from jaxmlir.transforms.higher_order.rule import (
-    Emitter,
-    HigherOrderRule,
-    Linearization,
-    PartialEvaluation,
+from jaxmlir.transforms.activity import active_results, used_arguments
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
+from jaxmlir.transforms.higher_order.residuals import (
+    Forwarded,
+    linearize_call_of,
+    partial_eval_call_of,
 )
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.jvp import jvp_of
+from jaxmlir.transforms.transpose import transpose_of
+from jaxmlir.transforms.vmap import batched_results, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -31,21 +35,21 @@ class Call(HigherOrderRule):
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        return rules.functions.activity(self._symbol(op), active, kind)
+        return active_results(rules, self._symbol(op), active, kind)
 
     def uses(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> tuple[bool, ...]:
-        return rules.functions.uses(self._symbol(op), active, wanted)
+        return used_arguments(rules, self._symbol(op), active, wanted)
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
-        return self._call(rules, op, *rules.functions.jvp(self._symbol(op), active))
+        return self._call(rules, op, *jvp_of(rules, self._symbol(op), active))
 
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
-        uses = rules.functions.uses(self._symbol(op), active, wanted)
-        found = rules.functions.linearize_call(self._symbol(op), uses, wanted)
+        uses = used_arguments(rules, self._symbol(op), active, wanted)
+        found = linearize_call_of(rules, self._symbol(op), uses, wanted)
         name, attributes = op.operation.name, dict(op.attributes.items())
 
         def pull(nonzero: tuple[bool, ...]) -> Emitter:
@@ -55,21 +59,21 @@ class Call(HigherOrderRule):
         return Linearization(*self._halves(rules, op, found), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> PartialEvaluation:
-        found = rules.functions.partial_eval_call(self._symbol(op), unknown)
+        found = partial_eval_call_of(rules, self._symbol(op), unknown)
         return PartialEvaluation(*self._halves(rules, op, found))
 
     def transpose(
         self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> Emitter:
-        return self._call(rules, op, *rules.functions.transpose(self._symbol(op), linear, nonzero))
+        return self._call(rules, op, *transpose_of(rules, self._symbol(op), linear, nonzero))
 
     def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Emitter:
-        return self._call(rules, op, *rules.functions.batch(self._symbol(op), dims, axis))
+        return self._call(rules, op, *vmap_of(rules, self._symbol(op), dims, axis))
 
     def batched(
         self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
     ) -> tuple[int | None, ...]:
-        return rules.functions.batched(self._symbol(op), dims, axis)
+        return batched_results(rules, self._symbol(op), dims, axis)
 
     def _symbol(self, op: Any) -> str:
         return op.attributes[self.callee].value
@@ -107,15 +111,3 @@ class Call(HigherOrderRule):
             Emitter(found.pattern, write),
             self._call(rules, like, found.second, found.pattern),
         )
-
-
-def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Writes a call of ``@symbol`` at the current insertion point; its results."""
-    # What profilers show is the user's name.
-    name, _, _ = symbol.partition(".")
-    attributes = {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(name)}
-    effects = rules.functions.given_effects.of_call(symbol)
-    if effects is not None:
-        attributes["jaxpr.effects"] = effects
-    types = list(rules.program.function(symbol).type.results)
-    return list(ir.Operation.create("jaxpr.jit", types, list(args), attributes).results)

@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
 
-from jaxmlir.dialect.builder import returned, set_results, zeros
+from jaxmlir.dialect.builder import create, returned, set_results, symbol_ref, zeros
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.types import has_tangent
+from jaxmlir.transforms.activity import active_results, used_arguments
 from jaxmlir.transforms.edit import before_return, set_arguments
-from jaxmlir.transforms.higher_order.call import call
-from jaxmlir.transforms.higher_order.custom_rules import Dims, create, joined, symbol_ref
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
+from jaxmlir.transforms.higher_order.custom_rules import Dims, joined
 from jaxmlir.transforms.higher_order.residuals import Forwarded, linearize_call, partial_eval_call
-from jaxmlir.transforms.higher_order.rule import (
-    Emitter,
-    HigherOrderRule,
-    Linearization,
-    PartialEvaluation,
-)
-from jaxmlir.transforms.templates import has_tangent
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.jvp import jvp_of
+from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
-from jaxmlir.transforms.vmap import move, vmap
+from jaxmlir.transforms.vmap import batched_results, move, vmap, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -41,15 +40,15 @@ class Cond(HigherOrderRule):
     plain: ClassVar = frozenset({"branches", "branches_platforms", "jaxpr.ctx"})
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
-        return _any(rules.functions.activity(b, active[1:], kind) for b in _branches(op))
+        return _any(active_results(rules, b, active[1:], kind) for b in _branches(op))
 
     def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
-        used = _any(rules.functions.uses(b, active[1:], wanted) for b in _branches(op))
+        used = _any(used_arguments(rules, b, active[1:], wanted) for b in _branches(op))
         return (False, *used)
 
     def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
         required = self.activity(rules, op, "jvp", active)
-        made = [rules.functions.jvp(b, active[1:], required) for b in _branches(op)]
+        made = [jvp_of(rules, b, active[1:], required) for b in _branches(op)]
         return _cond(rules, op, [symbol for symbol, _ in made], required)
 
     def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
@@ -63,7 +62,7 @@ class Cond(HigherOrderRule):
         if unknown[0]:
             return None
         branches = _branches(op)
-        required = _any(rules.functions.unknown_results(b, unknown[1:]) for b in branches)
+        required = _any(unknown_results(rules, b, unknown[1:]) for b in branches)
         found = [partial_eval_call(rules, b, unknown[1:], required, required) for b in branches]
         return PartialEvaluation(*_halves(rules, op, found, required.count(False), required))
 
@@ -93,7 +92,7 @@ class Cond(HigherOrderRule):
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         if dims[0] is not None:
             return None if "branches_platforms" in op.attributes else (0,) * len(op.results)
-        own = [rules.functions.batched(b, dims[1:], axis) for b in _branches(op)]
+        own = [batched_results(rules, b, dims[1:], axis) for b in _branches(op)]
         return tuple(joined(*of_result) for of_result in zip(*own, strict=True))
 
 
@@ -235,7 +234,7 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
     tangible = [has_tangent(v) for v in op.operands]
     batched = [0 if t else dim for t, dim in zip(tangible, dims, strict=True)][1:]
     out_dims = (0,) * len(op.results)
-    branches = [rules.functions.batch(b, tuple(batched), axis, out_dims)[0] for b in _branches(op)]
+    branches = [vmap_of(rules, b, tuple(batched), axis, out_dims)[0] for b in _branches(op)]
     size = axis.size
 
     def write(args: Sequence[ir.Value]) -> list[ir.Value]:

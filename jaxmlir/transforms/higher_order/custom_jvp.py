@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.dialect.builder import attribute, zeros
+from jaxmlir.dialect.builder import attribute, symbol_ref, zeros
 from jaxmlir.dialect.custom_rule_ops import fitting, refused
 from jaxmlir.dialect.ir import func, ir, symbol_uses
-from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import (
     Attributes,
     BatchedRules,
@@ -32,16 +32,13 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     keep_attributes,
     out_zeros,
     rule_symbol,
-    symbol_ref,
 )
-from jaxmlir.transforms.higher_order.rule import (
-    Emitter,
-    HigherOrderRule,
-    Linearization,
-    PartialEvaluation,
-    waiting,
-)
-from jaxmlir.transforms.vmap import vmap
+from jaxmlir.transforms.higher_order.residuals import linearize_rule_of, partial_eval_call_of
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.partial_eval import unknown_results
+from jaxmlir.transforms.transpose import transpose_of
+from jaxmlir.transforms.vmap import batched_results, vmap
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -68,7 +65,7 @@ class CustomJvp(HigherOrderRule):
         rule = _Rule(rules, op, active)
         if kind == "jvp":
             return tuple(i is not None for i in rule.tangents)
-        unknown = rules.functions.unknown_results(rule.symbol, rule.unknown)
+        unknown = unknown_results(rules, rule.symbol, rule.unknown)
         return tuple(i is not None and unknown[i] for i in rule.tangents)
 
     def uses(
@@ -98,7 +95,8 @@ class CustomJvp(HigherOrderRule):
         rule, uses = _Rule(rules, op, active), _taken(op, active)
         n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
-        split = rules.functions.linearize_rule(
+        split = linearize_rule_of(
+            rules,
             rule.symbol,
             rule.unknown,
             tuple(i < n or i in asked for i in range(rule.num_outs)),
@@ -133,9 +131,9 @@ class CustomJvp(HigherOrderRule):
         none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
         """
         symbol = op.attributes["call_jaxpr"].value
-        if all(rules.functions.unknown_results(symbol, unknown)):
+        if all(unknown_results(rules, symbol, unknown)):
             return waiting(op, unknown)
-        split = rules.functions.partial_eval_call(symbol, unknown)
+        split = partial_eval_call_of(rules, symbol, unknown)
 
         def known(args: Sequence[ir.Value]) -> list[ir.Value]:
             results, residuals = split.values(args, call(rules, split.first, args))
@@ -150,9 +148,7 @@ class CustomJvp(HigherOrderRule):
         self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> Emitter:
         """A linear function is its own derivative."""
-        symbol, given = rules.functions.transpose(
-            op.attributes["call_jaxpr"].value, linear, nonzero
-        )
+        symbol, given = transpose_of(rules, op.attributes["call_jaxpr"].value, linear, nonzero)
         return Emitter(given, lambda args: call(rules, symbol, args))
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
@@ -258,7 +254,7 @@ def _batch_rules(
     if len(symbols) > 1:
         # They have to agree.
         for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
-            wanted = joined_with(rules.functions.batched(symbol, own, axis), function)
+            wanted = joined_with(batched_results(rules, symbol, own, axis), function)
     for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
 
         def out_axes(found: Dims, function: func.FuncOp = function) -> Dims:

@@ -12,20 +12,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import zeros
+from jaxmlir.dialect.builder import create, symbol_ref, zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.higher_order.call import call
-from jaxmlir.transforms.higher_order.custom_rules import Dims, create, error_at, joined, symbol_ref
-from jaxmlir.transforms.higher_order.rule import (
-    Emitter,
-    HigherOrderRule,
-    Linearization,
-    PartialEvaluation,
-    waiting,
-)
-from jaxmlir.transforms.jvp import tangent_type_of
+from jaxmlir.dialect.types import batched_type, tangent_type_of
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
+from jaxmlir.transforms.higher_order.custom_rules import Dims, error_at, joined
+from jaxmlir.transforms.higher_order.residuals import linearize_call_of
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.transpose import linear_type
-from jaxmlir.transforms.vmap import batched_type, move
+from jaxmlir.transforms.vmap import batched_results, move, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -71,8 +67,8 @@ class CustomLinearSolve(HigherOrderRule):
         types = [tangent_type_of(v.type) for v in solve.right(list(op.operands))]
         product = None
         if any(of_matrix):
-            product = rules.functions.linearize_call(
-                solve.symbols["matvec"], (*of_matrix, *[False] * size), (True,) * size
+            product = linearize_call_of(
+                rules, solve.symbols["matvec"], (*of_matrix, *[False] * size), (True,) * size
             )
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -139,7 +135,7 @@ class CustomLinearSolve(HigherOrderRule):
         for name, own in _dims_of_functions(rules, solve, dims, vector, axis).items():
             out_axes = (*vector, *map(_at_front, own[solve.size :]))
             arguments = (*solve.of(dims, name), *vector)
-            symbols[name], _ = rules.functions.batch(solve.symbols[name], arguments, axis, out_axes)
+            symbols[name], _ = vmap_of(rules, solve.symbols[name], arguments, axis, out_axes)
         results = zip(solve.results, out_dims, strict=True)
         types = [
             batched_type(type_, dim, axis.size, axis.explicit_mesh_axis) for type_, dim in results
@@ -190,7 +186,7 @@ def _dims_of_functions(
 ) -> dict[str, Dims]:
     """The dimensions of what each function gives, where x and b are batched like that."""
     return {
-        name: rules.functions.batched(symbol, (*solve.of(dims, name), *vector), axis)
+        name: batched_results(rules, symbol, (*solve.of(dims, name), *vector), axis)
         for name, symbol in solve.symbols.items()
         if symbol is not None
     }

@@ -4,25 +4,26 @@ with its rules."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import dtypes
 from jaxmlir.bridge.custom_rules.pending import Given
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import attribute
+from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
-from jaxmlir.transforms.higher_order.rule import Emitter
+from jaxmlir.transforms.emitters import Emitter
+from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.vmap import batched_results, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.identity import Identities
     from jaxmlir.bridge.custom_rules.pending import Pending, Source
-    from jaxmlir.transforms.templates import Rules
 
 Dims = tuple[int | None, ...]
 
@@ -126,7 +127,7 @@ def batch_rules(
 
 Attributes = dict[str, ir.Attribute]
 
-BatchAttributes = Callable[["Rules", Attributes, Dims, Any, Dims, bool], tuple[Attributes, Dims]]
+BatchAttributes = Callable[[Rules, Attributes, Dims, Any, Dims, bool], tuple[Attributes, Dims]]
 """``(rules, attributes, dims of operands, axis, dims of results, settled) -> (attributes, dims of
 results)``: writes the batched rules of an op with such attributes; the attributes that name them,
 and the dimensions that the results need to have.  Where these are settled, the rules are to get by
@@ -138,11 +139,11 @@ def batch_call(
 ) -> Emitter:
     """A call of a function that has rules, batched with these."""
     function = op.attributes["call_jaxpr"].value
-    symbol, found = rules.functions.batch(function, dims, axis)
+    symbol, found = vmap_of(rules, function, dims, axis)
     operands = dims[attribute(op, "num_consts", 0) :]
     attributes, out_dims = with_batched_rules(rules, op, operands, axis, found, batch_attributes)
     if out_dims != found:
-        symbol, _ = rules.functions.batch(function, dims, axis, out_dims)
+        symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
     attributes["call_jaxpr"] = symbol_ref(symbol)
     types = list(rules.program.function(symbol).type.results)
     name = op.operation.name
@@ -211,6 +212,10 @@ class _Batched:
     def function(self) -> str:
         return self.of.function
 
+    @property
+    def plain_jvp(self) -> None:
+        return None
+
     def numbered_by(self, identity: Identities) -> _Batched:
         return replace(self, of=self.of.numbered_by(identity))
 
@@ -272,7 +277,7 @@ class _Batched:
 def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
     """The results' dimensions, where these do not depend on the rules: the function's are all
     batched, and the rules' follow them."""
-    own = rules.functions.batched(op.attributes["call_jaxpr"].value, dims, axis)
+    own = batched_results(rules, op.attributes["call_jaxpr"].value, dims, axis)
     return None if None in own else own
 
 
@@ -286,14 +291,3 @@ def keep_attributes(source: func.FuncOp, target: func.FuncOp) -> None:
     for name in ("jaxpr.in_zeros", "jaxpr.out_zeros", "jaxpr.num_res", "jaxpr.input_fwds"):
         if name in source.attributes:
             target.attributes[name] = source.attributes[name]
-
-
-def symbol_ref(symbol: str) -> ir.Attribute:
-    return ir.FlatSymbolRefAttr.get(symbol)
-
-
-def create(
-    name: str, types: Sequence[ir.Type], args: Sequence[ir.Value], attributes: dict[str, Any]
-) -> list[ir.Value]:
-    """An op at the current insertion point; its results."""
-    return list(ir.Operation.create(name, list(types), list(args), attributes).results)

@@ -16,21 +16,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.bridge.custom_rules.pending import Backward
+from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, zeros
+from jaxmlir.dialect.builder import attribute, create, symbol_ref, zeros
 from jaxmlir.dialect.custom_rule_ops import (
     MARK,
     backward_rules,
     fitting,
-    forward_mode_error,
     refused,
     vjp_rules,
 )
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.higher_order.call import call
+from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
     Attributes,
     BatchedRules,
@@ -38,7 +38,6 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     batch_call,
     batch_rules,
     batched_with_rules,
-    create,
     error_at,
     in_zeros,
     is_float0,
@@ -46,13 +45,11 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     keep_attributes,
     out_zeros,
     rule_symbol,
-    symbol_ref,
     with_batched_rules,
 )
-from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
-from jaxmlir.transforms.jvp import tangent_type
-from jaxmlir.transforms.templates import has_tangent
-from jaxmlir.transforms.vmap import batched_type, vmap
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.vmap import batched_results, vmap
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -409,7 +406,7 @@ def _batch_rules(
         # They have to agree.
         before = wanted
         for function in functions:
-            own = rules.functions.batched(function.name.value, dims, axis)
+            own = batched_results(rules, function.name.value, dims, axis)
             settle(_Forward(function), own)
         if wanted == before:
             break
@@ -458,7 +455,7 @@ def _is_of_each(
         return False
     function = rules.program.function(bwd)
     given = tuple(0 if i in arguments else None for i in range(len(function.type.inputs)))
-    found = rules.functions.batched(bwd, given, axis)
+    found = batched_results(rules, bwd, given, axis)
     zeros = out_zeros(function, len(out_dims))
     wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
     return any(w is not None and f is not None for w, f in zip(wanted, found, strict=True))
@@ -493,7 +490,7 @@ def _sums(
     wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
     if None not in wanted:
         return False
-    found = rules.functions.batched(bwd, (*residuals, *cotangents), axis)
+    found = batched_results(rules, bwd, (*residuals, *cotangents), axis)
     return any(w is None and f is not None for w, f in zip(wanted, found, strict=True))
 
 

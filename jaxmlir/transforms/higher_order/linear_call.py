@@ -14,14 +14,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, inline, zeros
+from jaxmlir.dialect.builder import attribute, create, inline, symbol_ref, zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.higher_order.custom_rules import Dims, create, error_at, symbol_ref
-from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.dialect.types import has_tangent
+from jaxmlir.transforms.emitters import Emitter, Linearization
+from jaxmlir.transforms.higher_order.custom_rules import Dims, error_at
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.templates import has_tangent
 from jaxmlir.transforms.transpose import linear_type
-from jaxmlir.transforms.vmap import vmap
+from jaxmlir.transforms.vmap import vmap, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -99,7 +100,7 @@ class LinearCall(HigherOrderRule):
         fixed = _num_fixed(op)
         callee, transposed = _both(rules, op)
         out_dims = (0,) * len(op.results)
-        batched, _ = rules.functions.batch(callee, dims, axis, out_dims)
+        batched, _ = vmap_of(rules, callee, dims, axis, out_dims)
         back = rules.functions.once(
             _batched_transpose, transposed, (*dims[:fixed], *out_dims), dims[fixed:], axis
         )

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from jaxmlir.dialect.builder import zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.transforms.jvp import tangent_type_of
-from jaxmlir.transforms.vmap import batched_type
+from jaxmlir.dialect.types import batched_type, tangent_type_of
 
 T = TypeVar("T")
 

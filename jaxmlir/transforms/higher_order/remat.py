@@ -20,16 +20,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, drop_dead_ops, inline, returned, set_results
+from jaxmlir.dialect.builder import (
+    attribute,
+    create,
+    drop_dead_ops,
+    inline,
+    returned,
+    set_results,
+    symbol_ref,
+)
 from jaxmlir.dialect.ir import ir
+from jaxmlir.transforms.activity import active_results, used_arguments
 from jaxmlir.transforms.edit import set_arguments
-from jaxmlir.transforms.higher_order.call import call
-from jaxmlir.transforms.higher_order.custom_rules import Dims, create, symbol_ref
-from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.emitters import Emitter, Linearization
+from jaxmlir.transforms.higher_order.custom_rules import Dims
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.linearize import linearize
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import NewFunction, call
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
+from jaxmlir.transforms.vmap import batched_results, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -41,13 +52,13 @@ class Remat(HigherOrderRule):
     plain: ClassVar = frozenset({"jaxpr", "prevent_cse", "differentiated", "policy", "jaxpr.ctx"})
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
-        return rules.functions.activity(_callee(op), active, kind)
+        return active_results(rules, _callee(op), active, kind)
 
     def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags | None:
-        return rules.functions.uses(_callee(op), active, wanted) if _keeps_nothing(op) else None
+        return used_arguments(rules, _callee(op), active, wanted) if _keeps_nothing(op) else None
 
     def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
-        symbol, active_out = rules.functions.jvp(_callee(op), active)
+        symbol, active_out = jvp_of(rules, _callee(op), active)
         return _remat(rules, op, symbol, [*_barrier(op), *[True] * sum(active)], active_out)
 
     def linearize(
@@ -56,7 +67,7 @@ class Remat(HigherOrderRule):
         if not _keeps_nothing(op):
             return None
         callee = _callee(op)
-        uses = rules.functions.uses(callee, active, wanted)
+        uses = used_arguments(rules, callee, active, wanted)
         has_vjp = any(
             inner.operation.name == "jaxpr.custom_vjp_call_jaxpr"
             for _, inner in rules.custom_ops_within(op)
@@ -79,11 +90,11 @@ class Remat(HigherOrderRule):
         return _remat(rules, op, symbol, [*barrier, *[True] * sum(nonzero)], given)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-        symbol, out_dims = rules.functions.batch(_callee(op), dims, axis)
+        symbol, out_dims = vmap_of(rules, _callee(op), dims, axis)
         return _remat(rules, op, symbol, _barrier(op), out_dims)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
-        return rules.functions.batched(_callee(op), dims, axis)
+        return batched_results(rules, _callee(op), dims, axis)
 
 
 def _callee(op: Any) -> str:

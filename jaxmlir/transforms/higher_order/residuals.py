@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from jaxmlir.dialect.builder import returned, set_attribute, set_results
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.partial_eval import partial_eval
+from jaxmlir.transforms.transpose import transpose_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -48,9 +50,9 @@ class Forwarded(NamedTuple):
     def transpose(
         self, rules: Rules, num_operands: int, nonzero: tuple[bool, ...]
     ) -> tuple[str, tuple[bool, ...]]:
-        """The transpose of the second half in its operands, as :meth:`Functions.transpose`."""
+        """The transpose of the second half in its operands, as :func:`transpose_of` gives it."""
         linear = (False,) * len(self.residuals) + (True,) * num_operands
-        return rules.functions.transpose(self.second, linear, nonzero)
+        return transpose_of(rules, self.second, linear, nonzero)
 
 
 def linearize_call(rules: Rules, symbol: str, active: tuple[bool, ...], *how: Any) -> Forwarded:
@@ -62,11 +64,29 @@ def linearize_call(rules: Rules, symbol: str, active: tuple[bool, ...], *how: An
 
 def partial_eval_call(rules: Rules, symbol: str, unknown: tuple[bool, ...], *how: Any) -> Forwarded:
     """Splits a function for its callers."""
-    from jaxmlir.transforms.partial_eval import partial_eval
-
     found = partial_eval(rules, symbol, unknown, *how)
     sources = _forward(rules.program.function(found.known), found.num_residuals)
     return Forwarded(found.known, found.unknown, sources, found.unknown_out)
+
+
+def linearize_call_of(
+    rules: Rules, symbol: str, active: tuple[bool, ...], wanted: tuple[bool, ...]
+) -> Forwarded:
+    """What :func:`linearize_call` gives for these, written once."""
+    return rules.functions.derived(linearize_call, symbol, active, wanted)
+
+
+def partial_eval_call_of(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
+    """What :func:`partial_eval_call` gives for these, written once."""
+    return rules.functions.derived(partial_eval_call, symbol, unknown)
+
+
+def linearize_rule_of(
+    rules: Rules, symbol: str, unknown: tuple[bool, ...], wanted: tuple[bool, ...]
+) -> Forwarded:
+    """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
+    names = ("fwd", "lin")
+    return rules.functions.derived(partial_eval_call, symbol, unknown, wanted, None, names)
 
 
 def _forward(function: func.FuncOp, num_residuals: int) -> tuple[Source, ...]:

@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jaxmlir.dialect.builder import inline, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import chosen, fixpoint, split
+from jaxmlir.transforms.activity import active_results, used_arguments
+from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.loops import both, interleaved, present, spread, tangents_of
-from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.scan_bodies import jvp_body, linearize_body, transpose_body
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.transpose import linear_results, linear_type, reached_arguments
-from jaxmlir.transforms.vmap import Axes, move
+from jaxmlir.transforms.vmap import Axes, batched_results, move, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -155,7 +157,7 @@ class Scan(HigherOrderRule):
     def batched(self, rules: Rules, op: Any, dims: Axes, axis: Any) -> Axes:
         scan = ScanOp.of(op)
         _, body_dims = _batched(rules, scan, dims, axis)
-        carry, ys = scan.results(rules.functions.batched(scan.body, body_dims, axis))
+        carry, ys = scan.results(batched_results(rules, scan.body, body_dims, axis))
         _, carry_dims, _ = scan.operands(body_dims)
         return (*carry_dims, *(None if d is None else 1 for d in ys))
 
@@ -163,7 +165,7 @@ class Scan(HigherOrderRule):
         scan = ScanOp.of(op)
         want, body_dims = _batched(rules, scan, dims, axis)
         _, carry_dims, _ = scan.operands(body_dims)
-        body, found = rules.functions.batch(scan.body, body_dims, axis, _CarryAt(tuple(carry_dims)))
+        body, found = vmap_of(rules, scan.body, body_dims, axis, _CarryAt(tuple(carry_dims)))
         new = scan.with_body(body, scan.num_consts, scan.num_carry)
         carry, ys = scan.results(found)
 
@@ -182,7 +184,7 @@ def _active(rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str) -> 
     consts, carry, xs = scan.operands(active)
 
     def after(carry: list[bool]) -> list[bool]:
-        found = rules.functions.activity(scan.body, (*consts, *carry, *xs), kind)
+        found = active_results(rules, scan.body, (*consts, *carry, *xs), kind)
         return scan.results(found)[0]
 
     return (*consts, *fixpoint(carry, after), *xs)
@@ -192,7 +194,7 @@ def _active_results(
     rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str
 ) -> tuple[bool, ...]:
     """Which results have tangents, from what :func:`_active` says of the body's arguments."""
-    _, ys = scan.results(rules.functions.activity(scan.body, active, kind))
+    _, ys = scan.results(active_results(rules, scan.body, active, kind))
     _, carry, _ = scan.operands(active)
     return (*carry, *ys)
 
@@ -206,11 +208,11 @@ def _used(
     carry, ys = scan.results(both(active_out, wanted))
 
     def before(carry: list[bool]) -> list[bool]:
-        found = rules.functions.uses(scan.body, body_active, (*carry, *ys))
+        found = used_arguments(rules, scan.body, body_active, (*carry, *ys))
         return scan.operands(found)[1]
 
     carry = fixpoint(carry, before)
-    used = rules.functions.uses(scan.body, body_active, (*carry, *ys))
+    used = used_arguments(rules, scan.body, body_active, (*carry, *ys))
     consts, _, xs = scan.operands(used)
     return (*consts, *carry, *xs), (*carry, *ys)
 
@@ -224,7 +226,7 @@ def _batched(rules: Rules, scan: ScanOp, dims: Axes, axis: Any) -> tuple[list[in
         return (*consts, *(0 if b else None for b in carry), *body_xs)
 
     def after(carry: list[bool]) -> list[bool]:
-        found = rules.functions.batched(scan.body, body_dims(carry), axis)
+        found = batched_results(rules, scan.body, body_dims(carry), axis)
         return [d is not None for d in scan.results(found)[0]]
 
     batched = body_dims(fixpoint([d is not None for d in carry], after))

@@ -13,60 +13,24 @@ batch       what depends on a batched operand is batched; if the condition does,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import fixpoint, split
+from jaxmlir.transforms.activity import active_results
 from jaxmlir.transforms.edit import set_arguments
+from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.loops import present, tangents_of
-from jaxmlir.transforms.higher_order.rule import Emitter, HigherOrderRule, Linearization
+from jaxmlir.transforms.higher_order.rule import HigherOrderRule
+from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.vmap import move
+from jaxmlir.transforms.vmap import batched_results, move, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
-
-
-@dataclass(frozen=True)
-class WhileOp:
-    """A while op without its operands."""
-
-    cond: str
-    body: str
-    cond_consts: int
-    body_consts: int
-    other: dict[str, ir.Attribute]
-
-    @classmethod
-    def of(cls, op: Any) -> WhileOp:
-        attributes = dict(op.attributes.items())
-        counts = [
-            codec.decode(attributes.pop(name)) if name in attributes else 0
-            for name in ("cond_nconsts", "body_nconsts")
-        ]
-        symbols = [attributes.pop(name).value for name in ("cond_jaxpr", "body_jaxpr")]
-        return cls(*symbols, *counts, attributes)
-
-    def operands(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Constants of the condition, those of the body, carry."""
-        return split(values, self.cond_consts, self.body_consts)
-
-    def write(self, rules: Rules, args: Sequence[ir.Value]) -> list[ir.Value]:
-        """The op at the current insertion point; its results."""
-        attributes = {
-            **self.other,
-            "cond_jaxpr": ir.FlatSymbolRefAttr.get(self.cond),
-            "body_jaxpr": ir.FlatSymbolRefAttr.get(self.body),
-        }
-        for name, value in (("cond_nconsts", self.cond_consts), ("body_nconsts", self.body_consts)):
-            if value:
-                attributes[name] = codec.encode(value)
-        types = list(rules.program.function(self.body).type.results)
-        return list(ir.Operation.create("jaxpr.while", types, list(args), attributes).results)
 
 
 class While(HigherOrderRule):
@@ -133,8 +97,8 @@ class While(HigherOrderRule):
         loop = WhileOp.of(op)
         of_cond, of_body, _ = loop.operands(dims)
         carry, predicate = _batched_carry(rules, loop, dims, axis)
-        cond, _ = rules.functions.batch(loop.cond, (*of_cond, *carry), axis, (predicate,))
-        body, _ = rules.functions.batch(loop.body, (*of_body, *carry), axis, carry)
+        cond, _ = vmap_of(rules, loop.cond, (*of_cond, *carry), axis, (predicate,))
+        body, _ = vmap_of(rules, loop.body, (*of_body, *carry), axis, carry)
         new = replace(loop, cond=cond, body=body)
         want = (*of_cond, *of_body, *carry)
 
@@ -151,9 +115,7 @@ class While(HigherOrderRule):
 def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[bool]:
     """Which parts of the carry have tangents in some iteration."""
     _, consts, carry = loop.operands(active)
-    return fixpoint(
-        carry, lambda carry: rules.functions.activity(loop.body, (*consts, *carry), "jvp")
-    )
+    return fixpoint(carry, lambda carry: active_results(rules, loop.body, (*consts, *carry), "jvp"))
 
 
 def _batched_carry(
@@ -166,14 +128,14 @@ def _batched_carry(
     of_cond, of_body, init = loop.operands(dims)
 
     def after(carry: list[bool]) -> list[bool]:
-        found = rules.functions.batched(
-            loop.body, (*of_body, *(0 if b else None for b in carry)), axis
+        found = batched_results(
+            rules, loop.body, (*of_body, *(0 if b else None for b in carry)), axis
         )
         return [d is not None for d in found]
 
     carry = fixpoint([d is not None for d in init], after)
     front = tuple([0 if b else None for b in carry])
-    (predicate,) = rules.functions.batched(loop.cond, (*of_cond, *front), axis)
+    (predicate,) = batched_results(rules, loop.cond, (*of_cond, *front), axis)
     if predicate is not None:
         return (0,) * len(carry), 0
     (predicate_type,) = rules.program.function(loop.cond).type.results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,11 +11,8 @@ from jaxmlir._compat import core
 from jaxmlir.dialect.builder import drop_dead_ops, filled, inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import type_of
+from jaxmlir.transforms.inverses.solver import Inverted, Site
 from jaxmlir.transforms.new_function import NewFunction
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.inverses.solver import Site
 
 
 def symbol_of(site: Site, attribute: str) -> str:

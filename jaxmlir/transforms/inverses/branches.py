@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import inline
-from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import type_of
 from jaxmlir.transforms.inverses.bodies import rearranged, some, symbol_of, zero
-from jaxmlir.transforms.inverses.rule import NotInvertible, rule
+from jaxmlir.transforms.inverses.rule import rule
+from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
 from jaxmlir.transforms.new_function import NewFunction
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.inverses.solver import Site
 
 
 @rule("cond")
@@ -188,7 +185,7 @@ class While:
         # What does not depend on the unknown is undone first: its equations are solved forwards.
         n = len(carry)
         kept = [i in carried for i in range(n)]
-        undo = rules.functions.inverse(body_symbol, (*[True] * m, *[False] * n), tuple(kept), None)
+        undo = site.solver.inverse(body_symbol, [*[True] * m, *[False] * n], kept, None)
         inverted = site.invert(body_symbol, [*[True] * m, *kept], [not k for k in kept])
         found = {i - m for i in (*inverted.arguments, *undo.arguments)}
         missing = [i for i in range(n) if i not in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,32 +12,11 @@ from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.transforms.inverses import library
 from jaxmlir.transforms.inverses.linear import Update
-from jaxmlir.transforms.inverses.rule import RULES, NotInvertible, rule
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.inverses.solver import Site
-
-# The attribute that names the function, by op.
-CALLEES = {
-    "call": "call_jaxpr",
-    "closed_call": "call_jaxpr",
-    "composite": "call_jaxpr",
-    "compute_on": "jaxpr",
-    "custom_inverse_call": "call_jaxpr",
-    "custom_jvp_call_jaxpr": "call_jaxpr",
-    "custom_partitioning": "call",
-    "custom_vjp_call_jaxpr": "call_jaxpr",
-    "custom_vmap_call": "call",
-    "eval_jaxpr": "call_jaxpr",
-    "fused_call": "jaxpr",
-    "jit": "jaxpr",
-    "program_order": "call_jaxpr",
-    "remat2": "jaxpr",
-    "xla_metadata_call": "jaxpr",
-}
+from jaxmlir.transforms.inverses.rule import RULES, rule
+from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
 
 
 class Call:
@@ -85,7 +64,7 @@ def distribute(site: Site, inverted: Inverted, outs: list[ir.Value]) -> None:
 
 def callee(site: Site) -> str:
     """The symbol of the function that an op calls."""
-    attribute = CALLEES[site.name.removeprefix("jaxpr.")]
+    attribute = CALLEES[site.name]
     return ir.FlatSymbolRefAttr(site.op.attributes[attribute]).value
 
 
@@ -196,5 +175,5 @@ def _symbol_in(attribute: ir.Attribute, field: str) -> str:
 
 
 for _name in CALLEES:
-    RULES[_name] = Call()
+    RULES[_name.removeprefix("jaxpr.")] = Call()
 RULES["custom_inverse_call"] = CustomInverse()

@@ -8,7 +8,7 @@ or that say more in fewer ops; the others come of the op's own JVP rule.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,11 +17,10 @@ from jax.scipy.special import ndtri
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, holds
+from jaxmlir.transforms.inverses.formulas import Formulas, binary, unary
 from jaxmlir.transforms.inverses.numerics import quotient, wide
-from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, NotInvertible, binary, unary
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.solver import Site
+from jaxmlir.transforms.inverses.rule import RULES, Formula
+from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 LOG_2 = math.log(2.0)
 

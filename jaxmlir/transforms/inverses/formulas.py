@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,35 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape
 from jaxmlir.transforms.inverses.numerics import log_abs_det
-from jaxmlir.transforms.inverses.rule import JACOBIAN, UNDEFINED, Formula, Formulas, NotInvertible
+from jaxmlir.transforms.inverses.rule import JACOBIAN, RULES, UNDEFINED, Formula
+from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.solver import Site
+
+@dataclass(frozen=True)
+class Formulas:
+    """The rule of an op whose results and known operands give the rest by a formula."""
+
+    formulas: Mapping[tuple[int, ...], Formula]
+    """By the operands that are unknown.  Several stand for one value that is all of them where
+    ``same`` has them, else for values of their own."""
+    same: Mapping[tuple[int, ...], Formula] = field(default_factory=dict)
+    attributes: tuple[str, ...] | None = ()
+    """The attributes that the formulas take; ``None``: all of the primitive's parameters."""
+    elementwise: bool = False
+    check: Callable[..., None] | None = None
+    """``(unknown operands, *operand avals, **attributes)``; raises :class:`NotInvertible` for those
+    that have no inverse."""
+    lost: Callable[[Site, Any], Any] | None = None
+    """``(site, operand)`` -> which elements of an operand the result says nothing about: a product
+    with a constant zero."""
+    late: bool = False
+
+    def learn(self, site: Site) -> None:
+        learn(self, site)
+
+    def forward(self, site: Site) -> None:
+        if self.elementwise:
+            forward(site)
 
 
 def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = None) -> None:
@@ -319,3 +344,41 @@ def _slogdet(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
         return log_abs_det(jacobian)
 
     return log_det
+
+
+def unary(
+    name: str,
+    solve: Callable[..., Any],
+    log_slope: Callable[..., Any] | str | None = JACOBIAN,
+    *,
+    attributes: tuple[str, ...] = (),
+    check: Callable[..., None] | None = None,
+) -> None:
+    """The rule of an elementwise op of one operand; ``log_slope(x, y)`` is log|dy/dx|."""
+    formula = {(0,): Formula(solve, log_slope)}
+    RULES[name] = Formulas(formula, attributes=attributes, elementwise=True, check=check)
+
+
+def binary(
+    name: str,
+    first: Formula | None,
+    second: Formula | None,
+    same: Formula | None = None,
+    *,
+    check: Callable[..., None] | None = None,
+) -> None:
+    """The rule of an elementwise op of two operands: how each follows from the other, and what
+    follows where both are one value."""
+    formulas = {(i,): f for i, f in enumerate((first, second)) if f is not None}
+    RULES[name] = Formulas(formulas, {(0, 1): same} if same else {}, (), True, check)
+
+
+def whole(
+    name: str,
+    formulas: Mapping[tuple[int, ...], Formula],
+    *,
+    attributes: tuple[str, ...] = (),
+    check: Callable[..., None] | None = None,
+) -> None:
+    """The rule of an op that is inverted for all elements together."""
+    RULES[name] = Formulas(formulas, attributes=attributes, check=check)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import locations
@@ -12,25 +11,13 @@ from jaxmlir.dialect.builder import copy, drop_dead_ops, ops_of, returned
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.transforms.inverses import calls
-from jaxmlir.transforms.inverses.solver import Site, Solver
+from jaxmlir.transforms.inverses.movement import Movement
+from jaxmlir.transforms.inverses.rule import rule_of
+from jaxmlir.transforms.inverses.solver import Inverted, Site, Solver
 from jaxmlir.transforms.new_function import NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
-
-
-@dataclass(frozen=True)
-class Inverted:
-    """A function ``(*known results, *known arguments) -> (*found arguments, *found results)``."""
-
-    symbol: str
-    """Its name, empty where nothing was found."""
-    arguments: tuple[int, ...]
-    """The unknown arguments that it finds."""
-    results: tuple[int, ...]
-    """The unknown results that it finds: those that depend on known arguments only."""
-    log_det: bool
-    """Whether it gives log|det d found arguments / d known results| last: else that is zero."""
 
 
 def invert(
@@ -101,7 +88,7 @@ class _Attempt:
         given = [v for v, known in zip(self.returned, results, strict=True) if known]
         given += [v for v, known in zip(self.arguments, arguments, strict=True) if known]
         self.new = NewFunction(rules, name, [v.type for v in given], function, reserved=True)
-        self.solver = Solver(rules, function, log_det)
+        self.solver = Solver(rules, function, log_det, rule_of, invert)
         with self.new.body(), function.location:
             # Arguments first: a result that is one says nothing about it.
             for value, arg in reversed(list(zip(given, self.new.args, strict=True))):
@@ -161,8 +148,6 @@ class _Attempt:
 
     def _moves(self, site: Site) -> bool:
         """Whether the op gave back all that it had."""
-        from jaxmlir.transforms.inverses.movement import Movement
-
         return isinstance(site.rule, Movement) and site.failure is None and bool(site.done)
 
 

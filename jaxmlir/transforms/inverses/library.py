@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,11 @@ from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.builder import ops_of, returned
 from jaxmlir.dialect.ir import func, functions
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.transforms.inverses import formulas as _formulas
+from jaxmlir.transforms.inverses import formulas
+from jaxmlir.transforms.inverses.formulas import Formulas
 from jaxmlir.transforms.inverses.numerics import log_difference
-from jaxmlir.transforms.inverses.rule import Formula, Formulas, NotInvertible
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.solver import Site
+from jaxmlir.transforms.inverses.rule import Formula
+from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def learn(site: Site, symbol: str) -> bool:
     if not site.memory["library"]:
         return False
     LIBRARY[name].check(site)
-    _formulas.learn(LIBRARY[name].formulas, site, _defaults(name))
+    formulas.learn(LIBRARY[name].formulas, site, _defaults(name))
     return True
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxmlir.transforms.inverses.formulas import Formulas, whole
 from jaxmlir.transforms.inverses.numerics import log_abs_det, log_difference, quotient, wide
-from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, NotInvertible, whole
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.solver import Site
+from jaxmlir.transforms.inverses.rule import RULES, Formula
+from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 # --- contraction with a known matrix --------------------------------------------------------------
 

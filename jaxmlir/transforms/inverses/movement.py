@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +23,8 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.inverses.formulas import typed
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape
 from jaxmlir.transforms.inverses.pieces import take
-from jaxmlir.transforms.inverses.rule import RULES, NotInvertible
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.solver import Site
+from jaxmlir.transforms.inverses.rule import RULES
+from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 Move = Callable[..., Sequence[np.ndarray]]
 """``(*indices, **attributes) -> results``: the op on integer arrays of the operands' shapes."""

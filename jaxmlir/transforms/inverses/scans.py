@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 
@@ -19,12 +18,9 @@ from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.transforms.inverses.bodies import rearranged, some, symbol_of
-from jaxmlir.transforms.inverses.rule import NotInvertible, rule
+from jaxmlir.transforms.inverses.rule import rule
+from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
 from jaxmlir.transforms.new_function import NewFunction
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.invert import Inverted
-    from jaxmlir.transforms.inverses.solver import Site
 
 
 def _stacked(type_: ir.Type, length: int) -> ir.Type:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,11 +30,49 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.transforms.inverses import pieces
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece
-from jaxmlir.transforms.inverses.rule import Formulas, NotInvertible, Rule
 
 if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.invert import Inverted
     from jaxmlir.transforms.templates import Rules
+
+
+class NotInvertible(Exception):
+    """Raised by a rule or a formula; the message is the reason, without the op's name."""
+
+    def __init__(self, reason: str, because: DiagnosticError | None = None):
+        """``because`` is about an op inside a function that the op refers to."""
+        super().__init__(reason)
+        self.because = because
+
+
+class Rule(Protocol):
+    """How one op is inverted."""
+
+    late: bool
+    """Whether to ask it only when all other ops have told what they can: it is expensive."""
+
+    def learn(self, site: Site) -> None:
+        """Tells ``site`` what follows about its values from what is known of them.
+
+        Raises:
+          NotInvertible: nothing ever will.
+        """
+
+    def forward(self, site: Site) -> None:
+        """Tells what follows about the results from some of the operands, or some elements."""
+
+
+@dataclass(frozen=True)
+class Inverted:
+    """A function ``(*known results, *known arguments) -> (*found arguments, *found results)``."""
+
+    symbol: str
+    """Its name, empty where nothing was found."""
+    arguments: tuple[int, ...]
+    """The unknown arguments that it finds."""
+    results: tuple[int, ...]
+    """The unknown results that it finds: those that depend on known arguments only."""
+    log_det: bool
+    """Whether it gives log|det d found arguments / d known results| last: else that is zero."""
 
 
 class Solver:
@@ -42,11 +81,23 @@ class Solver:
     Ops are built at the current insertion point, in a context of the caller's.
     """
 
-    def __init__(self, rules: Rules, function: func.FuncOp, log_det: Any | None):
-        """``log_det`` is the dtype of the log-determinant, ``None`` where none is asked for."""
-        from jaxmlir.transforms.inverses import rule_of
-
+    def __init__(
+        self,
+        rules: Rules,
+        function: func.FuncOp,
+        log_det: Any | None,
+        rule_of: Callable[[str], Rule | None],
+        invert: Callable[..., Inverted],
+    ):
+        """
+        Args:
+          log_det: the dtype of the log-determinant; ``None`` where none is asked for.
+          rule_of: gives the rule of an op, by its name.
+          invert: inverts the functions that ops refer to:
+            :func:`jaxmlir.transforms.inverses.invert.invert`.
+        """
         self.rules = rules
+        self.invert = invert
         self.log_det = log_det
         self.function = function
         self.static_values: dict[ir.Value, Any] = {}
@@ -166,6 +217,13 @@ class Solver:
         self._waiting.remove(number)
         return self.sites[max(number, ~number)]
 
+    def inverse(
+        self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], log_det: Any | None
+    ) -> Inverted:
+        """What follows in another function from the arguments and results that are known."""
+        known = tuple(arguments), tuple(results)
+        return self.rules.functions.once(self.invert, symbol, *known, log_det)
+
     def static(self, value: ir.Value) -> np.ndarray | None:
         """A value that depends on constants only, computed."""
         return _static(self, value)
@@ -256,18 +314,15 @@ class Site:
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
     ) -> DiagnosticError | None:
         """The error of an op inside a function that does not give one of its arguments."""
-        from jaxmlir.transforms.inverses.invert import invert
-
         try:
-            invert(self.solver.rules, symbol, arguments, results, None, (required,))
+            self.solver.invert(self.solver.rules, symbol, arguments, results, None, (required,))
         except TransformError as e:
             return e
         return None
 
     def invert(self, symbol: str, arguments: Sequence[bool], results: Sequence[bool]) -> Inverted:
         """The inverse of a function that the op refers to, as far as it has one."""
-        functions = self.solver.rules.functions
-        return functions.inverse(symbol, tuple(arguments), tuple(results), self.solver.log_det)
+        return self.solver.inverse(symbol, arguments, results, self.solver.log_det)
 
     def create(
         self,
@@ -347,7 +402,7 @@ class Site:
         """Why the op has not given its operands."""
         if self.failure is not None:
             return str(self.failure)
-        record = ops.OPS.get(self.name.removeprefix("jaxpr."))
+        record = ops.record_of(self.name)
         if self._has_state:
             return "it reads or writes a reference, whose history cannot be undone"
         if self.rule is None:
@@ -359,8 +414,9 @@ class Site:
                 )
             return record.inverse.partition(": ")[2]
         unknown = [i for i, known in enumerate(self.known(self.operands)) if not known]
-        if isinstance(self.rule, Formulas) and self.rule.lost is not None:
-            lost = [i for i in unknown if self.rule.lost(self, self.operands[i]).any()]
+        elements_lost = getattr(self.rule, "lost", None)
+        if elements_lost is not None:
+            lost = [i for i in unknown if elements_lost(self, self.operands[i]).any()]
             if lost:
                 return f"elements of operand {lost[0]} are multiplied by a constant zero"
         if len(unknown) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,10 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.formulas import typed
+from jaxmlir.transforms.inverses.formulas import typed, whole
 from jaxmlir.transforms.inverses.knowledge import Part
-from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, NotInvertible, rule, whole
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.inverses.solver import Site
+from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, rule
+from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 # --- complex numbers and their parts --------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.op_view import can_count
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     Algebra,
@@ -445,9 +446,7 @@ _FINITE = frozenset({"add", "eye", "iota", "mask", "product"}) | {
 
 
 _READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
-    "jaxpr.add": _add,
-    "jaxpr.add_any": _add,
-    "jaxpr.sub": _add,
+    **dict.fromkeys(with_trait(Trait.ADDITIVE), _add),
     "jaxpr.mul": _mul,
     "jaxpr.neg": _neg,
     "jaxpr.div": _div,
@@ -455,9 +454,7 @@ _READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
     "jaxpr.reduce_sum": _reduce_sum,
     "jaxpr.broadcast_in_dim": _broadcast_in_dim,
     "jaxpr.transpose": _transpose,
-    "jaxpr.reshape": _reshape,
-    "jaxpr.squeeze": _reshape,
-    "jaxpr.expand_dims": _reshape,
+    **dict.fromkeys(with_trait(Trait.RESHAPE), _reshape),
     "jaxpr.split": _reshape,
     "jaxpr.convert_element_type": _convert,
     "jaxpr.constant": _constant,

@@ -33,7 +33,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import Uses, clone, converted, inline, named_ops
+from jaxmlir.dialect.builder import Uses, clone, converted, create, inline, named_ops, symbol_ref
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.algebra.factor_logsumexp.plan import (
     MIN_ELEMENTS,
@@ -51,7 +51,6 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.clone_plan import ClonePlan
-from jaxmlir.transforms.higher_order.custom_rules import create, symbol_ref
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules

@@ -10,21 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements, is_plain_signature
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.op_view import OpView, number_of
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_logsumexp.sum import LogSumExp, Term
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 NEEDED = frozenset({"jaxpr.exp", "jaxpr.log", "jaxpr.reduce_max", "jaxpr.reduce_sum"})
 """The names of the ops of which there is one in each."""
 
-_SAME = FUSED | MOVED | {"jaxpr.constant"}
-_RESHAPES = frozenset(
-    f"jaxpr.{name}" for name in ("broadcast_in_dim", "expand_dims", "reshape", "squeeze")
-)
+_SAME = FUSIBLE | {"jaxpr.constant"}
+_RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 _ABS = frozenset({"jaxpr.abs"})
 
 # A sum of more terms than this has sums among its terms.

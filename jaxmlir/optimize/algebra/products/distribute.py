@@ -13,6 +13,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView, node_of
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.cost import FREE, Cost
 from jaxmlir.optimize.algebra.products.network import RULES, Node, is_mask, is_plain, shape_of
 from jaxmlir.optimize.algebra.products.rewrite import emit_best
@@ -164,8 +165,8 @@ def _terms(value: V, values: _Values[V]) -> list[_Term[V]]:
     return found
 
 
-_SUMS = ("jaxpr.add", "jaxpr.add_any", "jaxpr.sub")
-_LOOKED_THROUGH = (*_SUMS, "jaxpr.neg", "jaxpr.transpose")
+_SUMS = with_trait(Trait.ADDITIVE)
+_LOOKED_THROUGH = _SUMS | {"jaxpr.neg", "jaxpr.transpose"}
 
 
 def _distributable(

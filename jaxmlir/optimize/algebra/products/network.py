@@ -8,15 +8,15 @@ indices one.  Factors without indices are scalars.  What is left has no order of
     trace(A @ (s * B)^T)     ->     s A[i,k] B[i,k], summed over i and k
 
 Rows that a gather or a slice selects are a factor too, a matrix with one 1 in each row
-(:mod:`._selectors`), where these are asked for.
+(:mod:`.selectors`), where these are asked for.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.dialect.ir import ir
@@ -32,9 +32,6 @@ from jaxmlir.optimize.algebra.products.indices import (
     unify,
 )
 
-if TYPE_CHECKING:
-    from jaxmlir.optimize.algebra.products.selectors import Selector
-
 
 @dataclass(slots=True)
 class Factor:
@@ -42,6 +39,43 @@ class Factor:
 
     value: Node
     dims: Dims
+
+
+class Spec:
+    """What a selector does to arrays.
+
+    Attributes:
+      operands: how many values it takes: indices.
+      transposable: whether rows may be added up where they were to be selected.
+      picks: whether there is :meth:`pick`.
+    """
+
+    operands = 0
+    transposable = True
+    picks = False
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        """The rows selected along an axis, which dimensions of some sizes take the place of."""
+        raise NotImplementedError
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        """Zeros of so many rows, to which those of the array are added; they are its first
+        ``count`` dimensions."""
+        raise NotImplementedError
+
+    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
+        """For each index of the first ``count`` dimensions its row, of those along the next."""
+        raise NotImplementedError
+
+
+@dataclass
+class Selector:
+    """A selector in a network."""
+
+    spec: Spec
+    operands: tuple[Node, ...]
+    rows: Index
+    selected: Sequence[Index]
 
 
 @dataclass(slots=True)

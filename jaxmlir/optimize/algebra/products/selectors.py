@@ -30,49 +30,14 @@ from jaxmlir.optimize.algebra.products.indices import Index, Unfit, fresh, resol
 from jaxmlir.optimize.algebra.products.network import (
     Node,
     Rule,
+    Selector,
+    Spec,
     Term,
     convert,
     convert_operands,
     is_zero,
     itself,
 )
-
-
-class Spec:
-    """What a selector does to arrays.
-
-    Attributes:
-      operands: how many values it takes: indices.
-      transposable: whether rows may be added up where they were to be selected.
-      picks: whether there is :meth:`pick`.
-    """
-
-    operands = 0
-    transposable = True
-    picks = False
-
-    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
-        """The rows selected along an axis, which dimensions of some sizes take the place of."""
-        raise NotImplementedError
-
-    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
-        """Zeros of so many rows, to which those of the array are added; they are its first
-        ``count`` dimensions."""
-        raise NotImplementedError
-
-    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
-        """For each index of the first ``count`` dimensions its row, of those along the next."""
-        raise NotImplementedError
-
-
-@dataclass
-class Selector:
-    """A selector in a network."""
-
-    spec: Spec
-    operands: tuple[Node, ...]
-    rows: Index
-    selected: Sequence[Index]
 
 
 @dataclass(frozen=True)

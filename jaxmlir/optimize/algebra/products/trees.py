@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from jaxmlir.dialect.builder import returned
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_view import attributes_of
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.cost import FREE, Cost
 from jaxmlir.optimize.algebra.products.emit import Plan
 from jaxmlir.optimize.algebra.products.indices import Index, Unfit, resolve, size_of
@@ -484,4 +485,4 @@ def _is_spread_over(product: Node, reduction: Node) -> bool:
     return False
 
 
-_VIEWS = ("jaxpr.transpose", "jaxpr.reshape", "jaxpr.squeeze", "jaxpr.neg")
+_VIEWS = with_trait(Trait.RESHAPE) | {"jaxpr.neg", "jaxpr.transpose"}

@@ -40,7 +40,6 @@ from jaxmlir.optimize.cpu.pad_stencils.rolls import join_parts, part_again
 from jaxmlir.optimize.cpu.pad_stencils.views import groups_of
 from jaxmlir.optimize.cpu.pad_stencils.write import write
 from jaxmlir.passes.base import Amount, Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -63,30 +62,26 @@ class PadStencils(Pass):
     """Store arrays that are read at shifted places with a margin, of which these are slices.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
       min-elements: arrays of fewer elements are left alone.
       margin: how large a part of the array its margin may be.
     """
 
     name: ClassVar[str] = "jaxpr-pad-stencils"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
     min_elements: Count = MIN_ELEMENTS
     margin: Amount = MARGIN
 
     def run(self, program: Module) -> bool:
-        platform = platform_or_default(self.platform)
-        return halo(program, platform, self.min_elements, self.margin) > 0
+        return halo(program, self.min_elements, self.margin) > 0
 
 
 def halo(
     program: Module,
-    platform: str = "cpu",
     min_elements: int = MIN_ELEMENTS,
     margin: float = MARGIN,
 ) -> int:
     """Stores arrays with margins, in place; how many."""
-    put = fences(program, platform)
+    put = fences(program)
     if put is None:
         return 0
     count, changed = 0, False

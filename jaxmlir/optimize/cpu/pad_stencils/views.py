@@ -7,14 +7,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jaxmlir.analysis.fusion import FUSED
 from jaxmlir.analysis.op_counts import elements, is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.cpu.pad_stencils.moves import Moves
-from jaxmlir.targets.fusion import FUSED
 
 # Ops that read their operands element by element.
-_READERS = FUSED | {"jaxpr.select_n"}
 
 
 @dataclass(frozen=True)
@@ -137,4 +136,4 @@ def _margin(x: ir.Value, margins: Sequence[tuple[int, int]]) -> float:
 
 def _is_fused(value: ir.Value) -> bool:
     """Whether an elementwise op reads a value."""
-    return any(use.owner.name in _READERS for use in value.uses)
+    return any(use.owner.name in FUSED for use in value.uses)

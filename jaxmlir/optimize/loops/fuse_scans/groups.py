@@ -14,7 +14,8 @@ from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import trip_count
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.optimize.vectorize.batchable import SharedRules, called, can_batch
+from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
 
 if TYPE_CHECKING:
@@ -23,14 +24,8 @@ if TYPE_CHECKING:
 # Bytes that are put together and taken apart for each flop of the loop, at most.
 MOVED = 1.0
 
-# Ops with functions that are no dearer in a batch.
-_CALLS = frozenset(
-    {"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.jit", "jaxpr.remat2"}
-)
-
-
 # Ops that give parts of their operand, or all of it in another shape.
-_PARTS = frozenset(f"jaxpr.{name}" for name in ("slice", "split", "unstack", "squeeze", "reshape"))
+_PARTS = with_trait(Trait.SPLITTING) | with_trait(Trait.RESHAPE) | {"jaxpr.slice"}
 
 
 class Group:
@@ -314,7 +309,7 @@ class Finder:
         total = 0.0
         for index, signature in enumerate(body.signatures):
             name = signature.name
-            record = ops.OPS.get(name.removeprefix("jaxpr."))
+            record = ops.record_of(name)
             if record is None or signature.is_lasting or not is_pure(name):
                 return None
             if not can_batch(self._program, signature):
@@ -322,7 +317,7 @@ class Finder:
             if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
                 return None
             if record.functions:
-                if name not in _CALLS:
+                if name not in BATCHED_CALLS:
                     return None
                 callee = called(signature)
                 if callee not in self._cheap_calls:

@@ -47,7 +47,6 @@ from jaxmlir.optimize.loops.scan_editor import (
     loops_of,
 )
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.clone_plan import ClonePlan, is_model
@@ -60,18 +59,13 @@ if TYPE_CHECKING:
 
 
 class InplaceScans(Pass):
-    """Let scans read parts of arrays where they are, and write them to where they will be.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone.
-    """
+    """Let scans read parts of arrays where they are, and write them to where they will be."""
 
     name: ClassVar[str] = "jaxpr-inplace-scans"
-    platform: str = ""
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and scan_in_place(program) > 0
+        return scan_in_place(program) > 0
 
 
 def scan_in_place(program: Module) -> int:

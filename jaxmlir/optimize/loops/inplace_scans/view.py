@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shape
 from jaxmlir.dialect.builder import build, copy, erase, filled
 from jaxmlir.dialect.ir import ir
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -105,7 +105,7 @@ class View:
     def pays_to_read(self) -> bool:
         """Whether its rows are better read from the array than from a copy."""
         _, name = toolbox.definition(self.array) or (None, "")
-        is_fused = name in FUSED or name in MOVED
+        is_fused = name in FUSIBLE
         if is_fused and elements(self.array.type) > MOST * math.prod(self.sizes):
             return False
         count, piece, distance = self._pieces
@@ -305,7 +305,7 @@ def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: 
     owner = owner.operation
     if owner in sooner or owner.is_before_in_block(op.operation):
         return True
-    cheap = owner.name == "jaxpr.constant" or owner.name in FUSED or owner.name in MOVED
+    cheap = owner.name == "jaxpr.constant" or owner.name in FUSIBLE
     if not cheap or len(sooner) + others >= MOST_SOONER:
         return False
     # What one operand cannot have is not asked for the next one, which may need the same.

@@ -42,6 +42,7 @@ import numpy as np
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec, op_signature
@@ -53,9 +54,8 @@ from jaxmlir.optimize.loops.licm.splits import Computed, Split, Splits
 from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, loops_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.targets.fusion import FUSED, MOVED
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_loop import WhileOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -228,7 +228,7 @@ def _may_be_in_vain(split: Split) -> bool:
     )
 
 
-_QUICK = FUSED | MOVED | {"jaxpr.constant"}
+_QUICK = FUSIBLE | {"jaxpr.constant"}
 
 
 def _as_index(predicate: Any) -> list[Any]:

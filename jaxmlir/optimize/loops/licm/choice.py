@@ -125,7 +125,7 @@ def can_move(signature: Signature) -> bool:
     name = signature.name
     if any(key in ("jaxpr.effects", "jaxpr.ctx") for key, _ in signature.attributes):
         return False
-    record = ops.OPS.get(name.removeprefix("jaxpr."))
+    record = ops.record_of(name)
     if not is_pure(name) or (record is not None and name not in _MOVABLE and ops.distinct(record)):
         return False
     return all(map(is_array, signature.results))

@@ -34,7 +34,6 @@ from jaxmlir.optimize.loops.scan_editor import (
     loops_of,
 )
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
@@ -55,23 +54,20 @@ class RaiseLoops(Pass):
     Options:
       batch-bytes: how much memory the values of iterations that are computed together may take;
         0 leaves loops loops.
-      platform: what the program will be compiled for; by default JAX's default backend. On others
-        than the CPU, going around a loop is dear.
     """
 
     name: ClassVar[str] = "jaxpr-raise-loops"
     batch_bytes: Count = BATCH_BYTES
-    platform: str = ""
 
     def run(self, program: Module) -> bool:
-        return raise_loops(program, self.batch_bytes, platform_or_default(self.platform)) > 0
+        return raise_loops(program, self.batch_bytes) > 0
 
 
-def raise_loops(program: Module, batch_bytes: int = BATCH_BYTES, platform: str = "cpu") -> int:
+def raise_loops(program: Module, batch_bytes: int = BATCH_BYTES) -> int:
     """Raises the loops of a program, in place; how many are other loops now, or none."""
     with scope():
         graph = analyses_of(program).graph
-        raiser = _Raiser(program, graph, batch_bytes, platform)
+        raiser = _Raiser(program, graph, batch_bytes)
         visit_functions(program, raiser.visit, graph, LOOPS)
     return raiser.count
 
@@ -79,7 +75,7 @@ def raise_loops(program: Module, batch_bytes: int = BATCH_BYTES, platform: str =
 class _Raiser:
     """Raises the loops of one program."""
 
-    def __init__(self, program: Module, graph: CallGraph, batch_bytes: int, platform: str):
+    def __init__(self, program: Module, graph: CallGraph, batch_bytes: int):
         from jaxmlir.optimize.loops.raise_loops.alike import Alike
         from jaxmlir.optimize.loops.raise_loops.gain import Gains
         from jaxmlir.optimize.loops.raise_loops.known import Contexts
@@ -87,7 +83,7 @@ class _Raiser:
         self.count = 0
         self._program = program
         self._batch_bytes = batch_bytes
-        self._platform = platform
+        self._target = program.target
         self._rules = Rules(program)
         self._uses = graph.counts()
         self._bodies = LoopEditor(self._rules, graph)
@@ -149,7 +145,7 @@ class _Raiser:
     def _maps(self) -> Maps:
         from jaxmlir.optimize.loops.raise_loops.maps import Maps
 
-        return Maps(self._rules, self._bodies, self._gains, self._batch_bytes, self._platform)
+        return Maps(self._rules, self._bodies, self._gains, self._batch_bytes, self._target)
 
     def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
@@ -171,7 +167,7 @@ class _Raiser:
         raiser.raise_reads()
         raiser.raise_carried()
         if self._batch_bytes and raiser.overlapping:
-            if would_gain(editor, self._gains, known, self._platform):
+            if would_gain(editor, self._gains, known, self._target):
                 raiser.raise_overlapping_reads()
         dropped = drop_counters(editor, known)
         if not raiser.count and not dropped:

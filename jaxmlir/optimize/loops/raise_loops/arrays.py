@@ -26,6 +26,7 @@ import numpy as np
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.op_counts import is_array, size, with_shape
+from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
@@ -78,16 +79,10 @@ class Outside:
         with ir.InsertionPoint(self._editor.op), self._editor.op.location:
             if is_constant(value):
                 return clone(value)
-            if op.name not in _INDEX_OPS:
+            if op.name not in ELEMENTWISE:
                 return None
             operands = [self(v) for v in op.operands]
             return None if any(v is None for v in operands) else copy(op, op.name, operands)[0]
-
-
-_INDEX_OPS = frozenset(
-    f"jaxpr.{name}"
-    for name in ("add", "sub", "mul", "lt", "select_n", "convert_element_type", "min", "max")
-)
 
 
 @dataclass

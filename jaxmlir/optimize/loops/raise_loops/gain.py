@@ -24,12 +24,13 @@ from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.dialect.builder import SPREAD
 from jaxmlir.dialect.ir import symbol_uses
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.optimize.vectorize.batchable import can_batch, is_slow_alone
+from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
+from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, can_batch, is_slow_alone
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets import Target
 
 # Flops that going around a loop once costs.
 ITERATION = 1000
@@ -52,22 +53,22 @@ class Gain:
     indexed: int = 0
     """Elements read or written at a position of the iteration's own."""
 
-    def pays(self, platform: str) -> bool:
-        if platform != "cpu":
+    def pays(self, target: Target) -> bool:
+        if not target.is_cpu:
             return True
         return self.shared > max(LEAST, INDEXED * self.indexed)
 
 
-def may_pay(ops: Sequence[tuple[Any, str]], platform: str) -> bool:
+def may_pay(ops: Sequence[tuple[Any, str]], target: Target) -> bool:
     """Whether a body of some ops has any at all that a batch gains by: it need not be read
     otherwise."""
-    if platform != "cpu":
+    if not target.is_cpu:
         return True
     names = {name for _, name in ops}
     return not _GAINING.isdisjoint(names) or any(map(may_have_functions, names))
 
 
-_GAINING = frozenset({"jaxpr.conv_general_dilated", "jaxpr.dot_general"})
+_GAINING = with_trait(Trait.CONTRACTION)
 
 
 class Gains:
@@ -186,7 +187,7 @@ class _Walk:
 
     def _op(self, body: FunctionView, index: int, pattern: list[bool], times: int) -> bool:
         signature = body.signatures[index]
-        name = signature.name
+        name, record = signature.name, record_of(signature.name)
         if name == "jaxpr.dot_general":
             if pattern != [True, True]:
                 self._gain.shared += times * self._work.at(body, index)
@@ -197,11 +198,10 @@ class _Walk:
             numbers = dict(signature.attributes)["dimension_numbers"]
             if is_slow_alone(numbers, signature.results[0]):
                 self._gain.shared += times * self._work.at(body, index)
-        elif name in _INDEX_OPERANDS:
-            first, last = _INDEX_OPERANDS[name]
-            if True in pattern[first:last]:
-                reads = name in _READS
-                moved = signature.results[0] if reads else signature.operands[_UPDATE[name]]
+        elif record is not None and record.indices:
+            if any(pattern[i] for i in record.index_operands(len(pattern))):
+                update = record.update
+                moved = signature.results[0] if update is None else signature.operands[update]
                 self._gain.indexed += times * elements(moved)
         elif name == "jaxpr.scan":
             scan = ScanOp.of_attributes(signature.attributes)
@@ -211,10 +211,9 @@ class _Walk:
             return self.function(scan.body, _in_scan(scan, pattern), times * scan.length)
         elif may_have_functions(name):
             symbol = callee_of(signature)
-            if symbol is not None and name in _CALLS:
+            if symbol is not None and name in BATCHED_CALLS:
                 return self.function(symbol, pattern, times)
-            refers = any(symbol_uses(attr) for _, attr in signature.attributes)
-            return not refers or name in _COMBINED
+            return not any(symbol_uses(attr) for _, attr in signature.attributes)
         return True
 
 
@@ -226,25 +225,3 @@ def _in_scan(scan: ScanOp, pattern: list[bool]) -> list[bool]:
 
 # Batched, each iteration would take all branches, and as many turns as the one with the most.
 _STAY = frozenset({"jaxpr.while", "jaxpr.cond", "jaxpr.custom_linear_solve"})
-_CALLS = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "jit",
-        "closed_call",
-        "call",
-        "remat2",
-        "custom_jvp_call_jaxpr",
-        "custom_vjp_call_jaxpr",
-    )
-)
-_READS = frozenset({"jaxpr.dynamic_slice", "jaxpr.gather"})
-_SCATTERS = ("scatter", *(f"scatter_{kind}" for kind in ("add", "sub", "mul", "min", "max")))
-# Ops whose function combines two elements.
-_COMBINED = frozenset({f"jaxpr.{name}" for name in _SCATTERS})
-_UPDATE = {"jaxpr.dynamic_update_slice": 1, **dict.fromkeys(_COMBINED, 2)}
-_INDEX_OPERANDS: dict[str, tuple[int, int | None]] = {
-    "jaxpr.dynamic_slice": (1, None),
-    "jaxpr.gather": (1, 2),
-    "jaxpr.dynamic_update_slice": (2, None),
-    **dict.fromkeys(_COMBINED, (1, 2)),
-}

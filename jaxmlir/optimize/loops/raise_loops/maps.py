@@ -25,6 +25,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.dialect.builder import converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.gain import Gains, may_pay
 from jaxmlir.optimize.loops.raise_loops.known import Known
@@ -37,6 +38,7 @@ from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.vmap import batch_axis, vmap
 
 if TYPE_CHECKING:
+    from jaxmlir.targets import Target
     from jaxmlir.transforms.templates import Rules
 
 # If fewer iterations fit, an iteration is so large that the loop around it costs nothing, and that
@@ -53,10 +55,10 @@ class Maps:
     """
 
     def __init__(
-        self, rules: Rules, bodies: LoopEditor, gains: Gains, batch_bytes: int, platform: str
+        self, rules: Rules, bodies: LoopEditor, gains: Gains, batch_bytes: int, target: Target
     ):
         self._rules, self._bodies, self._gains = rules, bodies, gains
-        self._batch_bytes, self._platform = batch_bytes, platform
+        self._batch_bytes, self._target = batch_bytes, target
         self._patterns: dict[Hashable, _Batched] = {}
 
     def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> int:
@@ -70,7 +72,7 @@ class Maps:
         if scan.length < 2 or not can_change(body):
             return 0
         ops = ops or named_ops(body)
-        if not may_pay(ops, self._platform):
+        if not may_pay(ops, self._target):
             return 0
         if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
             return 0
@@ -80,7 +82,7 @@ class Maps:
         gains = self._gains
         gains.read(scan.body, ops)
         gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
-        if gain is None or not gain.pays(self._platform):
+        if gain is None or not gain.pays(self._target):
             return 0
         taken = max(gains.bytes(gains.read(scan.body)), 1)
         batch = _batch_size(scan.length, self._batch_bytes // taken)
@@ -167,7 +169,7 @@ class _Batched(NamedTuple):
     where: list[ir.Location]
 
 
-def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) -> bool:
+def would_gain(editor: ScanEditor, gains: Gains, known: Known, target: Target) -> bool:
     """Whether a scan under change may come to be batched, were it not for what it reads."""
     for item in editor.carry:
         if item.arg not in known and _added(item.arg, editor.out(item)) is None:
@@ -175,7 +177,7 @@ def would_gain(editor: ScanEditor, gains: Gains, known: Known, platform: str) ->
     constants = {item.arg for item in editor.consts}
     batched = [v not in constants for v in body_of(editor.body).arguments]
     gain = gains.of_body(FunctionView(editor.body), batched)
-    return gain is not None and replace(gain, indexed=0).pays(platform)
+    return gain is not None and replace(gain, indexed=0).pays(target)
 
 
 def _batch_size(length: int, fitting: int) -> int:
@@ -222,7 +224,7 @@ def _added(arg: ir.Value, out: ir.Value) -> ir.Value | None:
     return added if out.type.shape == arg.type.shape == added.type.shape else None
 
 
-_SUMS = frozenset({"jaxpr.add", "jaxpr.add_any", "jaxpr.sub"})
+_SUMS = with_trait(Trait.ADDITIVE)
 
 
 def _strong(value: ir.Value) -> ir.Value:

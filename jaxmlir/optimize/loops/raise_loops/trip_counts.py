@@ -12,7 +12,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.loops.raise_loops.known import Known, counted, room, step_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_loop import WhileOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules

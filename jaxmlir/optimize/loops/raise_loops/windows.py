@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import filled, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.accesses import Access, is_retyped
 from jaxmlir.optimize.loops.raise_loops.known import Bounds, Known, bounds_of
@@ -63,22 +64,7 @@ def simplify_windows(
     return combined
 
 
-_COMBINED = {
-    "jaxpr.scatter_add": "add",
-    "jaxpr.scatter_sub": "sub",
-    "jaxpr.scatter_mul": "mul",
-    "jaxpr.scatter_min": "min",
-    "jaxpr.scatter_max": "max",
-}
-_WINDOWS = frozenset(
-    {
-        "jaxpr.convert_element_type",
-        "jaxpr.gather",
-        "jaxpr.scatter",
-        "jaxpr.dynamic_update_slice",
-        *_COMBINED,
-    }
-)
+_WINDOWS = with_trait(Trait.UPDATE) | {"jaxpr.convert_element_type", "jaxpr.gather"}
 
 
 def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> None:
@@ -131,7 +117,7 @@ def _combined(
         zero = filled(at[0].type, 0)
     shape = tuple(aval_of(x.type).shape)
     starts = tuple(at[targets.index(d)] if d in targets else zero for d in range(len(shape)))
-    return Access(op, x, starts, sizes, shape, True, _COMBINED[name])
+    return Access(op, x, starts, sizes, shape, True, record_of(name).combine)
 
 
 def _window(

@@ -32,7 +32,6 @@ from jaxmlir.optimize.memory.remat.segments import in_segments as loops_in_segme
 from jaxmlir.optimize.memory.remat.segments import segments
 from jaxmlir.optimize.memory.remat.straight import in_segments
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules
@@ -92,7 +91,7 @@ def _go(program: Module, way: Way) -> bool:
         for symbol in analyses_of(program).graph.entry_points():
             changed |= in_segments(program, symbol, way.segments)
     if way.fences:
-        changed |= fence(program, platform_or_default("")) > 0
+        changed |= fence(program) > 0
     return changed
 
 

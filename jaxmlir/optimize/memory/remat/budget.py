@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from jaxmlir import targets
 from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import module_bytecode
@@ -207,6 +208,8 @@ _NOT_COMPILED = (JaxmlirError, RuntimeError, ValueError, NotImplementedError)
 
 def _compiled(program: Module) -> float:
     """The bytes that a program takes besides arguments and results, by the compiler."""
+    if not targets.is_here(program.target):
+        raise NotImplementedError(f"there is no compiler for {program.target} here")
     analysis = program.lower().compile().memory_analysis()
     if analysis is None:
         raise NotImplementedError("the compiler does not say what memory a program takes")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import ops_of, returned, symbols_of
 from jaxmlir.dialect.ir import ir
@@ -28,7 +29,6 @@ from jaxmlir.optimize.memory.remat.price import (
     TRAFFIC_KEPT,
     size_of,
 )
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
@@ -95,7 +95,7 @@ def kernels(
     given, kernel = set(body.returned), [*range(len(body.ops))]
     for index in reversed(range(len(body.ops))):
         name, (first, _) = body.names[index], body.results[index]
-        may_be_fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
+        may_be_fused = name in FUSIBLE or name == "jaxpr.constant"
         may_be_fused = may_be_fused and name not in stored
         if may_be_fused and first not in given and len(users[first]) == 1:
             kernel[index] = kernel[users[first][0]]
@@ -160,7 +160,7 @@ class Peaks:
         ends: dict[int, float] = {}
         live = most = 0.0
         for i, (op, name, _) in enumerate(steps):
-            fused = name in FUSED or name in MOVED or name == "jaxpr.constant"
+            fused = name in FUSIBLE or name == "jaxpr.constant"
             for v in op.results:
                 size = size_of(v.type)
                 if v in given or not isfinite(size) or (fused and uses[v] <= 1):

@@ -80,15 +80,6 @@ much as that, where it is dearest."""
 SLOWDOWN = 0.05
 """What two loops may take longer by default, for the sake of memory."""
 
-_CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated"})
-# To compute them again is to communicate again.
-_COMMUNICATION = frozenset(
-    op.name
-    for family in ops.FAMILIES
-    if family.__name__.endswith("collectives")
-    for op in family.OPS
-)
-
 
 @functools.cache
 def size_of(type_: ir.Type) -> float:
@@ -178,9 +169,9 @@ class Prices:
 def _is_distinct(name: str) -> bool:
     """Whether two ops of a name are not one with the same operands, or are one that is not to be
     run twice."""
-    primitive = name.removeprefix("jaxpr.")
-    record = ops.OPS.get(primitive)
-    return primitive in _COMMUNICATION or (record is not None and bool(ops.distinct(record)))
+    record = ops.record_of(name)
+    # To run a collective again is to communicate again.
+    return record is not None and bool(record in ops.collectives.OPS or ops.distinct(record))
 
 
 # By signature, of every program.
@@ -199,7 +190,7 @@ def _leaf(node: OpView, name: str) -> float:
         )
     if not counted:
         return UNKNOWN * cost.bytes / 4
-    if name in _CONTRACTIONS:
+    if node.name in ops.with_trait(ops.Trait.CONTRACTION):
         return max(cost.flops * CONTRACTION, cost.bytes * READING)
     each = FUNCTIONS.get(name, TRANSCENDENTAL)
     return cost.flops * ELEMENT + cost.transcendentals * each

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
@@ -36,7 +37,6 @@ from jaxmlir.errors import count
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.remat.peak import kernels, known_bytes, memory, users
 from jaxmlir.passes.remarks import remark
-from jaxmlir.targets.fusion import FUSED, MOVED
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -276,7 +276,7 @@ class Line:
         found = {}
         for index in range(start, end):
             name = self.body.names[index]
-            if name in FUSED or name in MOVED:
+            if name in FUSIBLE:
                 continue
             for v in self.body.operands[index]:
                 maker = self.body.makers[v]
@@ -301,9 +301,9 @@ class Line:
     def _is_computed(self, value: int) -> bool:
         return is_plain_array(self.body.types[value]) and not self._is_constant(value)
 
-    def write(self, program: Module, segments: Sequence[Segment], platform: str = "") -> None:
+    def write(self, program: Module, segments: Sequence[Segment]) -> None:
         """Computes values of segments again before they are read."""
-        wait = waiting(program, platform)
+        wait = waiting(program)
         ends = [*(segment.first for segment in segments[1:]), len(self.body.ops)]
         for segment, end in zip(segments, ends, strict=True):
             self._write(segment, end, wait)

@@ -42,7 +42,6 @@ from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.sink_recompute.choice import Choice, Late
 from jaxmlir.optimize.memory.sink_recompute.timeline import Timeline, is_short
 from jaxmlir.passes.base import Amount, Count, Pass
-from jaxmlir.passes.options import platform_or_default
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
@@ -61,8 +60,6 @@ class SinkRecompute(Pass):
     """Compute values that are cheap to have late, not store them while most memory is needed.
 
     Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Compilers
-        other than the CPU's decide by themselves.
       min-peak: programs that need fewer bytes at once are left alone.
       min-bytes: values of fewer bytes are.
       slowdown: the part of a program's time that it may take, by an estimate.
@@ -70,7 +67,8 @@ class SinkRecompute(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-sink-recompute"
-    platform: str = ""
+    # Other compilers decide by themselves.
+    compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
     slowdown: Amount = SLOWDOWN
@@ -83,12 +81,9 @@ class SinkRecompute(Pass):
 def compute_late(program: Module, options: SinkRecompute | None = None) -> int:
     """Has values computed late, in place; how many."""
     options = options or SinkRecompute()
-    platform = platform_or_default(options.platform)
-    if platform != "cpu":
-        return 0
     count = 0
     with scope():
-        wait = waiting(program, platform)
+        wait = waiting(program)
         for symbol in analyses_of(program).graph.entry_points():
             function = program.function(symbol)
             if not is_short(program, function):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from jaxmlir.analysis.fusion import SLOW
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.optimize.memory.duplicate_producers import FUSED
 from jaxmlir.optimize.memory.remat.price import CALL, Prices
-from jaxmlir.optimize.memory.sink_recompute.timeline import EXPENSIVE, FUSED, Timeline
-from jaxmlir.targets.fusion import SLOW
+from jaxmlir.optimize.memory.sink_recompute.timeline import EXPENSIVE, Timeline
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

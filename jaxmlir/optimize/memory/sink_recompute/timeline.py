@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxmlir.analysis.fusion import FUSIBLE, SLOW, is_inlined
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
-from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS, REDUCTIONS, VIEWS
 from jaxmlir.optimize.memory.remat.peak import Peaks
-from jaxmlir.targets.fusion import MOVED, SLOW, is_inlined
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
 # Elementwise functions that are not computed in several kernels. Powers may be quotients.
 EXPENSIVE = FUNCTIONS | SLOW.keys() | {"jaxpr.integer_pow"}
-# What is computed by the kernel that reads it.
-FUSED = ELEMENTWISE | VIEWS | {"jaxpr.broadcast_in_dim"}
-_FUSED = (FUSED | MOVED) - {f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack")}
+_FUSED = FUSIBLE - {f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack")}
 Kernels = tuple[int, int, int]
 """The kernels that read a value: the least and the greatest of their numbers, and the last of them.
 

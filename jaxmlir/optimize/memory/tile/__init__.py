@@ -35,7 +35,6 @@ from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES
 from jaxmlir.optimize.memory.tile.regions import Uses
 from jaxmlir.optimize.memory.tile.write import Writer
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
 from jaxmlir.transforms.templates import Rules
@@ -48,18 +47,16 @@ class Tile(Pass):
     """Compute rows of a batch that are independent of each other some at a time.
 
     Options:
-      tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays.
+      tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays; on
+        other targets than CPUs none.
       tile-bytes: what the values of a tile take together.
       min-peak: programs that need fewer bytes at once are left alone.
-      platform: what the program will be compiled for; by default JAX's default backend. On others
-        than the CPU, only what a ``tile-size`` asks for is done.
     """
 
     name: ClassVar[str] = "jaxpr-tile"
     tile_size: int | None = None
     tile_bytes: Count = TILE_BYTES
     min_peak: Count = MIN_PEAK
-    platform: str = ""
 
     def run(self, program: Module) -> bool:
         if self.tile_size is not None and self.tile_size < 1:
@@ -67,7 +64,7 @@ class Tile(Pass):
                 f"tile-size of {self.name} is a number of rows: a positive number, got "
                 f"{self.tile_size}"
             )
-        wanted = is_for_cpu(self.platform) or self.tile_size is not None
+        wanted = program.target.is_cpu or self.tile_size is not None
         return wanted and tile(program, self.tile_size, self.tile_bytes, self.min_peak) > 0
 
 

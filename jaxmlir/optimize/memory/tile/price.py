@@ -13,14 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
+from jaxmlir.analysis.fusion import FUSIBLE, SLOW
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
 from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
 from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
 from jaxmlir.optimize.memory.tile.regions import Schedule, Uses
 from jaxmlir.optimize.memory.tile.write import Tiles
-from jaxmlir.targets.fusion import MOVED, SLOW
 
 # A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
 # and each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch,
@@ -101,7 +102,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
                 continue
             if d is not None:
                 reads.add(v)
-            elif body.names[i] not in _FUSED:
+            elif body.names[i] not in FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
     bytes_of = schedule.uses.bytes.__getitem__
@@ -164,7 +165,7 @@ class Stored:
         storing = {i for i, name in enumerate(body.names) if name in _STORING}
         for i, name in enumerate(body.names):
             results = range(*body.results[i])
-            if name not in _FUSED:
+            if name not in FUSIBLE:
                 self.values.update(results)
                 continue
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
@@ -235,17 +236,7 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
     return Tiles(rows, most)
 
 
-_FUSED = ELEMENTWISE | MOVED
-
 # They read their operands from memory.
-_STORING = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "cholesky",
-        "conv_general_dilated",
-        "dot_general",
-        "lu",
-        "sort",
-        "triangular_solve",
-    )
-)
+_STORING = with_trait(Trait.CONTRACTION) | {
+    f"jaxpr.{name}" for name in ("cholesky", "lu", "sort", "triangular_solve")
+}

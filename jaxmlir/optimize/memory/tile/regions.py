@@ -28,6 +28,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import IndexingMaps, maps_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import Trait, with_trait
 
 
 class RowOp:
@@ -322,4 +323,4 @@ class Schedule:
         return [found[stage] for stage in range(max(found, default=-1) + 1)]
 
 
-_LINEAR = frozenset(f"jaxpr.{name}" for name in ("add", "add_any", "neg", "sub", "transpose"))
+_LINEAR = with_trait(Trait.ADDITIVE) | {"jaxpr.neg", "jaxpr.transpose"}

@@ -142,7 +142,7 @@ def _matches(r: Rewriter, node: Node, term: Term) -> Iterator[Bindings]:
     if node.attributes != attributes or len(node.operands) != len(term.operands):
         return
     orders = [node.operands]
-    if ops.OPS[term.op].commutative:
+    if ops.Trait.COMMUTATIVE in ops.OPS[term.op].traits:
         orders.append(node.operands[::-1])
     for operands in orders:
         bindings: Bindings = {}
@@ -213,7 +213,7 @@ def _candidates(name: str, producers: tuple[str, ...], same: bool) -> tuple[Equa
         operands = equation.left.operands
         if len(operands) != len(producers):
             continue
-        commutes = ops.OPS[equation.left.op].commutative
+        commutes = ops.Trait.COMMUTATIVE in ops.OPS[equation.left.op].traits
         orders = [producers, producers[::-1]] if commutes else [producers]
         repeated = len(set(operands)) < len(operands)
         if repeated and not same and all(isinstance(t, Variable) for t in operands):

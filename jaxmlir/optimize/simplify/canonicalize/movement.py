@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, holds, type_of
 from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, kind_of, rewrite
 
@@ -362,7 +363,7 @@ def pad_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return node.operands[:1] if nothing else None
 
 
-_REDUCTIONS = [f"reduce_{kind}" for kind in ("sum", "prod", "max", "min", "and", "or", "xor")]
+_REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTION)]
 
 
 @rewrite("reduce_max[axes=()](x) = x; so the other reductions, sums of integers only", *_REDUCTIONS)

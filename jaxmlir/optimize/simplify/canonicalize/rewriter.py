@@ -9,6 +9,7 @@ copied in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from jaxmlir._compat import dtypes
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, inline, is_used
-from jaxmlir.dialect.dense import dense
+from jaxmlir.dialect.codec.dense import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir
 from jaxmlir.dialect.op_view import OpView, array_of, number_of
@@ -25,7 +26,6 @@ from jaxmlir.passes.remarks import remark, remarks_wanted
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.optimize.simplify.canonicalize.written import Written
 
 Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
 
@@ -65,6 +65,25 @@ class Node(OpView):
     def type(self) -> ir.Type:
         """Of the only result."""
         return self.results[0].type
+
+
+@dataclass
+class Written:
+    """What a chain of writes has left of an array.
+
+    Attributes:
+      under: the array before the first of them.
+      sizes: of each part.
+      first: where the one that begins nearest to 0 can begin, by dimension: below the size.
+      parts: what was written, by the part's place among all.
+      last: the write after which this is true.
+    """
+
+    under: ir.Value
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+    parts: dict[tuple[int, ...], ir.Value]
+    last: Node
 
 
 class Rewriter:

@@ -1,4 +1,4 @@
-"""AnalysisManager what has just been written: arrays that are filled part by part, at known places.
+"""Reading what has just been written: arrays that are filled part by part, at known places.
 
 A table that Python fills, ``v = v.at[i].set(f(v[i - 1]))``, is one array after another to JAX, each
 a copy of the one before.  What is read of it is what was written there last, or what the array had
@@ -23,29 +23,10 @@ from jaxmlir.optimize.simplify.canonicalize.movement import (
     slice_attributes,
     slice_of,
 )
-from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, rewrite
+from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, Written, rewrite
 
 MOST_PARTS = 64
 """Of how many parts it is found out whether one of them has been written."""
-
-
-@dataclass
-class Written:
-    """What a chain of writes has left of an array.
-
-    Attributes:
-      under: the array before the first of them.
-      sizes: of each part.
-      first: where the one that begins nearest to 0 can begin, by dimension: below the size.
-      parts: what was written, by the part's place among all.
-      last: the write after which this is true.
-    """
-
-    under: ir.Value
-    sizes: tuple[int, ...]
-    first: tuple[int, ...]
-    parts: dict[tuple[int, ...], ir.Value]
-    last: Node
 
 
 @dataclass(frozen=True)

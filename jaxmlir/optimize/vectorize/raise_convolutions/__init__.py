@@ -32,7 +32,6 @@ from jaxmlir.optimize.vectorize.raise_convolutions.kernel import kernel_of
 from jaxmlir.optimize.vectorize.raise_convolutions.taps import Product, Tap, taps_of
 from jaxmlir.optimize.vectorize.raise_convolutions.window import MIN_TAPS, window_of
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.options import is_for_cpu
 from jaxmlir.passes.remarks import remark
 from jaxmlir.toolbox import replace
 from jaxmlir.transforms.templates import Rules
@@ -42,18 +41,14 @@ if TYPE_CHECKING:
 
 
 class RaiseConvolutions(Pass):
-    """Write sums of products with shifted slices of an array as convolutions.
-
-    Options:
-      platform: what the program will be compiled for; by default JAX's default backend. Others than
-        the CPU are left alone: a GPU's library of convolutions gains nothing on few channels.
-    """
+    """Write sums of products with shifted slices of an array as convolutions."""
 
     name: ClassVar[str] = "jaxpr-raise-convolutions"
-    platform: str = ""
+    # A GPU's library of convolutions gains nothing on few channels.
+    compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return is_for_cpu(self.platform) and raise_convolutions(program) > 0
+        return raise_convolutions(program) > 0
 
 
 def raise_convolutions(program: Module) -> int:

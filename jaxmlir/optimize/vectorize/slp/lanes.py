@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from jaxmlir import toolbox
 from jaxmlir.analysis.op_counts import ADDITIONS, KERNEL, Work, is_plain_array, size
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.vectorize.batchable import Batchable, gain
 from jaxmlir.optimize.vectorize.slp.seeds import Seed
 from jaxmlir.optimize.vectorize.slp.uses import Uses
@@ -21,10 +22,7 @@ from jaxmlir.transforms.templates import Rules
 MANY_LANES = 16
 
 # Ops that cost nothing, so that they are packed even if something else needs them as well.
-_VIEWS = frozenset(
-    f"jaxpr.{name}"
-    for name in ("broadcast_in_dim", "expand_dims", "reshape", "squeeze", "transpose")
-)
+_VIEWS = with_trait(Trait.VIEW)
 
 Lanes = tuple[int, ...]
 """An op, or a value, of each lane."""

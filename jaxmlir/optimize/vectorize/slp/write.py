@@ -16,7 +16,7 @@ from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, stack, t
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.vmap import batch_axis
+from jaxmlir.transforms.vmap import batch_axis, vmap_of
 
 
 def write(rules: Rules, tree: Tree) -> None:
@@ -31,7 +31,7 @@ def write(rules: Rules, tree: Tree) -> None:
     results = list(dict.fromkeys([seed.values, *tree.outputs]))
     symbol = _write_function(rules, tree, results)
     dims = tuple([None if tree.is_same(leaf) else 0 for leaf in tree.leaves])
-    batched, _ = rules.functions.batch(symbol, dims, batch_axis(tree.count), (0,) * len(results))
+    batched, _ = vmap_of(rules, symbol, dims, batch_axis(tree.count), (0,) * len(results))
     with ir.InsertionPoint(sink), body.ops[tree.packs[-1][0]].location:
         args = [
             tree.values(leaf)[0] if dim is None else stack(rules, tree.values(leaf))

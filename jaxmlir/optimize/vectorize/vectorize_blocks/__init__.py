@@ -33,7 +33,7 @@ import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import Work
-from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock
+from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
 from jaxmlir.optimize.vectorize.batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.optimize.vectorize.parametrize_slices import with_dynamic_slices
 from jaxmlir.optimize.vectorize.vectorize_blocks.choice import MIN_OPS, Candidate
@@ -86,7 +86,7 @@ class _Search:
         return with_dynamic_slices(self._rules.program, body, self._batched)
 
     def _batched(self, body: FunctionView) -> int:
-        text = body.text
+        text = op_string_of(body)
         taken = np.zeros(len(text.letters), bool)
         count = 0
         for word in _in_turns(text):

@@ -9,7 +9,7 @@ from jaxmlir.optimize.vectorize.stacking import stack
 from jaxmlir.optimize.vectorize.vectorize_blocks.choice import Candidate
 from jaxmlir.optimize.vectorize.vectorize_blocks.results import use
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.vmap import batch_axis
+from jaxmlir.transforms.vmap import batch_axis, vmap_of
 
 
 def write(blocks: Candidate) -> list[int]:
@@ -48,7 +48,7 @@ def _write_batch(blocks: Candidate, location: ir.Location, last: ir.Operation) -
     rules, count = blocks.rules, len(blocks.word.starts)
     symbol, arguments = _write_function(blocks)
     dims = tuple([None if blocks.is_same(places) else 0 for places in arguments])
-    batched, _ = rules.functions.batch(symbol, dims, batch_axis(count), (0,) * len(blocks.outputs))
+    batched, _ = vmap_of(rules, symbol, dims, batch_axis(count), (0,) * len(blocks.outputs))
     with ir.InsertionPoint(last), location:
         args = [
             blocks.column(places)[0] if dim is None else stack(rules, blocks.column(places))

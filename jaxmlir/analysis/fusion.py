@@ -7,17 +7,25 @@ from typing import Any
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.ops import bitwise, comparison, elementwise, special, transcendental
+from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 
 # Computing fewer again takes less time than storing them.
 FEW_ELEMENTS = 1024
 
-FUSED = frozenset(
-    f"jaxpr.{op.name}"
-    for family in (elementwise, transcendental, comparison, bitwise, special)
-    for op in family.OPS
-    if op.results == 1
+# Computed as part of reading an element: free themselves, but no bar to fusion.
+MOVED = (
+    with_trait(Trait.VIEW)
+    | with_trait(Trait.SLICING)
+    | with_trait(Trait.JOINING)
+    | {f"jaxpr.{name}" for name in ("convert_element_type", "iota", "pad", "rev", "tile")}
 )
+# The thresholds of passes were measured with stop_gradient, of which XLA sees nothing, as an end of
+# what is fused.
+FUSED = with_trait(Trait.ELEMENTWISE) - MOVED - {"jaxpr.stop_gradient"}
+# What is computed by the kernel that reads it.
+FUSIBLE = FUSED | MOVED
+# What XLA since 0.11 leaves to a library, with what is fused into it.
+LIBRARY_REDUCTIONS = frozenset(f"jaxpr.reduce_{name}" for name in ("max", "min", "sum"))
 # Functions that take the time of many ops, and of how many.  Measured per element on a CPU core, in
 # cache, XLA of jax 0.10 and 0.12: sums, products, quotients, square roots 0.1 to 0.3 ns, exp, log,
 # tanh, erf 0.3 to 1.0, and these 2 to 100, as calls or long series; sines of more than a quarter of
@@ -33,26 +41,6 @@ SLOW = {
     )
     for name in names
 }
-# Computed as part of reading an element: free themselves, but no bar to fusion.
-MOVED = frozenset(
-    f"jaxpr.{name}"
-    for name in (
-        "broadcast_in_dim",
-        "concatenate",
-        "convert_element_type",
-        "dynamic_slice",
-        "gather",
-        "iota",
-        "pad",
-        "reshape",
-        "rev",
-        "select_n",
-        "slice",
-        "squeeze",
-        "stack",
-        "transpose",
-    )
-)
 
 
 def kept_call() -> ir.Attribute:
@@ -61,13 +49,10 @@ def kept_call() -> ir.Attribute:
     return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
 
 
-# Calls, and the attribute that names the function.
-_CALLED = {
-    "jaxpr.closed_call": "call_jaxpr",
-    "jaxpr.custom_jvp_call_jaxpr": "call_jaxpr",
-    "jaxpr.custom_vjp_call_jaxpr": "call_jaxpr",
-    "jaxpr.jit": "jaxpr",
-}
+_INLINED = frozenset(
+    f"jaxpr.{name}"
+    for name in ("closed_call", "custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "jit")
+)
 
 
 def is_inlined(op: Any, name: str) -> bool:
@@ -79,10 +64,10 @@ def inlined_calls(body: FunctionView) -> dict[int, str]:
     """The calls of a function that XLA inlines before it fuses, by index, and what they call."""
     found = {}
     for index, name in enumerate(body.names):
-        if name in _CALLED:
+        if name in _INLINED:
             attributes = body.signatures[index].named
             if _is_inlined(attributes):
-                found[index] = attributes[_CALLED[name]].value
+                found[index] = attributes[CALLEES[name]].value
     return found
 
 

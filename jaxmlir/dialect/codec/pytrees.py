@@ -6,7 +6,7 @@ node is a dictionary with one entry that says which: ``{list = [...]}``,
 ``{node = ["module:Name", metadata, [...]]}``.  A named tuple that is registered with JAX is a
 custom node: what its functions say are its children, which need not be its fields.
 
-AnalysisManager never imports anything: a named tuple or node type must already be known to the
+Reading never imports anything: a named tuple or node type must already be known to the
 process, or be made known with :func:`register_node_type`.  Only the command line tools do without.
 """
 
@@ -23,7 +23,8 @@ import jax
 
 from jaxmlir import _compat
 from jaxmlir._compat import tree_util
-from jaxmlir.dialect import codec, stand_ins
+from jaxmlir.dialect import stand_ins
+from jaxmlir.dialect.codec import registry as codec
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.errors import ArgumentError, ExportError
 

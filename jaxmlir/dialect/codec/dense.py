@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from jaxmlir._compat import dtypes
+from jaxmlir.dialect.codec.registry import attribute_decoders
+from jaxmlir.dialect.codec.types import dtype_of, element_of
 from jaxmlir.dialect.ir import ir, scope
 
 
@@ -31,15 +33,13 @@ _scalars: dict[tuple[np.dtype, bytes], ir.Attribute] = {}
 
 
 def _dense(value: np.ndarray) -> ir.Attribute:
-    from jaxmlir.dialect import types
-
     with scope():
         if value.dtype == dtypes.float0:
             value = np.zeros(value.shape, np.bool_)
         # The bindings take the bytes for those of the machine's order.
         value = value.astype(value.dtype.newbyteorder("="), copy=False)
         return ir.DenseElementsAttr.get(
-            np.ascontiguousarray(value), type=types.element_of(value.dtype), shape=value.shape
+            np.ascontiguousarray(value), type=element_of(value.dtype), shape=value.shape
         )
 
 
@@ -51,10 +51,8 @@ _LARGE_BYTES = 1 << 20
 
 def undense(attr: ir.DenseElementsAttr) -> np.ndarray:
     """The array that :func:`dense` wrote as ``attr``, bit for bit."""
-    from jaxmlir.dialect import types
-
     type_ = attr.type
-    dtype = np.dtype(types.dtype_of(type_.element_type))
+    dtype = np.dtype(dtype_of(type_.element_type))
     shape = tuple(type_.shape)
     if math.prod(shape) * dtype.itemsize > _LARGE_BYTES and attr.is_splat:
         # A few bytes of text may stand for any number of elements: they stay one.
@@ -91,3 +89,6 @@ def _parse_atom(text: str, dtype: np.dtype) -> Any:
     if "int" in dtype.name:
         return np.array(int(text)).astype(dtype)[()]
     return np.array(float(text)).astype(dtype)[()]
+
+
+attribute_decoders[ir.DenseElementsAttr] = lambda attr, _: undense(attr)

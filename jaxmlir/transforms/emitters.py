@@ -1,0 +1,101 @@
+"""What rules give: a template or an emitter, two of them for the halves of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jaxmlir._compat import jax_mlir_ext
+from jaxmlir.dialect.ir import func, ir
+
+
+class Template(NamedTuple):
+    """A template and what its results stand for."""
+
+    function: func.FuncOp
+    """Takes and returns what the method of ``Rules`` that made it says."""
+    pattern: tuple[Any, ...]
+    """For each result of the op: whether it has a tangent, or its batch dimension."""
+
+    def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
+        """Copies the template in at the current insertion point; its results.
+
+        Args:
+          location: of the op that it stands for; by default the current one.
+        """
+        return jax_mlir_ext.inlined_func_call(self.function.operation, args, location)
+
+
+class Emitter(NamedTuple):
+    """A transformed op that is written by Python, as a template is by copying it."""
+
+    pattern: tuple[Any, ...]
+    """For each result of the op: whether it has a tangent, or its batch dimension."""
+    write: Callable[[Sequence[ir.Value]], list[ir.Value]]
+    """Writes ops on the arguments at the current insertion point; their results."""
+
+    def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
+        """The same, at the location of the op that it stands for; by default the current one."""
+        with location or ir.Location.current:
+            return self.write(args)
+
+
+@dataclass(frozen=True, eq=False)
+class Linearization:
+    """The two halves of a linearized op."""
+
+    primal: Template | Emitter
+    """``(*operands) -> (*results, *residuals)``."""
+    tangent: Template | Emitter
+    """``(*residuals, *tangents of used operands) -> (*tangents of results)``; the pattern tells
+    which results it gives tangents of."""
+    uses: tuple[bool, ...]
+    """Which operands' tangents it takes: those that have one, and that matter."""
+    pullbacks: dict[tuple[bool, ...], Template] = field(default_factory=dict)
+    """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
+    pull: Callable[[tuple[bool, ...]], Emitter] | None = None
+    """Gives these, where it takes no look at what ``tangent`` writes."""
+    origin: bytes | None = None
+    """Under which key later processes find it, if they do."""
+
+    def jvp(self, active: tuple[bool, ...], num_results: int) -> Emitter:
+        """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.
+
+        Args:
+          active: which operands have tangents.
+          num_results: of the op.
+        """
+        n = len(active)
+        used = [u for u, a in zip(self.uses, active, strict=True) if a]
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            outs = self.primal.inline(list(args[:n]))
+            given = [t for t, u in zip(args[n:], used, strict=True) if u]
+            tangents = self.tangent.inline([*outs[num_results:], *given])
+            return [*outs[:num_results], *tangents]
+
+        return Emitter(self.tangent.pattern, write)
+
+
+class PartialEvaluation(NamedTuple):
+    """The two parts of an op of which some operands are known."""
+
+    known: Template | Emitter
+    """``(*known operands) -> (*known results, *residuals)``."""
+    unknown: Template | Emitter
+    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern tells which results
+    these are."""
+
+
+def waiting(op: Any, unknown: Sequence[bool]) -> PartialEvaluation:
+    """The parts of an op that waits as a whole for the operands that are unknown."""
+    name, types = op.operation.name, [v.type for v in op.results]
+    attributes, later = dict(op.attributes.items()), (True,) * len(types)
+
+    def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
+        known, waited = iter(args), iter(args[len(unknown) - sum(unknown) :])
+        operands = [next(waited) if u else next(known) for u in unknown]
+        return list(ir.Operation.create(name, types, operands, attributes).results)
+
+    return PartialEvaluation(Emitter(later, list), Emitter(later, rest))
