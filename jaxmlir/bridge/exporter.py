@@ -32,11 +32,16 @@ class Exporter:
 
     Args:
       to_run: the jaxprs may be run, so the program must have leave for what it reaches beyond XLA.
+
+    Attributes:
+      leaves_rules: custom rules that wait are exported as they were imported, where they can be:
+        for who transforms jaxprs under the configuration of the import.
     """
 
     def __init__(self, program: Module, *, to_run: bool = True):
         self.program = program
         self._to_run = to_run
+        self.leaves_rules = False
         self.made: dict[tuple[str, ...], Any] = {}
         """The jaxprs that were asked for, by the symbols of what they were made from: a function,
         or one and another that gives its constants."""

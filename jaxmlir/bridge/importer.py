@@ -219,10 +219,25 @@ class Importer:
         parts = _parts(jaxpr, consts, opened=len(symbols) > 1)
         self._functions.update(zip(parts, symbols, strict=True))
 
-    def add_function(self, jaxpr: Any, consts: Sequence[Any], name: str, **options: Any) -> Any:
-        """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses."""
+    def add_function(
+        self,
+        jaxpr: Any,
+        consts: Sequence[Any],
+        name: str,
+        *,
+        leave_rules: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Writes an open jaxpr as :meth:`write_function` does, and the custom rules it uses.
+
+        Args:
+          leave_rules: these wait with the program's instead.
+        """
         function = self.write_function(jaxpr, consts, name, **options)
-        self.pending.trace()
+        if leave_rules:
+            self.pending.leave()
+        else:
+            self.pending.trace()
         return function
 
     def write_function(

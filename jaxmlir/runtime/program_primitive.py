@@ -406,6 +406,9 @@ class Stubs:
     Functions that take or make references keep their equations (see :func:`call`).
     """
 
+    leaves_rules = False
+    """Custom rules that wait are traced when they are asked for."""
+
     def __init__(self, program: Module):
         self.program = program
         self._jaxprs: dict[Any, Any] = {}

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import (
+    ConfigSnapshot,
     ad_util,
     close_jaxpr,
     core,
@@ -33,6 +34,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir.analysis import pointwise
 from jaxmlir.bridge import exporter as exporting
+from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.caching import disk_cache
 from jaxmlir.caching.configuration_key import kept_for_settings, setting
@@ -369,10 +371,6 @@ class Rules:
         rule = higher_order.rule_of(name)
         if rule is None:
             return None
-        if name in custom_rule_ops.OPS and kind not in _WITHOUT_RULES and is_untraced(op):
-            # Those that can be told zeros are asked for when these are known.
-            if not self.program.rule_tracing.can_tell(op):
-                self.program.trace_rules()
         key = (rule, kind, known or op_signature.of_op(op, name, op.operands), pattern)
         if key not in self._own:
             found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
@@ -414,10 +412,8 @@ class Rules:
         if found is not None:
             _process_wide[key] = found
             return found
-        with _located(kind, op, name), widths_of(map(aval_of, known.types)):
-            found = self._keep(
-                key, lambda: trace(self._jaxpr_with_rules(op, name)), write, not _refers(op)
-            )
+        with _located(kind, op, name), widths_of(map(aval_of, known.types)), self._with_rules(op):
+            found = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
         if key not in _process_wide:
             return found
         if kept:
@@ -467,15 +463,33 @@ class Rules:
                 _traced[key] = traced
         return found
 
-    def _jaxpr_with_rules(self, op: Any, name: str) -> Any:
-        """The closed jaxpr of one op; the custom rules it may want are traced first."""
-        if self.program.has_untraced_rules and self._meets_untraced(op):
-            self.program.trace_rules()
-        return self.jaxpr_of(op, name)
+    @contextlib.contextmanager
+    def _with_rules(self, op: Any) -> Iterator[None]:
+        """Has the custom rules at hand meanwhile that JAX's rule for an op may want.
 
-    def _meets_untraced(self, op: Any) -> bool:
-        """Whether a custom rule is missing in the functions of an op; JAX's rule may want it."""
-        return any(is_untraced(inner) for _, inner in self.custom_ops_within(op))
+        Those that are missing are traced, unless JAX can call all as they were imported.
+        """
+        self.exporter.leaves_rules = self._leaves_rules(op)
+        if not self.exporter.leaves_rules and self.program.has_untraced_rules:
+            if any(is_untraced(inner) for _, inner in self.custom_ops_within(op)):
+                self.program.trace_rules()
+        try:
+            yield
+        finally:
+            self.exporter.leaves_rules = False
+
+    def _leaves_rules(self, op: Any) -> bool:
+        """Whether JAX's rule for an op does without the program's custom rules, so that those of
+        the ops that it gives can wait."""
+        program = self.program
+        if not program.has_untraced_rules:
+            return False
+        inner = [inner for _, inner in self.custom_ops_within(op)]
+        return (
+            bool(inner)
+            and all(waiting_jvp(program, op) is not None for op in inner)
+            and program.rule_tracing.table.config == ConfigSnapshot()
+        )
 
     def custom_ops_within(self, op: Any) -> Iterator[tuple[str, Any]]:
         """The ops with custom derivative rules in the functions that an op refers to, with the
@@ -511,7 +525,14 @@ class Rules:
         place = ir.Location.unknown()
         if transformation:
             place = ir.Location.name(f"{transformation}()", childLoc=place)
-        return self.importer.add_function(jaxpr, consts, "template", detached=True, location=place)
+        return self.importer.add_function(
+            jaxpr,
+            consts,
+            "template",
+            leave_rules=self.exporter.leaves_rules,
+            detached=True,
+            location=place,
+        )
 
 
 def _at_shape(shape: pointwise.Shape, found: Any = None, old: Any = None) -> Any | None:

@@ -1,5 +1,6 @@
 """Custom rules are traced when a program's module is first looked at, as they were imported."""
 
+import collections
 import concurrent.futures
 import threading
 import time
@@ -468,6 +469,55 @@ def test_rules_that_jax_differentiates_are_traced_first():
     hessian = jax.jacrev(jax.grad(outer))(x)
     np.testing.assert_allclose(jax.jacrev(program.grad())(x), hessian, rtol=1e-5)
     assert "untraced" not in lin.as_text()
+
+
+def test_rules_that_jax_does_not_meet_wait():
+    """JAX's rule is run for a recomputation with a policy, in the rule of another function; it
+    calls a function whose rule calls one with a rule."""
+    traced = collections.Counter()
+
+    @jax.custom_jvp
+    def outer(x):
+        return jnp.sum(jnp.cos(x))
+
+    @jax.custom_jvp
+    def sine(x):
+        return jnp.sin(x)
+
+    @jax.custom_jvp
+    def cosine(x):
+        return jnp.cos(x)
+
+    @outer.defjvp
+    def outer_jvp(primals, tangents):
+        policy = jax.checkpoint_policies.dots_saveable
+        weighted = jax.checkpoint(lambda x, t: jnp.sum(sine(x) * t), policy=policy)
+        return outer(*primals), -weighted(*primals, *tangents)
+
+    @sine.defjvp
+    def sine_jvp(primals, tangents):
+        traced["sine"] += 1
+        return sine(*primals), cosine(*primals) * tangents[0]
+
+    @cosine.defjvp
+    def cosine_jvp(primals, tangents):
+        traced["cosine"] += 1
+        return cosine(*primals), -sine(*primals) * tangents[0]
+
+    def second(gradient):
+        return lambda x: jnp.sum(gradient(x) ** 2)
+
+    x = np.linspace(0, 1, 4, dtype=np.float32)
+    first = jaxmlir.trace(outer)(x).grad()
+    assert traced["cosine"] == 0
+    np.testing.assert_allclose(first(x), jax.grad(outer)(x), rtol=1e-6)
+    derivative = jaxmlir.trace(second(first))(x).grad()
+    wanted = jax.grad(second(jax.grad(outer)))(x)
+    np.testing.assert_allclose(derivative(x), wanted, rtol=1e-5)
+    for program, of_jax in ((first, jax.grad(outer)), (derivative, jax.grad(second(first)))):
+        text = program.as_text()
+        assert "untraced" not in text
+        np.testing.assert_allclose(jaxmlir.parse(text)(x), of_jax(x), rtol=1e-5)
 
 
 def test_rules_that_are_traced_meanwhile_take_no_name_twice():

@@ -13,6 +13,7 @@ import jax
 
 from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_bwd
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
+from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
@@ -25,11 +26,20 @@ class _Exporter(codec.Reader, Protocol):
     """What makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
 
     program: Module
+    leaves_rules: bool
 
 
 def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     """The primitive and parameters of a custom-derivative op."""
     return _READERS[name](op, exporter)
+
+
+def waiting_jvp(program: Module, op: Any) -> Any | None:
+    """The thunk of a JVP rule that is not traced and that JAX can call as it is; it needs nothing
+    of the program.  ``None`` where there is no such."""
+    table = program.rule_tracing.table
+    source = table.of(op) if table is not None and is_untraced(op) else None
+    return source and source.plain_jvp
 
 
 class _Attributes:
@@ -72,8 +82,18 @@ def _function_attribute(exporter: _Exporter, symbol: str, name: str, default: An
 
 def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     attributes = _Attributes(op)
-    call_jaxpr = exporter.jaxpr(attributes.symbol("call_jaxpr"))
-    num_consts = attributes.get("num_consts", 0)
+    params = {
+        "call_jaxpr": exporter.jaxpr(attributes.symbol("call_jaxpr")),
+        "num_consts": attributes.get("num_consts", 0),
+        "symbolic_zeros": attributes.get("symbolic_zeros", False),
+    }
+    rule = waiting_jvp(exporter.program, op) if exporter.leaves_rules else None
+    if rule is None:
+        rule = _jvp_thunk(op, exporter, attributes, params["num_consts"])
+    return primitives.get("custom_jvp_call"), params | {"jvp_jaxpr_fun": rule}
+
+
+def _jvp_thunk(op: Any, exporter: _Exporter, attributes: _Attributes, num_consts: int) -> Any:
     in_avals = [aval_of(v.type) for v in op.operands][num_consts:]
     n_out = len(op.results)
 
@@ -92,12 +112,7 @@ def _read_jvp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     thunk.taken_for_zero = lambda: _taken_for_zero(exporter, attributes, "jvp_jaxpr", len(in_avals))
     name = attributes.symbol("jvp_jaxpr") or "jvp"
     info = debug_info("custom_jvp jvp", name, 2 * len(in_avals), 2 * n_out)
-    return primitives.get("custom_jvp_call"), {
-        "call_jaxpr": call_jaxpr,
-        "jvp_jaxpr_fun": lu.wrap_init(thunk, debug_info=info),
-        "num_consts": num_consts,
-        "symbolic_zeros": attributes.get("symbolic_zeros", False),
-    }
+    return lu.wrap_init(thunk, debug_info=info)
 
 
 def _instantiate_tangents(

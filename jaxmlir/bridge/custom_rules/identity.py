@@ -11,6 +11,7 @@ import collections
 import functools
 import types as py_types
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -202,14 +203,32 @@ def _is_plain(cls: type) -> bool:
     return (cls.__basicsize__, cls.__itemsize__) == size and not has_slots
 
 
+class InTurn:
+    """A thunk of a rule, for one thread at a time.
+
+    Args:
+      lock: held while the rule is traced.
+    """
+
+    def __init__(self, rule: Any, lock: AbstractContextManager[Any]):
+        self.rule = rule
+        self._lock = lock
+
+    def __call__(self, *in_zeros: bool) -> Any:
+        with self._lock:
+            return self.rule.call_wrapped(*in_zeros)
+
+
 def innermost(value: Any) -> Any:
-    """A rule without the layers that JAX put around it and that do nothing.
+    """A rule without the layers around it that do nothing; most are JAX's.
 
     Tracing a rule that calls its own function adds one each time; they must not make it another.
     """
     while True:
         if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
             value = value.f
+        elif isinstance(value, InTurn):
+            value = value.rule
         elif (
             isinstance(value, py_types.FunctionType) and (inner := wrapped_rule(value)) is not None
         ):

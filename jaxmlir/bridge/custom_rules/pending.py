@@ -61,6 +61,11 @@ class Source(Protocol):
         """The function that has the rules, or the rule of a custom_lin, as JAX tells of it:
         ``f at model.py:3``."""
 
+    @property
+    def plain_jvp(self) -> Any | None:
+        """The thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None`` of other
+        rules."""
+
     def trace(self, attributes: Attributes, pending: Pending) -> Given:
         """What its rules add to the attributes of an op; writes their functions."""
 
@@ -152,6 +157,10 @@ class Backward(NamedTuple):
     @property
     def function(self) -> str:
         return self.of.function
+
+    @property
+    def plain_jvp(self) -> None:
+        return None
 
     def numbered_by(self, identity: Identities) -> Backward:
         return self._replace(of=self.of.numbered_by(identity))
@@ -280,6 +289,13 @@ class Pending:
         self._trace_round(within)
         while within is None and self._queue:
             self._trace_round(None)
+
+    def leave(self) -> None:
+        """Has the ops that wait here wait with those of the program."""
+        self.program.rule_tracing.take_up(
+            {op.attributes[MARK].value: self.table.of(op) for op in self._queue}
+        )
+        self._queue.clear()
 
     def _trace_round(self, within: Collection[str] | None) -> None:
         """Traces the rules of the ops that wait; those that the rules bring wait after them."""

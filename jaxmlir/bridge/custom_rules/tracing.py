@@ -48,7 +48,7 @@ from jaxmlir._compat import (
     pe,
 )
 from jaxmlir.bridge.custom_rules import closures, library
-from jaxmlir.bridge.custom_rules.identity import Identities, rules_key
+from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, rules_key
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
 
@@ -627,6 +627,15 @@ class OfEquation:
         if "call_jaxpr" in params:
             return params["call_jaxpr"].jaxpr.debug_info.func_src_info
         return params["bwd"].debug_info.func_src_info
+
+    @property
+    def plain_jvp(self) -> Any | None:
+        # Values that it closes over have to be passed to it.  Of VJP rules each trace leaves its
+        # own with them.
+        rule = self.eqn.params.get("jvp_jaxpr_fun")
+        if rule is None or self.check_vma or closures.constants_of(self.eqn).variables:
+            return None
+        return lu.wrap_init(InTurn(rule, _Turns.at(rule).lock), debug_info=rule.debug_info)
 
     def numbered_by(self, identity: Identities) -> OfEquation:
         return replace(self, identity=identity)

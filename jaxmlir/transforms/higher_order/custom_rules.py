@@ -212,6 +212,10 @@ class _Batched:
     def function(self) -> str:
         return self.of.function
 
+    @property
+    def plain_jvp(self) -> None:
+        return None
+
     def numbered_by(self, identity: Identities) -> _Batched:
         return replace(self, of=self.of.numbered_by(identity))
 
