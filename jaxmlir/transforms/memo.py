@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import Uses
+from jaxmlir.dialect.ir import ir
 from jaxmlir.transforms.effects import GivenEffects, listed
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.ir import ir
     from jaxmlir.dialect.module import Module
     from jaxmlir.rewriting.dedupe import Copy
 
@@ -116,7 +116,9 @@ class Functions:
         if key not in self._made:
             if self.loans is not None:
                 self.loans.check(symbol)
-            self._made[key] = transform(self._rules, symbol, *pattern)
+            # What it writes is not where the op is for which it is asked first.
+            with ir.Location.unknown():
+                self._made[key] = transform(self._rules, symbol, *pattern)
         return self._made[key]
 
 

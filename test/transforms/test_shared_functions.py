@@ -399,7 +399,7 @@ def test_errors_tell_of_the_program_at_hand():
             jaxmlir.trace(lambda x: endless(x))(1.0).grad()
         errors.append(str(caught.value))
     assert errors[0] == errors[1] == errors[2]
-    assert "test_library.py" in errors[0]
+    assert "test_shared_functions.py" in errors[0]
 
 
 def test_threads_share_the_library():
