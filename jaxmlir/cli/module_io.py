@@ -140,6 +140,7 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
       VerificationError: its program is invalid.
     """
     from jaxmlir import artifact
+    from jaxmlir.program.program import Program
 
     buffer = memoryview(data) if path == "-" else artifact.map_file(path)
     name = command_line.display_path(path)
