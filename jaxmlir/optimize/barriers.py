@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, zeros
-from jaxmlir.dialect.ir import free_symbol, func, ir
+from jaxmlir.dialect.ir import free_symbol, func, ir, new_function
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -142,11 +142,10 @@ class _Calls:
         if key not in self._symbols:
             self._symbols[key] = symbol = free_symbol(name, self._taken, self._numbers[name])
             self._taken.maps[1][symbol] = None
-            signature = ([*types, *waits], types)
             # It, and what is in it, is where it is called first; lowered, where it is called.
             _, place = locations.split(ir.Location.current)
-            with ir.InsertionPoint(self._program.module.body), place:
-                function = func.FuncOp(symbol, signature, visibility="private")
-                with ir.InsertionPoint(function.add_entry_block()):
-                    func.ReturnOp(_barrier(function.arguments)[: len(types)])
+            at_end = ir.InsertionPoint(self._program.module.body)
+            _, block = new_function(symbol, [*types, *waits], types, place, at_end)
+            with ir.InsertionPoint(block), place:
+                func.ReturnOp(_barrier(block.arguments)[: len(types)])
         return self._symbols[key]

@@ -116,13 +116,14 @@ def _evaluated(program: Module, lines: Sequence[_Line]) -> Iterator[np.ndarray] 
         symbol = new.finish([v for line in lines for v in line.write()])
     scratch.changed()
     avals = call_signature(scratch, symbol).results
-    # Constants are known in a function that is being traced, too.  Where a value is not finite, the
-    # debugging flags say so when the program runs.
+    # Constants are known in a function that is being traced, too.  No keys are among them; where a
+    # value is not finite, the debugging flags say so when the program runs.
     with (
         jax.ensure_compile_time_eval(),
         widths_of(avals),
         jax.debug_nans(False),
         jax.debug_infs(False),
+        jax.debug_key_reuse(False),
     ):
         try:
             found = jax.jit(lambda: call(scratch, symbol, []))()

@@ -51,7 +51,7 @@ def test_loads_without_jax():
 
 def test_malformed_attribute():
     with pytest.raises(ValueError, match="malformed attribute 'axes ints'"):
-        ops._record.attr("axes ints")
+        ops.record.attr("axes ints")
 
 
 @pytest.mark.parametrize(
