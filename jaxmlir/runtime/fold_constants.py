@@ -14,6 +14,8 @@ What is folded is limited:
   folded by ``jaxpr-canonicalize`` and by XLA), and at most :data:`MAX_WORK`, about a second;
 * it is no larger than the constants that it is made of, or than :data:`MAX_GROWTH` bytes: of larger
   values that are made of folded ones the ops stay;
+* it is made of an array at least: other passes recognise identity matrices and masks, which are made
+  of numbers and iotas;
 * ops have no effects, draw no random numbers, call nothing beyond XLA and its libraries, and run
   loops of a known number of iterations only;
 * values are plain arrays, on no mesh, and constants that are JAX's arrays are on one device of the
@@ -56,6 +58,9 @@ MAX_WORK = 2e10
 """The most work, in flops: a second of one core, which is what XLA would take to fold it."""
 MAX_GROWTH = 64 * 1024
 """The bytes of a value that may be larger than the constants that it is made of."""
+
+SCALAR = 16
+"""The bytes of the largest number."""
 
 # How often they run their body is not known.
 _NEVER = frozenset({"jaxpr.while", "jaxpr.checkpointed_while"})
@@ -222,7 +227,7 @@ class _Line:
             seen.add(value)
             cone, maker = self._cone(value), body.makers[value]
             work = sum([self._work.at(body, index) for index in cone])
-            if work < min_work:
+            if work < min_work or not any(map(self._is_array, cone)):
                 continue
             # To see an array in another shape or order is no work.
             is_view = not self._work.at(body, maker)
@@ -260,6 +265,11 @@ class _Line:
                 seen.add(index)
                 pending += [body.makers[v] for v in body.operands[index]]
         return seen
+
+    def _is_array(self, index: int) -> bool:
+        """Whether an op is a constant of several elements."""
+        body = self.body
+        return body.names[index] == _CONSTANT and size(body.types[body.results[index][0]]) > SCALAR
 
     def _is_small(self, value: int, cone: Iterable[int]) -> bool:
         body = self.body
