@@ -14,8 +14,8 @@ What is folded is limited:
   folded by ``jaxpr-canonicalize`` and by XLA), and at most :data:`MAX_WORK`, about a second;
 * it is no larger than the constants that it is made of, or than :data:`MAX_GROWTH` bytes: of larger
   values that are made of folded ones the ops stay;
-* it is made of an array at least: other passes recognise identity matrices and masks, which are made
-  of numbers and iotas;
+* it is made of an array at least: identity matrices and masks, which are made of numbers and iotas,
+  are recognised by other passes;
 * ops have no effects, draw no random numbers, call nothing beyond XLA and its libraries, and run
   loops of a known number of iterations only;
 * values are plain arrays, on no mesh, and constants that are JAX's arrays are on one device of the
