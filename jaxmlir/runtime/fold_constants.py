@@ -59,9 +59,6 @@ MAX_WORK = 2e10
 MAX_GROWTH = 64 * 1024
 """The bytes of a value that may be larger than the constants that it is made of."""
 
-SCALAR = 16
-"""The bytes of the largest number."""
-
 # How often they run their body is not known.
 _NEVER = frozenset({"jaxpr.while", "jaxpr.checkpointed_while"})
 _RANDOM = frozenset(f"jaxpr.{op.name}" for op in ops.random.OPS)
@@ -269,7 +266,9 @@ class _Line:
     def _is_array(self, index: int) -> bool:
         """Whether an op is a constant of several elements."""
         body = self.body
-        return body.names[index] == _CONSTANT and size(body.types[body.results[index][0]]) > SCALAR
+        return (
+            body.names[index] == _CONSTANT and aval_of(body.types[body.results[index][0]]).size > 1
+        )
 
     def _is_small(self, value: int, cone: Iterable[int]) -> bool:
         body = self.body
