@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.call_signature import call_signature
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
 from jaxmlir.errors import count, nearest
@@ -101,6 +100,7 @@ def _help() -> str:
 
 
 def _run(path: str, arguments: Arguments) -> None:
+    from jaxmlir.analysis.call_signature import call_signature
     from jaxmlir.cli.module_io import read_program
     from jaxmlir.dialect.types import widths_of
 
@@ -273,6 +273,8 @@ def _stablehlo_primitive() -> Any:
 
     @primitive.def_abstract_eval
     def abstract_eval(*_: Any, program: Program, entry: str) -> Any:
+        from jaxmlir.analysis.call_signature import call_signature
+
         return call_signature(program, entry).results
 
     def lowering(ctx: Any, *args: Any, program: Program, entry: str) -> Any:

@@ -174,7 +174,12 @@ def test_stops_by_op_line_and_predicate(monkeypatch):
     assert [float(local["operands"][1]) for local in seen] == [-315.0, 0.0]
     assert seen[0]["results"] is None
     assert stops(monkeypatch, program, jnp.ones(3), line=line + 1000)[0] == []
-    for file, count in (("test/debug/test_debug.py", 4), (__file__, 4), ("bug.py", 0), ("t_debug.py", 0)):
+    for file, count in (
+        ("test/debug/test_debug.py", 4),
+        (__file__, 4),
+        ("bug.py", 0),
+        ("t_debug.py", 0),
+    ):
         where = {"op": "div", "line": f"{file}:{line}"}
         where["when"] = lambda step: step.iterations[-1] < 4
         assert len(stops(monkeypatch, program, jnp.ones(3), **where)[0]) == count
