@@ -102,7 +102,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
                 continue
             if d is not None:
                 reads.add(v)
-            elif body.names[i] not in FUSIBLE:
+            elif body.names[i] not in _FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
     bytes_of = schedule.uses.bytes.__getitem__
@@ -165,7 +165,7 @@ class Stored:
         storing = {i for i, name in enumerate(body.names) if name in _STORING}
         for i, name in enumerate(body.names):
             results = range(*body.results[i])
-            if name not in FUSIBLE:
+            if name not in _FUSIBLE:
                 self.values.update(results)
                 continue
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
@@ -237,6 +237,9 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
 
 
 # They read their operands from memory.
+# A tile stores nothing for what only says that there is no derivative.
+_FUSIBLE = FUSIBLE | {"jaxpr.stop_gradient"}
+
 _STORING = with_trait(Trait.CONTRACTION) | {
     f"jaxpr.{name}" for name in ("cholesky", "lu", "sort", "triangular_solve")
 }
