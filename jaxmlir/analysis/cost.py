@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.dialect import locations, ops
 from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import check_program
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
@@ -158,7 +158,7 @@ class Counter:
     def of(self, op: Any, name: str) -> Costs:
         """What an op costs, with the functions that it refers to."""
         found = Costs()
-        self.op(OpView(op, name, ()), found)
+        self.op(OpView(op, name), found)
         return found
 
     def function(self, symbol: str) -> Costs:
@@ -167,7 +167,7 @@ class Counter:
             found = self.known[symbol] = Costs()
             for op, name in named_ops(self.program._function(symbol)):
                 if name != "jaxpr.constant":
-                    self.op(OpView(op, name, ()), found)
+                    self.op(OpView(op, name), found)
         return found
 
     def op(self, node: OpView, found: Costs) -> None:

@@ -22,10 +22,9 @@ from jaxmlir.dialect.types import aval_of, is_key, type_of
 from jaxmlir.errors import JaxmlirError
 
 if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView
+    from jaxmlir.analysis.function_view import FunctionView, OpView
     from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
-    from jaxmlir.dialect.op_view import OpView
 
 # exp, tanh, sin of an element: 9 to 21 additions.
 TRANSCENDENTAL = 16

@@ -28,15 +28,6 @@ def attribute(op: Any, name: str, default: Any = None) -> Any:
     return codec.decode(attributes[name]) if name in attributes else default
 
 
-def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
-    """The ops before the return: each with its name and operands."""
-    for op in body_of(function).operations:
-        name = op.name if type(op) is ir.OpView else op.operation.name
-        if name == "func.return":
-            return
-        yield op, name, [*op.operands]
-
-
 def overwrites(op: Any) -> bool:
     """Whether a ``jaxpr.scatter`` writes what it is given: that of ``x.at[i].apply(f)`` puts ``f``
     of what is there."""

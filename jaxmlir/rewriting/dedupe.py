@@ -14,7 +14,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from jaxmlir.dialect.builder import named_ops, ops_of, returned
+from jaxmlir.analysis.function_view import ops_of
+from jaxmlir.dialect.builder import named_ops, returned
 from jaxmlir.dialect.ir import (
     func,
     has_regions,

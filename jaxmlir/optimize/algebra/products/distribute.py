@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, size, with_shape
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.cost import FREE, Cost
 from jaxmlir.optimize.algebra.products.network import RULES, Node, is_mask, is_plain, shape_of

@@ -8,9 +8,9 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jaxmlir.analysis.function_view import attributes_of
 from jaxmlir.dialect.builder import returned
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.op_view import attributes_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.cost import FREE, Cost
 from jaxmlir.optimize.algebra.products.emit import Plan

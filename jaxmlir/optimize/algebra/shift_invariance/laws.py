@@ -7,14 +7,14 @@ gives the law of its result, and raises :class:`Unknown` where there is none.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
+from jaxmlir.analysis.function_view import FunctionView, OpView, number_of
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.types import aval_of
 
 
@@ -41,22 +41,16 @@ Laws = Sequence[Law | None]
 Rule = Callable[[OpView, Laws], Law | None]
 
 
-def does_depend(
-    shift: ir.Value,
-    nodes: Sequence[OpView],
-    users: Mapping[ir.Value, Sequence[int]],
-    outs: Collection[ir.Value],
-) -> bool:
+def does_depend(shift: int, body: FunctionView) -> bool:
     """Whether what a function returns, or does, may depend on a value; also if nothing uses it.
 
     Args:
-      nodes: the ops of the function.
-      users: those of them that use a value, by index, in order.
-      outs: the values returned.
+      shift: the number of the value.
     """
-    dims = tuple(d for d, size in enumerate(_shape(shift)) if size != 1)
-    laws: dict[ir.Value, Law] = {shift: Law(False, Fraction(1), dims)}
-    pending = list(users.get(shift, ()))
+    shape = aval_of(body.types[shift]).shape
+    dims = tuple(d for d, size in enumerate(shape) if size != 1)
+    laws: dict[int, Law] = {shift: Law(False, Fraction(1), dims)}
+    pending = list(body.users[shift])
     if not pending:
         return True
     done = -1
@@ -65,19 +59,19 @@ def does_depend(
         if index == done:
             # It uses several values that depend on the shift.
             continue
-        done, node = index, nodes[index]
-        if node.name not in RULES:
+        done, name = index, body.names[index]
+        if name not in RULES:
             return True
         try:
-            law = RULES[node.name](node, [laws.get(v) for v in node.operands])
+            law = RULES[name](body.op_views[index], [laws.get(v) for v in body.operands[index]])
         except Unknown:
             return True
         if law is not None:
-            (result,) = node.op.results
+            result, _ = body.results[index]
             laws[result] = law
-            for user in users.get(result, ()):
+            for user in body.users[result]:
                 heapq.heappush(pending, user)
-    return not outs.isdisjoint(laws)
+    return not body.outputs.isdisjoint(laws)
 
 
 def _shape(value: ir.Value) -> tuple[int, ...]:

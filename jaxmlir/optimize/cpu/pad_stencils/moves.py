@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.op_counts import is_plain_op
-from jaxmlir.dialect.builder import ops_of
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.op_view import OpView
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -46,11 +45,10 @@ class Moves:
         self._program = program
         self.nodes: dict[ir.Value, OpView] = {}
         self.order: list[OpView] = []
-        for op, name, operands in ops_of(function):
-            if name in MOVES or name in _PARTS:
-                node = OpView(op, name, operands)
-                self.nodes.update((v, node) for v in op.results)
-                if name in MOVES:
+        for node in ops_of(function):
+            if node.name in MOVES or node.name in _PARTS:
+                self.nodes.update((v, node) for v in node.op.results)
+                if node.name in MOVES:
                     self.order.append(node)
 
     def part(self, value: ir.Value) -> Part | None:

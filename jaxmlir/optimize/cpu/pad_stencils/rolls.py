@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import ADDITIONS, elements
 from jaxmlir.dialect.builder import converted, only_user
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.cpu.pad_stencils.moves import Moves
 from jaxmlir.transforms.templates import Rules
 

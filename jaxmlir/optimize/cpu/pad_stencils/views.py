@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.fusion import FUSED
 from jaxmlir.analysis.op_counts import elements, is_plain_op
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.cpu.pad_stencils.moves import Moves
 
 # Ops that read their operands element by element.

@@ -19,8 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.dialect.builder import copy, erase, is_used, ops_of, returned
+from jaxmlir.dialect.builder import copy, erase, is_used, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope
 from jaxmlir.optimize.loops.fuse_scans.groups import Finder, Group
 from jaxmlir.optimize.vectorize.windows import Windows

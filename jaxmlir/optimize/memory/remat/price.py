@@ -15,12 +15,12 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.cost import CALLED, leaf_cost
+from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.op_counts import aval_if_any
 from jaxmlir.dialect import op_signature, ops
-from jaxmlir.dialect.builder import ops_of, symbols_of, trip_count
+from jaxmlir.dialect.builder import symbols_of, trip_count
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
 
@@ -132,9 +132,9 @@ class Prices:
             if signature.is_lasting or _is_distinct(name):
                 found = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):
-                return self._calling(OpView(op, name, ()))
+                return self._calling(OpView(op, name))
             else:
-                found = _leaf(OpView(op, name, ()), name.removeprefix("jaxpr."))
+                found = _leaf(OpView(op, name), name.removeprefix("jaxpr."))
             _leaves[signature] = found
         return found
 

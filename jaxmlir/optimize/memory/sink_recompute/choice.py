@@ -71,11 +71,6 @@ class Choice:
         ops = dict(zip(flat.signatures, flat.ops, strict=True))
         of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
         self._prices = [of_signatures[signature] for signature in flat.signatures]
-        # Which of the function's own ops read a value of it.
-        self._users: dict[int, list[int]] = {}
-        for i, operands in enumerate(line.body.operands):
-            for v in dict.fromkeys(operands):
-                self._users.setdefault(v, []).append(i)
 
     def find(self, slowdown: float, min_gain: float) -> list[Late]:
         """The values to compute late, in the order in which they are needed: those that save most
@@ -134,8 +129,8 @@ class Choice:
 
     def _late_users(self, value: int) -> list[int]:
         """The function's own ops that read a value when most memory is needed, or later."""
-        outer = self._line.outer[value]
-        return sorted({i for v in outer for i in self._users.get(v, ()) if i >= self._top})
+        users = self._line.body.users
+        return sorted({i for v in self._line.outer[value] for i in users[v] if i >= self._top})
 
     def _read(self, value: int, late: int) -> tuple[int, int, int, bool] | None:
         """The last step that reads a value early, and the depth of what it gives; the first one

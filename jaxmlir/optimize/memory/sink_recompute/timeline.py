@@ -97,15 +97,8 @@ class Timeline:
         self.outer: dict[int, list[int]] = {}
         for own, number in enumerate(flat.own):
             self.outer.setdefault(number, []).append(own)
-        self.makers: list[int | None] = [None] * flat.arity
-        self.users: list[list[int]] = [[] for _ in flat.types]
-        for i, (operands, (first, last)) in enumerate(
-            zip(flat.operands, flat.results, strict=True)
-        ):
-            self.makers += [i] * (last - first)
-            for v in dict.fromkeys(operands):
-                self.users[v].append(i)
-        self.returned = set(flat.returned)
+        self.makers, self.users = flat.makers, flat.users
+        self.returned = flat.outputs
         self._find_stored()
 
     # --- steps ---

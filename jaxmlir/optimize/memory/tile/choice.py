@@ -24,7 +24,7 @@ from jaxmlir.optimize.memory.tile.price import (
     estimate,
     tiles_of,
 )
-from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Uses, grow
+from jaxmlir.optimize.memory.tile.regions import Region, Schedule, TileView, grow
 from jaxmlir.optimize.memory.tile.write import Tiles
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Plan:
 
 
 def best_plan(
-    program: Module, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
+    program: Module, view: TileView, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> Plan | None:
     """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
     bytes are stored at once.
@@ -88,13 +88,13 @@ def best_plan(
       tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
         time is, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in set(uses.body.signatures)):
+    if any(s.effects is not None or s.is_lasting for s in set(view.body.signatures)):
         # Stages change the order of ops.
         return None
-    stored = Stored(uses)
-    if stored.peak(range(len(uses.body.ops)), without=uses.is_returned) < min_peak:
+    stored = Stored(view)
+    if stored.peak(range(len(view.body.ops)), without=view.body.outputs) < min_peak:
         return None
-    search = _Search(uses, Prices(program), stored, tile_size, tile_bytes)
+    search = _Search(view, Prices(program), stored, tile_size, tile_bytes)
     if tile_size is None:
         return max(search.plans(), key=lambda plan: plan.time, default=None)
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
@@ -104,7 +104,7 @@ def best_plan(
 class _Search:
     """The plans for a function."""
 
-    uses: Uses
+    view: TileView
     prices: Prices
     stored: Stored
     tile_size: int | None
@@ -114,21 +114,21 @@ class _Search:
         """One for each region that is worth one."""
         regions: list[Region] = []
         for value in self._seeds():
-            for dim, rows in enumerate(aval_of(self.uses.body.types[value]).shape):
+            for dim, rows in enumerate(aval_of(self.view.body.types[value]).shape):
                 # A region is the same from whichever of its values it grows.
-                if rows == 1 or any(self.uses.dim(r, value) == dim for r in regions):
+                if rows == 1 or any(self.view.dim(r, value) == dim for r in regions):
                     continue
-                regions.append(grow(self.uses, value, dim))
+                regions.append(grow(self.view, value, dim))
                 plan = self._judged(regions[-1], rows)
                 if plan is not None:
                     yield plan
 
     def _seeds(self) -> list[int]:
-        body = self.uses.body
+        body = self.view.body
         found: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
             found.setdefault(body.types[v], v)
-        return sorted(found.values(), key=lambda v: -self.uses.bytes[v])[:SEEDS]
+        return sorted(found.values(), key=lambda v: -self.view.bytes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> Plan | None:
         """The stages of a region that are worth it."""
@@ -147,7 +147,7 @@ class _Search:
         """All stages of a region, unless everything fits in a tile."""
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
-        schedule = Schedule(self.uses, region)
+        schedule = Schedule(self.view, region)
         if self.tile_size is None and self._fits(schedule):
             return None
         again = computed_again(schedule, self.prices)
@@ -163,7 +163,7 @@ class _Search:
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""
-        results, bytes_of, stored = self.uses.body.results, self.uses.bytes, self.stored.values
+        results, bytes_of, stored = self.view.body.results, self.view.bytes, self.stored.values
         total = 0
         for i, op in region.items():
             for v, dim in zip(range(*results[i]), op.results, strict=True):
@@ -174,7 +174,7 @@ class _Search:
     def _fits(self, schedule: Schedule) -> bool:
         """Whether the rows that are stored of each stage, or for it, fit in a tile: no fewer bytes
         than are there at once."""
-        places, bytes_of = self.uses.places, self.uses.bytes
+        places, bytes_of = self.view.places, self.view.bytes
         for stage in schedule.stages:
             values = set(itertools.chain.from_iterable([places[i] for i in stage.rows]))
             values &= self.stored.values

@@ -20,7 +20,7 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
 from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
 from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
-from jaxmlir.optimize.memory.tile.regions import Schedule, Uses
+from jaxmlir.optimize.memory.tile.regions import Schedule, TileView
 from jaxmlir.optimize.memory.tile.write import Tiles
 
 # A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
@@ -91,7 +91,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
     Args:
       again: those that are computed again rather than stored for another stage.
     """
-    body, ops = schedule.uses.body, schedule.stages[number].rows
+    body, ops = schedule.view.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
     reads: set[int] = set()
     shared: set[int] = set()
@@ -105,7 +105,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
             elif body.names[i] not in _FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
-    bytes_of = schedule.uses.bytes.__getitem__
+    bytes_of = schedule.view.bytes.__getitem__
     added = sum(map(bytes_of, outer - stored.values - again))
     # Parts of sums are small beside what they are summed up from.
     results = [v for i in ops for v in range(*body.results[i])]
@@ -123,7 +123,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
 def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
     """The rows that one loop gives to others alone, and that are no dearer to compute again in each
     than to store: ``jaxpr-remat`` will see to it."""
-    body, uses = schedule.uses.body, schedule.uses
+    body, view = schedule.view.body, schedule.view
     costs: dict[int, float] = {}
     of_ops: dict[Signature, float] = {}
     found: set[int] = set()
@@ -142,8 +142,8 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
                 # A value with a name is stored as its user asked for.
                 if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
                     continue
-                readers = {schedule.stage[u] for u in uses.users[v]} - {number}
-                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
+                readers = {schedule.stage[u] for u in view.body.users[v]} - {number}
+                if len(readers) * cost <= TRAFFIC * view.bytes[v]:
                     found.add(v)
     return found
 
@@ -157,8 +157,8 @@ class Stored:
         it is read, of that value.
     """
 
-    def __init__(self, uses: Uses):
-        self._uses, body = uses, uses.body
+    def __init__(self, view: TileView):
+        self._view, body = view, view.body
         self.values = set(range(body.arity))
         # Of an element, in ops, if all that is not stored is computed with it.
         ops_of = [0] * len(body.types)
@@ -171,9 +171,9 @@ class Stored:
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
             is_dear = name in FUNCTIONS or cost > MaterializeShared.threshold
             for v in results:
-                users = uses.users[v]
+                users = view.body.users[v]
                 read = not storing.isdisjoint(users)
-                if v in uses.is_returned or read or (len(users) > 1 and is_dear):
+                if v in view.body.outputs or read or (len(users) > 1 and is_dear):
                     self.values.add(v)
                 else:
                     ops_of[v] = cost
@@ -196,7 +196,7 @@ class Stored:
           given: what is there before them, and counts too.
           without: what of their results does not count.
         """
-        names, results, bytes_of = self._uses.body.names, self._uses.body.results, self._uses.bytes
+        names, results, bytes_of = self._view.body.names, self._view.body.results, self._view.bytes
         ending: defaultdict[int, list[int]] = defaultdict(list)
         for v in given:
             ending[self.end[v]].append(bytes_of[v])

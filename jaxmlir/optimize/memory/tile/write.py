@@ -77,7 +77,7 @@ class Writer:
     def __init__(self, rules: Rules, function: func.FuncOp, schedule: Schedule, tiles: Tiles):
         self._rules, self._function = rules, function
         self._schedule, self._tiles = schedule, tiles
-        self._uses, self._body = schedule.uses, schedule.uses.body
+        self._view, self._body = schedule.view, schedule.view.body
         self._whole: dict[int, ir.Value] = {}
         """The values that are there as a whole."""
         self._rows: dict[int, _Rows] = {}
@@ -88,7 +88,7 @@ class Writer:
         body, rows = self._body, self._schedule.rows
         end = self._function.entry_block.operations[-1]
         for v in range(len(body.types)):
-            if self._uses.maker[v] not in rows:
+            if self._view.body.makers[v] not in rows:
                 self._whole[v] = body.value(v)
         for number, stage in enumerate(self._schedule.stages):
             for i in stage.whole:
@@ -140,7 +140,7 @@ class Writer:
         return list(reads), list(wholes)
 
     def _combine(self, value: int) -> str:
-        return self._schedule.rows[self._uses.maker[value]].combine
+        return self._schedule.rows[self._view.body.makers[value]].combine
 
     def _tiled(self, read: Read) -> _Rows | None:
         """What a loop has given in tiles along that dimension, if one has."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from jax import lax
 
+from jaxmlir.analysis.function_view import counts_along
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import counts_along
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.simplify.canonicalize.movement import encoded, is_static, shape_of
 from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, kind_of, rewrite

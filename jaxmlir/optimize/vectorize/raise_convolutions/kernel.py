@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.function_view import node_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import node_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.vectorize.raise_convolutions.taps import Tap
 from jaxmlir.optimize.vectorize.raise_convolutions.window import Convolution

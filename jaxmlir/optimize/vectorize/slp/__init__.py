@@ -29,7 +29,6 @@ from jaxmlir.dialect.builder import is_used
 from jaxmlir.optimize.vectorize.batchable import MIN_GAIN, STACKED, Batchable, make_batches
 from jaxmlir.optimize.vectorize.slp.lanes import Tree
 from jaxmlir.optimize.vectorize.slp.seeds import seeds
-from jaxmlir.optimize.vectorize.slp.uses import Uses
 from jaxmlir.optimize.vectorize.slp.write import write
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.transforms.templates import Rules
@@ -76,15 +75,14 @@ class _Search:
 
     def packed(self, body: FunctionView) -> int:
         """Packs what a function has been read to have; how many batches."""
-        uses = Uses(body)
         # Ops that a batch has taken the place of, and those that it needs.
         gone: set[int] = set()
         needed: set[int] = set()
         count = 0
-        for seed in seeds(uses):
+        for seed in seeds(body):
             if seed.sink in gone:
                 continue
-            tree = Tree.of(uses, seed, self._batchable)
+            tree = Tree.of(body, seed, self._batchable)
             if tree is None or not gone.isdisjoint(tree.read()):
                 continue
             replaced = {*tree.gone, *seed.chain}
@@ -97,7 +95,7 @@ class _Search:
             needed |= tree.read() - replaced
             count += 1
         for index in sorted(gone, reverse=True):
-            operation = uses.body.ops[index].operation
+            operation = body.ops[index].operation
             if not any(map(is_used, operation.results)):
                 operation.erase()
         return count

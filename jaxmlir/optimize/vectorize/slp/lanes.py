@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import ADDITIONS, KERNEL, Work, is_plain_array, size
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.vectorize.batchable import Batchable, gain
 from jaxmlir.optimize.vectorize.slp.seeds import Seed
-from jaxmlir.optimize.vectorize.slp.uses import Uses
 from jaxmlir.optimize.vectorize.windows import Windows
 from jaxmlir.transforms.templates import Rules
 
@@ -39,7 +40,7 @@ class Tree:
       gone: the ops that nothing needs any more, and their lanes.
     """
 
-    uses: Uses
+    body: FunctionView
     seed: Seed
     packs: list[Lanes] = field(default_factory=list)
     leaves: dict[Lanes, None] = field(default_factory=dict)
@@ -47,21 +48,21 @@ class Tree:
     gone: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, uses: Uses, seed: Seed, batchable: Batchable) -> Tree | None:
+    def of(cls, body: FunctionView, seed: Seed, batchable: Batchable) -> Tree | None:
         """The tree of a seed; ``None`` if nothing can be packed, or not as plain arrays."""
-        tree = cls(uses, seed)
+        tree = cls(body, seed)
         tree._grow(batchable)
-        types = [uses.body.types[lanes[0]] for lanes in (*tree.leaves, *tree.outputs)]
+        types = [body.types[lanes[0]] for lanes in (*tree.leaves, *tree.outputs)]
         return tree if tree.packs and all(map(is_plain_array, types)) else None
 
     def _grow(self, batchable: Batchable) -> None:
         """Packs from the sink upwards: each pack after all that use it."""
-        maker = self.uses.maker
+        makers = self.body.makers
         packed = set()
         heap = [(0, self.seed.values)]
         while heap:
             _, values = heapq.heappop(heap)
-            ops = tuple([maker[value] for value in values])
+            ops = tuple([makers[value] for value in values])
             if ops in packed or values in self.leaves:
                 continue
             if not self._can_pack(ops, values, batchable):
@@ -70,12 +71,13 @@ class Tree:
             packed.add(ops)
             self.packs.append(ops)
             for column in self.operands(ops):
-                heapq.heappush(heap, (-max(maker[value] for value in column), column))
+                depths = [-1 if (maker := makers[v]) is None else maker for v in column]
+                heapq.heappush(heap, (-max(depths), column))
         self.packs.reverse()
 
     def _can_pack(self, ops: Lanes, values: Lanes, batchable: Batchable) -> bool:
-        body = self.uses.body
-        if min(ops) < 0 or self.is_same(values):
+        body = self.body
+        if None in ops or self.is_same(values):
             return False
         signature = body.signatures[ops[0]]
         first = values[0] - body.results[ops[0]][0]
@@ -92,15 +94,15 @@ class Tree:
 
     def _is_free(self, ops: Lanes) -> bool:
         """Whether nothing needs the ops but their own lanes, or what stands behind the sink."""
-        seed, uses, gone = self.seed, self.uses, self.gone
+        seed, body, gone = self.seed, self.body, self.gone
         meet = set(seed.chain)
         outputs = []
         for column in self.results(ops):
             # What the lanes are made of may meet with them, too.
             ends = meet if column == seed.values else ()
-            behind = False
+            behind = not body.outputs.isdisjoint(column)
             for lane, value in enumerate(column):
-                for user in uses.users[value]:
+                for user in body.users[value]:
                     if user in ends or gone.get(user) == lane:
                         continue
                     if user <= seed.sink:
@@ -119,18 +121,18 @@ class Tree:
 
     def operands(self, ops: Lanes) -> Iterator[Lanes]:
         """Each operand of the ops of a pack."""
-        return zip(*(self.uses.body.operands[op] for op in ops), strict=True)
+        return zip(*(self.body.operands[op] for op in ops), strict=True)
 
     def results(self, ops: Lanes) -> Iterator[Lanes]:
         """Each result of theirs."""
-        return zip(*map(self.uses.results, ops), strict=True)
+        return zip(*(range(*self.body.results[op]) for op in ops), strict=True)
 
     def read(self) -> set[int]:
         """The ops that are packed, that give leaves, or what the lanes meet in, or with."""
-        seed, maker = self.seed, self.uses.maker
+        seed, makers = self.seed, self.body.makers
         values = {*seed.meeting, *(value for leaf in self.leaves for value in leaf)}
         packed = (op for ops in self.packs for op in ops)
-        return {*seed.chain, *packed, *map(maker.__getitem__, values)} - {-1}
+        return {*seed.chain, *packed, *map(makers.__getitem__, values)} - {None}
 
     def is_same(self, values: Lanes) -> bool:
         """Whether a leaf is the same in all lanes."""
@@ -138,11 +140,11 @@ class Tree:
 
     def values(self, lanes: Lanes) -> list[ir.Value]:
         """The values of a leaf, or of an output."""
-        return list(map(self.uses.body.value, lanes))
+        return list(map(self.body.value, lanes))
 
     def pays(self, rules: Rules, work: Work, min_gain: float, stacked: float) -> bool:
         """Whether what is saved is worth what is put together and taken apart."""
-        body, count = self.uses.body, self.count
+        body, count = self.body, self.count
         varying = {
             (ops[0], j)
             for ops in self.packs
@@ -166,16 +168,22 @@ class Tree:
     def _go_on_alike(self, lanes: Lanes) -> bool:
         """Whether behind the sink each lane of an output is used as the others are, by ops of its
         own: these can be packed in turn, and then take the output as it is."""
-        body, sink = self.uses.body, self.seed.sink
+        body, sink = self.body, self.seed.sink
         taken: set[int] = set()
         kinds = set()
         for value in lanes:
-            users = [user for user in self.uses.users[value] if user > sink]
-            if self.uses.end in users or not taken.isdisjoint(users):
+            users = [user for user in body.users[value] if user > sink]
+            if value in body.outputs or not taken.isdisjoint(users):
                 return False
             taken.update(users)
-            kinds.add(tuple([(body.signatures[u], body.operands[u].index(value)) for u in users]))
+            kinds.add(tuple([self._use(user, value) for user in users]))
         return len(kinds) == 1
+
+    def _use(self, user: int, value: int) -> tuple[Signature, tuple[int, ...]]:
+        """What an op is, and which of its operands a value is."""
+        operands = self.body.operands[user]
+        positions = tuple([i for i, operand in enumerate(operands) if operand == value])
+        return self.body.signatures[user], positions
 
     def _moved(self, rules: Rules, leaf: Lanes) -> int:
         """How many bytes have to be put together for a leaf."""
@@ -187,4 +195,4 @@ class Tree:
         windows = Windows.of(values)
         if windows is not None and windows.is_view:
             return 0
-        return self.count * size(self.uses.body.types[leaf[0]])
+        return self.count * size(self.body.types[leaf[0]])

@@ -21,7 +21,7 @@ from jaxmlir.transforms.vmap import batch_axis, vmap_of
 
 def write(rules: Rules, tree: Tree) -> None:
     """Writes the batch of a tree before its sink, which uses it then."""
-    body, seed = tree.uses.body, tree.seed
+    body, seed = tree.body, tree.seed
     sink = body.ops[seed.sink].operation
     remark(
         sink,
@@ -54,7 +54,7 @@ def write(rules: Rules, tree: Tree) -> None:
 
 def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     """The sum of the lanes and what else is added."""
-    seed, sink = tree.seed, tree.uses.body.ops[tree.seed.sink].operation
+    seed, sink = tree.seed, tree.body.ops[tree.seed.sink].operation
     type_ = sink.results[0].type
     total = total_of(rules, batched)
     shape = tuple(type_.shape)
@@ -73,7 +73,7 @@ def _sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
 
 def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     """The lanes between what else is put together."""
-    seed, body = tree.seed, tree.uses.body
+    seed, body = tree.seed, tree.body
     sink, name = body.ops[seed.sink], body.names[seed.sink]
     whole = joined(rules, batched, sink, name)
     if len(seed.values) == len(seed.meeting):
@@ -101,7 +101,7 @@ def _together(axis: int, *parts: Any) -> list[Any]:
 
 def _write_function(rules: Rules, tree: Tree, results: list[Lanes]) -> str:
     """The first lane as a function; its symbol."""
-    body = tree.uses.body
+    body = tree.body
     name = f"{body.function.name.value}.lane"
     new = NewFunction(rules, name, [body.types[leaf[0]] for leaf in tree.leaves], body.function)
     args = dict(zip(tree.leaves, new.args, strict=True))

@@ -14,10 +14,10 @@ import numpy as np
 from jax import lax
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_plain_signature
 from jaxmlir.dialect.builder import overwrites, window_sizes
 from jaxmlir.optimize.loops.raise_loops.known import Known
-from jaxmlir.optimize.vectorize.slp.uses import Uses
 from jaxmlir.optimize.vectorize.windows import Level, levels_of
 
 SCATTERS = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
@@ -28,27 +28,27 @@ MOST_PARTS = 2_000
 _MOST = int(np.iinfo(np.int32).max)
 
 
-def chain(uses: Uses, last: int) -> list[int]:
+def chain(body: FunctionView, last: int) -> list[int]:
     """Scatters of one kind, from the top: each is used by the next one only, up to the last one."""
-    body, found = uses.body, [last]
+    found = [last]
     while True:
         array = body.operands[found[-1]][0]
-        before = uses.maker[array]
-        is_one = before >= 0 and body.signatures[before] == body.signatures[last]
-        if not is_one or uses.users[array] != [found[-1]]:
+        before = body.makers[array]
+        is_one = before is not None and body.signatures[before] == body.signatures[last]
+        if not is_one or body.use_counts[array] != 1:
             return found[::-1]
         found.append(before)
 
 
-def parts_of(uses: Uses, ops: Sequence[int]) -> Parts | None:
+def parts_of(body: FunctionView, ops: Sequence[int]) -> Parts | None:
     """The parts that scatters of one kind write, if they can be one: single parts, where is known,
     and apart unless they are added."""
-    body, first = uses.body, ops[0]
+    first = ops[0]
     if not is_plain_signature(body.signatures[first]):
         return None
     if body.names[first] == "jaxpr.scatter" and not overwrites(body.ops[first]):
         return None
-    parts = Parts.of(uses, ops)
+    parts = Parts.of(body, ops)
     return parts if parts is not None and (parts.adds or parts.apart) else None
 
 
@@ -70,8 +70,7 @@ class Parts:
     adds: bool
 
     @classmethod
-    def of(cls, uses: Uses, ops: Sequence[int]) -> Parts | None:
-        body = uses.body
+    def of(cls, body: FunctionView, ops: Sequence[int]) -> Parts | None:
         first = body.ops[ops[0]]
         numbers = toolbox.attribute(first, "dimension_numbers")
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
