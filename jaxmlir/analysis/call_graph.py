@@ -11,6 +11,7 @@ from jaxmlir.dialect import ops
 from jaxmlir.dialect.builder import Uses, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import func, is_private
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops.kernels import HARDWARE
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -144,7 +145,7 @@ class CallGraph:
         ]
 
 
-KERNELS = ops.names(ops.hardware.OPS)
+KERNELS = ops.names(HARDWARE.ops)
 
 
 def visit_functions(

@@ -32,6 +32,8 @@ from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import check_program
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
+from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.support.source_files import source_line
@@ -360,8 +362,8 @@ _TRANSCENDENTAL = with_trait(Trait.TRANSCENDENTAL)
 
 def _formulas() -> Mapping[str, Formula]:
     found: dict[str, Formula] = {}
-    for family in (ops.shape, ops.indexing, ops.sharding):
-        found.update(dict.fromkeys((record.name for record in family.OPS), _free))
+    for family in (SHAPE, INDEXING, SHARDING):
+        found.update(dict.fromkeys((record.name for record in family.ops), _free))
     for record in ops.OPS.values():
         if Trait.ELEMENTWISE in record.traits:
             found[record.name] = _each_result

@@ -205,6 +205,41 @@ class Op(NamedTuple):
         return _operands(self.indices, count)
 
 
+class Family(NamedTuple):
+    """Ops of one kind: a section of the reference.
+
+    Attributes:
+      name: a word or two, as an identifier.
+      meaning: what they have in common, as Markdown.
+    """
+
+    name: str
+    meaning: str
+    ops: tuple[Op, ...]
+
+
+def family(
+    name: str,
+    meaning: str,
+    *records: Op,
+    traits: tuple[Trait, ...] = (),
+    inverse: str = "",
+    distinct: str = "",
+) -> Family:
+    """A family of ops.
+
+    Args:
+      traits: what they have besides their own.
+      inverse: why there is no inverse of those that do not say it themselves.
+      distinct: why no two of them are one: what they do depends on more than their operands.
+    """
+    ops = [
+        r._replace(inverse=r.inverse or inverse, distinct=distinct or r.distinct)
+        for r in with_traits(records, *traits)
+    ]
+    return Family(name, meaning.strip(), tuple(ops))
+
+
 def _operands(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
     match notation:
         case (*first, last, EllipsisType()):
@@ -268,11 +303,6 @@ def op(
 ) -> Op:
     """A record; the attributes are in the notation of :func:`attr`."""
     return Op(name, summary, operands, results, attributes, **fields)
-
-
-def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Says of records that do not say it themselves why they have no inverse."""
-    return tuple(r if r.inverse else r._replace(inverse=reason) for r in records)
 
 
 def with_traits(records: tuple[Op, ...], *traits: Trait) -> tuple[Op, ...]:

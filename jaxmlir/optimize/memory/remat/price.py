@@ -22,6 +22,7 @@ from jaxmlir.dialect.builder import symbols_of, trip_count
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops.devices import COLLECTIVES
 from jaxmlir.dialect.types import aval_of
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _is_distinct(name: str) -> bool:
     run twice."""
     record = ops.record_of(name)
     # To run a collective again is to communicate again.
-    return record is not None and bool(record in ops.collectives.OPS or ops.distinct(record))
+    return record is not None and bool(record in COLLECTIVES.ops or record.distinct)
 
 
 # By signature, of every program.
