@@ -36,7 +36,7 @@ from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
 from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.support.source_files import source_line
+from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir.debug.values import Place, Range, check, comparable, host, is_inexact
+from jaxmlir.debug.steps import Place, Range, check, comparable, host, is_inexact
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Hook, Interpreter, Step
 from jaxmlir.program.arguments import check_tree

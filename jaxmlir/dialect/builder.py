@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions

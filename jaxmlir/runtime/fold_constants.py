@@ -31,7 +31,7 @@ import jax
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure

@@ -18,7 +18,7 @@ from jaxmlir.dialect.builder import ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.errors import ArgumentError
 from jaxmlir.passes.base import Pass
-from jaxmlir.support.integers import integer
+from jaxmlir.support.options import integer
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

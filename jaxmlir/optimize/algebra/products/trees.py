@@ -18,7 +18,7 @@ from jaxmlir.optimize.algebra.products.indices import Index, Unfit, resolve, siz
 from jaxmlir.optimize.algebra.products.network import LOOKED_AT, Node, Rule, Term, is_mask, leaf
 from jaxmlir.optimize.algebra.products.order import Network, Selection, best_order
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
-from jaxmlir.support.cached import lazy
+from jaxmlir.support.lazy import lazy
 
 # A product of more ops than this is several.
 MAX_OPS = 1024

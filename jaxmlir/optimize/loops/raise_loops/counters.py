@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxmlir.dialect.builder import build, filled, is_used
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.known import Known, affine, vector
