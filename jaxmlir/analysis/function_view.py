@@ -113,13 +113,13 @@ class FunctionView:
         numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(arguments)}
         self.arity = len(arguments)
         self.types: list[ir.Type] = [v.type for v in arguments]
-        """Of the values, by number."""
+        """The types of the values, by number."""
         self.ops: list[Any] = []
         self.signatures: list[Signature] = []
         self.operands: list[list[int]] = []
-        """Of each op; what the ops in its regions read counts among them, at the end."""
+        """The operands of each op; what the ops in its regions read comes last."""
         self.results: list[tuple[int, int]] = []
-        """Of each op, the number of its first result, and that after its last."""
+        """The number of each op's first result, and the number after its last."""
         types, marked = self.types, frozenset() if custom_rules else custom_rule_ops.OPS
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
@@ -256,7 +256,7 @@ class FunctionView:
 
     @functools.cached_property
     def makers(self) -> list[int | None]:
-        """Of each value the op that gives it; ``None`` of an argument."""
+        """The op that gives each value, by index; ``None`` for an argument."""
         found: list[int | None] = [None] * self.arity
         for index, (first, last) in enumerate(self.results):
             found += [index] * (last - first)
@@ -264,7 +264,7 @@ class FunctionView:
 
     @functools.cached_property
     def users(self) -> list[list[int]]:
-        """Of each value the ops that read it, in order, each once; the return is none of them."""
+        """The ops that read each value, in order, each once; the return is none of them."""
         found: list[list[int]] = [[] for _ in self.types]
         for index, operands in enumerate(self.operands):
             for value in dict.fromkeys(operands):
@@ -273,7 +273,7 @@ class FunctionView:
 
     @functools.cached_property
     def use_counts(self) -> list[int]:
-        """Of each value how often it is an operand, those of the return included."""
+        """How often each value is an operand, of the return included."""
         found = [0] * len(self.types)
         for operands in (*self.operands, self.returned):
             for value in operands:

@@ -171,6 +171,6 @@ def is_plain_op(node: OpView) -> bool:
 
 @functools.cache
 def is_plain_signature(signature: Signature) -> bool:
-    """The same of all ops of a signature."""
+    """Whether the values of the ops of a signature are plain arrays, wherever they are."""
     asked = not _ASKED.isdisjoint(signature.named)
     return not asked and all(map(is_plain_array, (*signature.operands, *signature.results)))

@@ -52,7 +52,7 @@ _UNFINISHED = ".new"
 MAX_FILES = 8
 """A process that finds as many writes one file in their place."""
 MAX_BYTES = 64 << 20
-"""Of values in that one; the oldest are left out."""
+"""Bytes of values in that one file; the oldest are left out."""
 
 _HEAD = struct.Struct("<8sI16s")
 _ROW = struct.Struct("<16s16sQI")
@@ -209,7 +209,7 @@ class RuleFiles:
 
 
 def _flags(*names: str) -> int:
-    """Those flags of ``os.open`` that this system has."""
+    """The flags of ``os.open`` among some that this system has."""
     return sum(getattr(os, name, 0) for name in names)
 
 
@@ -245,7 +245,7 @@ def _parts(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
 
 
 MAX_VERSIONS = 8
-"""Of as many versions of JAX and this package, the last ones used, what was kept stays."""
+"""Versions of JAX and this package, the last ones used, whose entries stay."""
 INTERVAL = 10
 """Seconds between the times that a process writes what it has made."""
 
@@ -412,7 +412,7 @@ class _Rules:
         self._registered = Registered(frozenset(), "")
 
     def registered(self) -> Registered:
-        """Those that are not JAX's, of its primitives."""
+        """The rules of JAX's primitives that are not JAX's own."""
         registries = primitives.registries()
         seen = [rule for registry in registries for rule in registry.values()]
         # In lists, the same objects are equal: this is soon known.
@@ -504,7 +504,7 @@ def _is_known(primitive: Any) -> bool:
 
 
 def foreign(functions: Iterable[Any]) -> list[Any]:
-    """Those of functions, and of those that they close over, that are not JAX's."""
+    """The functions that are not JAX's, among some and those that they close over."""
     pending, seen, modules = [*functions], set(), {*_MODULES}
     found = []
     # There are thousands, in each process that uses the cache.

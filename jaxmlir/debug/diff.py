@@ -35,7 +35,7 @@ class Difference:
     index: tuple[int, ...]
     """The element that differs most."""
     values: tuple[Any, Any]
-    """That element, in the first and in the second evaluation."""
+    """The element that differs most, in the first and in the second evaluation."""
     absolute: float
     relative: float
     """The largest absolute and relative differences of the result."""

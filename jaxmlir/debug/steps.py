@@ -34,7 +34,7 @@ def host(value: Any) -> np.ndarray | None:
 
 
 def comparable(value: Any) -> np.ndarray | None:
-    """The same, but for random keys: of these, their data."""
+    """A value as a numpy array, and random keys as their data; ``None`` where there is none."""
     dtype = getattr(value, "dtype", None)
     if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
         value = value.val if isinstance(value, core.Tracer) else value
@@ -66,10 +66,10 @@ class Range:
     """What numbers an array has."""
 
     type: str
-    """``f32[3,4]``"""
+    """The array's type: ``f32[3,4]``."""
     size: int
     minimum: float
-    """Of the finite elements' real parts, as is ``maximum``; NaN where none is finite."""
+    """The least real part of the finite elements; NaN where none is finite."""
     maximum: float
     nans: int
     infs: int
@@ -115,11 +115,11 @@ class Place:
     """Where in a program, and where in its evaluation, an op is."""
 
     op: str
-    """``"jaxpr.log"``"""
+    """The op's name: ``"jaxpr.log"``."""
     file: str
     line: int
     column: int
-    """Of the user's frame; ``("", 0, 0)`` where there is none."""
+    """File, line and column of the user's frame; ``("", 0, 0)`` where there is none."""
     source: str
     """The user's source line."""
     stack: tuple[str, ...]

@@ -77,7 +77,7 @@ def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
 
 
 def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
-    """Likewise, of a function whose type is still to be set."""
+    """Makes a function whose type is still to be set return other values of its body."""
     block = body_of(function)
     old = _return_of(block)
     if list(old.operands) != list(results):
@@ -147,7 +147,7 @@ def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Likewise, where it is no call but the body of a larger function: ops are where they were."""
+    """Copies a function's body in as a part of a larger one: ops keep their locations."""
     nowhere = ir.Location.unknown()
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args), nowhere))
 

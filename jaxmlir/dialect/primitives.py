@@ -31,7 +31,7 @@ def registries() -> list[dict[Any, Any]]:
 
 
 def transformations() -> list[dict[Any, Any]]:
-    """Those of them that transform equations."""
+    """JAX's tables of the rules that transform equations."""
     return [
         ad.primitive_jvps,
         ad.primitive_linearizations,

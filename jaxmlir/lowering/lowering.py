@@ -373,7 +373,7 @@ class _Lowering:
         rules: tuple[Any, ...],
         alike: pointwise.Kind | None = None,
     ) -> Template:
-        """The same for the op's own shape, read back where earlier modules have had it.
+        """The template for the op's own shape, read back where earlier modules have had it.
 
         It is written down for the second, or for other processes: most of a process's first program
         are met in no other.

@@ -292,7 +292,7 @@ def plugins() -> tuple[EntryPoint, ...]:
 
 @functools.cache
 def _plugins_on(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Those of the packages on a path, each of which has to be read: that takes milliseconds."""
+    """The entry points of the packages on a path; each has to be read, in milliseconds."""
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=ENTRY_POINT_GROUP))

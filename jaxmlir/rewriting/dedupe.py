@@ -88,7 +88,7 @@ def merge_functions(
     among: Collection[str] | None = None,
     copies: dict[str, Copy] | None = None,
 ) -> None:
-    """Likewise, of a module's functions; those that go, leave the dictionary too.
+    """Merges equal functions of a module in place; those that go leave the dictionary too.
 
     Args:
       among: only these may go, by default all.

@@ -1,7 +1,7 @@
-"""Do the functions that an op names take and give what the op passes and expects?
+"""Checks of the functions that an op names: they take what it passes, and give what it expects.
 
-And are attributes of their kind, and within their range, where JAX checks that before it makes an
-equation only.
+And of attributes: they are of their kind, and within their range, where JAX checks that before it
+makes an equation only.
 
 JAX's abstract evaluation of a call looks at the called jaxpr's results, not always at its operands,
 and never at a custom derivative rule, which is a Python thunk there.  Here both are functions:
@@ -256,11 +256,11 @@ class _Function:
                 yield f"{where}{type_of(w)} for {name}, got {got}"
 
     def without_zeros(self, avals: Sequence[Any]) -> list[Any]:
-        """Those of the (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
+        """The (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
         return self._nonzero("jaxpr.in_zeros", avals)
 
     def drop_zeros(self, avals: Sequence[Any]) -> list[Any]:
-        """Those of the values that the function gives, as its ``jaxpr.out_zeros`` tells."""
+        """The values that the function gives, as its ``jaxpr.out_zeros`` tells."""
         return self._nonzero("jaxpr.out_zeros", avals)
 
     def _nonzero(self, attribute: str, avals: Sequence[Any]) -> list[Any]:

@@ -52,7 +52,7 @@ def _evaluating(make: Callable[..., Any], jaxpr: Any, in_tree: Any, out_tree: An
 
 
 def _parts_of_axis(axis: Any) -> tuple[Any, ...]:
-    """Of an axis that is batched; ``None`` in the place of a name where it has none."""
+    """The fields of a batched axis; ``None`` in the place of a name where it has none."""
     name = None if axis.name is core.no_axis_name else axis.name
     return name, axis.size, axis.spmd_name, axis._ema
 

@@ -124,7 +124,7 @@ class Op(NamedTuple):
 
     name: str
     summary: str
-    """Its meaning in one line, with the equation."""
+    """The op's meaning in one line, with the equation."""
     operands: int | None
     """How many operands; ``None``: any number."""
     results: int | None
@@ -161,7 +161,7 @@ class Op(NamedTuple):
     jax: str = ""
     """The JAX versions that have the primitive; ``""`` is all."""
     bodies: str = "opaque"
-    """Of an op with sub-jaxprs: ``"opaque"`` when JAX's lowering rule only evaluates or calls them,
+    """How JAX's lowering rule uses sub-jaxprs: ``"opaque"`` when it only evaluates or calls them,
     ``"inspected"`` when it looks into their equations or emits them into a region."""
 
     @property
