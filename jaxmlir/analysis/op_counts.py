@@ -1,8 +1,8 @@
 """What ops cost, as far as the choices of the structure passes go: in units of one flop.
 
-The unit is one addition of floats in a loop that the compiler vectorizes.  The constants are ratios
-to it, measured on two cores of an x86 server with the XLA of jax 0.10 and 0.12 over arrays of 2^10
-to 2^22 floats; nothing here is so exact that a factor of two would matter.
+The unit is one addition of floats in a loop that the compiler vectorizes.  What else costs how much
+of it is in the table of the target (:mod:`jaxmlir.targets.costs`); nothing here is so exact that a
+factor of two would matter.
 """
 
 from __future__ import annotations
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView, OpView
     from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
-
-# exp, tanh, sin of an element: 9 to 21 additions.
-TRANSCENDENTAL = 16
-# A byte of the operands of ops without a formula: factorizations, sorts, random bits, calls of
-# other libraries.  They all take long; how long matters little.
-UNKNOWN_PER_BYTE = 16
-# Starting a kernel: a loop over small matrices takes 1 to 2 microseconds for each product in it.
-KERNEL = 10_000
+    from jaxmlir.targets.costs import Costs
 
 ADDITIONS = with_trait(Trait.ADDITIVE, Trait.COMMUTATIVE)
 # Ops that read a part of an operand: as much work as the whole of it, for that is what their
@@ -43,11 +36,22 @@ _MOVES = with_trait(Trait.MOVEMENT) - with_trait(Trait.VIEW) - _PARTS
 
 
 class Work:
-    """How much work the ops of a program are."""
+    """How much work the ops of a program are, on its target.
+
+    Attributes:
+      kernel: what starting the kernel of one more op is.
+      transcendental: what an exponential, a logarithm or a sine of an element is.
+    """
 
     def __init__(self, program: Module):
+        costs = program.target.costs
+        self.kernel = costs.launch / costs.flop
+        self.transcendental = costs.transcendental / costs.flop
+        # They all take long; how long matters little.
+        self._unknown_byte = costs.unknown_byte / costs.flop
         self._counter = Counter(program, by_line=False)
         self._known: dict[Signature, float] = {}
+        self._leaves = _leaves.setdefault(costs, {})
 
     def at(self, body: FunctionView, index: int) -> float:
         """The work of an op of a numbered function."""
@@ -56,7 +60,7 @@ class Work:
     def like(self, op: Any, signature: Signature) -> float:
         """The work of one op, the same for all of its signature; and of all programs, unless they
         refer to functions."""
-        known = self._known if may_have_functions(signature.name) else _leaves
+        known = self._known if may_have_functions(signature.name) else self._leaves
         found = known.get(signature)
         if found is None:
             found = known[signature] = self.of(op, signature.name)
@@ -70,13 +74,13 @@ class Work:
             return elements(op.operands[0].type)
         costs = self._counter.of(op, name)
         total = costs.total
-        found = total.flops + TRANSCENDENTAL * total.transcendentals
+        found = total.flops + self.transcendental * total.transcendentals
         if costs.uncounted:
-            found += UNKNOWN_PER_BYTE * total.bytes
+            found += self._unknown_byte * total.bytes
         return found if isinstance(found, Real) else 0
 
 
-_leaves: dict[Signature, float] = {}
+_leaves: dict[Costs, dict[Signature, float]] = {}
 
 
 def aval_if_any(type_: ir.Type) -> Any | None:

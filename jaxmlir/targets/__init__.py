@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from jaxmlir import _compat
 from jaxmlir._compat import jax_version
 from jaxmlir.errors import ArgumentError, nearest
-from jaxmlir.targets.machines import CPU, MACHINES, Costs
+from jaxmlir.targets.costs import PLATFORMS, Costs, machines
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class Target:
       threads: how many threads of the host run one program; 1 on devices of their own.
       caches: bytes of the caches of a device, the nearest first.
       memory: bytes of the memory of a device; ``None`` where that is the host's.
+      costs: what the hardware, the compiler and the runtime charge for.
       devices: on how many devices the program runs.
-      costs: what the hardware and the runtime charge for.
     """
 
     platform: str
-    kind: str = ""
-    compiler: tuple[int, ...] = ()
-    threads: int = 1
-    caches: tuple[int, ...] = ()
-    memory: int | None = None
+    kind: str
+    compiler: tuple[int, ...]
+    threads: int
+    caches: tuple[int, ...]
+    memory: int | None
+    costs: Costs
     devices: int = 1
-    costs: Costs = Costs()
 
     def __str__(self) -> str:
         """The name, as it can be given."""
@@ -78,12 +78,12 @@ def _named(name: str) -> Target:
     if platform == "gpu":
         raise ArgumentError(f"target {name!r}: 'gpu' stands for 'cuda' or 'rocm': name one")
     kind, _, topology = rest.partition(":")
-    if platform not in MACHINES:
-        raise _unknown(name, MACHINES, platform)
-    kinds = MACHINES[platform]
+    if platform not in PLATFORMS:
+        raise _unknown(name, PLATFORMS, platform)
+    kinds = machines(platform)
     if kind and kind not in kinds:
         known = [f"{platform}:{k}" for k in kinds if k]
-        raise _unknown(name, known or MACHINES, f"{platform}:{kind}")
+        raise _unknown(name, known or PLATFORMS, f"{platform}:{kind}")
     if topology and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", topology):
         raise ArgumentError(
             f"target {name!r}: expected a topology such as 2x2 or a number of devices, "
@@ -102,16 +102,16 @@ def _unknown(name: str, known: Iterable[str], meant: str) -> ArgumentError:
 
 def target_names() -> Iterator[str]:
     """The names of all targets, without topologies."""
-    for platform, kinds in MACHINES.items():
+    for platform in PLATFORMS:
         yield platform
-        yield from (f"{platform}:{kind}" for kind in kinds if kind)
+        yield from (f"{platform}:{kind}" for kind in machines(platform) if kind)
 
 
 @functools.cache
 def _of_machine(platform: str, kind: str) -> Target:
     """The target of a kind of device; of an unknown kind, with the figures of the first known."""
-    kinds = MACHINES.get(platform, {})
-    machine = kinds.get(kind) or next(iter(kinds.values()), CPU)
+    kinds = machines(platform)
+    machine = kinds.get(kind) or next(iter(kinds.values()))
     return Target(
         platform,
         kind,
@@ -156,5 +156,5 @@ def _kind(platform: str, device_kind: str) -> str:
     """The kind of a device from what PJRT calls it; empty where it is none that is known."""
     words = re.sub(r"\bv(\d) lite\b", r"v\1e", device_kind.lower())
     words = re.sub(r"\btpu v5$", "tpu v5p", words)
-    kinds = [kind for kind in MACHINES.get(platform, ()) if kind and kind in words]
+    kinds = [kind for kind in machines(platform) if kind and kind in words]
     return kinds[0] if kinds else ""

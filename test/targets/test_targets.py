@@ -1,7 +1,9 @@
 """What a program is optimized for: by name, by where it is lowered, and for several at once."""
 
+import dataclasses
 import functools
 import re
+import tomllib
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +12,16 @@ import pytest
 from jax import export
 
 import jaxmlir
+from benchmarks import calibrate
 from benchmarks.programs import NAIVE, PROGRAMS
 from jaxmlir import backend, targets
 from jaxmlir._compat import core, effects, mlir
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ArgumentError, PassError
 from jaxmlir.passes import BUILTIN_PASSES, LEVELS, STORAGE, Pass, find_pass, level_pipeline
+from jaxmlir.targets.costs import PLATFORMS, TABLES, Costs, machines
 
 ACCELERATORS = ("tpu", "cuda", "rocm")
 ALL = ("cpu", *ACCELERATORS)
@@ -70,6 +76,38 @@ def test_every_target_has_a_name(name):
     assert target.devices == 1
     assert target.costs.bandwidth is not None or target.is_cpu
     assert hash(target) == hash(targets.target(name))
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_table_has_known_costs_only(platform):
+    for machine in machines(platform).values():
+        costs = machine.costs._asdict()
+        assert all(costs[name] > 0 for name in costs.keys() - {"flops", "bandwidth"})
+        assert sorted(machine.caches) == list(machine.caches)
+
+
+def test_a_calibration_writes_a_table_of_all_costs():
+    before = tomllib.loads((TABLES / "cpu.toml").read_text())
+    found = tomllib.loads(calibrate.table(dict.fromkeys(before["costs"], 1.25), before))
+    assert found["costs"].keys() == before["costs"].keys()
+    assert set(found["costs"].values()) == {1.2}
+    assert found["sizes"] == before["sizes"]
+    assert {*found["costs"], *found["sizes"]} == {*Costs._fields} - {"flops", "bandwidth"}
+
+
+def test_work_is_weighed_by_the_costs_of_the_target():
+    program = jaxmlir.trace(lambda x: jnp.exp(x) + x)(X)
+    cheap = targets.target("cpu")
+    costs = cheap.costs._replace(transcendental=10 * cheap.costs.transcendental)
+    found = {}
+    for target in (cheap, dataclasses.replace(cheap, costs=costs)):
+        program.target = target
+        work, body = Work(program), analyses_of(program).body(program.function(program.name))
+        found[target] = [work.at(body, index) / X.size for index in range(2)]
+    (exp, add), (dear_exp, dear_add) = found.values()
+    ratio = cheap.costs.transcendental / cheap.costs.flop
+    assert exp == pytest.approx(ratio) and dear_exp == pytest.approx(10 * ratio)
+    assert add == dear_add == 1
 
 
 def test_a_topology_is_a_number_of_devices():

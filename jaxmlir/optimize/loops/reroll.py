@@ -37,7 +37,7 @@ import numpy as np
 from jaxmlir.analysis.function_view import FunctionView, ops_of
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
+from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
 from jaxmlir.dialect.builder import erase, is_used
 from jaxmlir.dialect.ir import ir, scope
@@ -282,7 +282,7 @@ class _Loop(Blocks):
             if not self.is_at_hand(places):
                 # Put together, and taken apart; the same of its cotangent.
                 types += APART * [self.operand_type(places)]
-        most = stored * (own + KERNEL * len(kernels))
+        most = stored * (own + work.kernel * len(kernels))
         if own > max_work:
             return False
         if sum(map(size, types)) <= most:

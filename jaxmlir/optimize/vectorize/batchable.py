@@ -10,7 +10,7 @@ from jaxmlir.analysis.call_graph import CALLS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
+from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
 from jaxmlir.dialect.builder import named_ops, reachable
@@ -209,7 +209,7 @@ def gain(
         total += work.at(body, index)
         name = body.names[index]
         if name not in FUSIBLE:
-            saved += KERNEL
+            saved += work.kernel
         if name in with_trait(Trait.CONTRACTION) and not all(pattern):
             # The common factor is read once.
             common = pattern.index(False)

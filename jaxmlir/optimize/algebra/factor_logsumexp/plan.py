@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.op_counts import TRANSCENDENTAL, Work
+from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect.builder import is_constant
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import Answers, Found, Reader, is_number
 
@@ -37,7 +37,7 @@ def worthwhile(
     if not found:
         return []
     body = reader.body
-    taken = TRANSCENDENTAL * sum(f.sum.size for f in found)
+    taken = work.transcendental * sum(f.sum.size for f in found)
     all_ = sum(work.at(body, index) for index in range(len(body.ops)))
     return found if taken >= MIN_SHARE * all_ else []
 

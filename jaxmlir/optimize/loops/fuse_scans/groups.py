@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
+from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.purity import is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import trip_count
@@ -301,7 +301,7 @@ class Finder:
         if number not in self._costs:
             body = self._bodies[number]
             work = self._cheap(body)
-            self._costs[number] = None if work is None else work + KERNEL * len(body.ops)
+            self._costs[number] = None if work is None else work + self._work.kernel * len(body.ops)
         return self._costs[number]
 
     def _cheap(self, body: FunctionView) -> float | None:

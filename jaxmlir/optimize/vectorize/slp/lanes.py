@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.op_counts import ADDITIONS, KERNEL, Work, is_plain_array, size
+from jaxmlir.analysis.op_counts import ADDITIONS, Work, is_plain_array, size
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -158,7 +158,7 @@ class Tree:
         sink = self.seed.sink
         if self.seed.parts is not None:
             total += work.at(body, sink)
-            saved += KERNEL
+            saved += work.kernel
         if not saved and not moved:
             return body.names[sink] not in ADDITIONS or count >= MANY_LANES
         if (count - 1) * saved < min_gain * count * total:

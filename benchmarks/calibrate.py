@@ -1,0 +1,207 @@
+"""Measures what things cost on the machine at hand, and writes the table that passes read.
+
+    python -m benchmarks.calibrate                     prints the table, beside the one in the tree
+    python -m benchmarks.calibrate --write             writes it: jaxmlir/targets/tables/cpu.toml
+
+Each number is the slope of the CPU time of a program in something that it has more of: two
+programs, compiled by XLA, that differ in one thing.  The fastest of several runs counts, which
+another program on the machine disturbs least; still, let there be none.  It takes a minute.
+
+What is no time (from which size on the C library maps a block anew, say) is taken over from the
+table in the tree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxmlir.targets.costs import TABLES
+
+REPEATS = 15
+MIB = 1 << 20
+
+
+Clock = Callable[[], float]
+
+
+def seconds(function: Callable[..., Any], *args: Any, clock: Clock = time.process_time) -> float:
+    """How long the fastest of several runs of a function takes, compiled."""
+    compiled = jax.jit(function).lower(*args).compile()
+    jax.block_until_ready(compiled(*args))
+    found = []
+    for _ in range(REPEATS):
+        start = clock()
+        jax.block_until_ready(compiled(*args))
+        found.append(clock() - start)
+    return min(found)
+
+
+def slope(
+    make: Callable[[int], Callable[..., Any]],
+    few: int,
+    many: int,
+    *args: Any,
+    clock: Clock = time.process_time,
+) -> float:
+    """Nanoseconds that one step more takes.
+
+    Args:
+      make: the function of so many steps.
+    """
+    times = [seconds(make(count), *args, clock=clock) for count in (few, many)]
+    return max(0.0, 1e9 * (times[1] - times[0]) / (many - few))
+
+
+def chain(step: Callable[[Any], Any]) -> Callable[[int], Callable[..., Any]]:
+    """Functions of so many steps one after another."""
+
+    def make(count: int) -> Callable[..., Any]:
+        def function(x: Any) -> Any:
+            for _ in range(count):
+                x = step(x)
+            return x
+
+        return function
+
+    return make
+
+
+def in_turn(count: int) -> Callable[..., Any]:
+    """So many kernels on an array, each of which all threads work on: a loop keeps them apart."""
+    return lambda x: lax.fori_loop(0, count, lambda _, y: y * y + 0.5, x)
+
+
+def storing(rows: Any) -> float:
+    """Nanoseconds of a byte that one loop stores and another one reads."""
+
+    def at_once(rows: Any) -> Any:
+        return lax.scan(lambda total, row: (total + jnp.sum(row * row), None), 0.0, rows)[0]
+
+    def one_by_one(rows: Any) -> Any:
+        _, squares = lax.scan(lambda _, row: (0.0, row * row), 0.0, rows)
+        return lax.scan(lambda total, row: (total + jnp.sum(row), None), 0.0, squares)[0]
+
+    return max(0.0, 1e9 * (seconds(one_by_one, rows) - seconds(at_once, rows)) / rows.nbytes)
+
+
+def kept_call(x: Any) -> Any:
+    """A call that XLA does not inline."""
+    from jax.experimental.xla_metadata import set_xla_metadata
+
+    with set_xla_metadata(inlineable="false"):
+        return jax.jit(lambda y: jnp.sin(y) + 1)(x)
+
+
+def measured() -> dict[str, float]:
+    """The costs by name, in nanoseconds."""
+    rng = np.random.default_rng(0)
+
+    def array(*shape: int) -> Any:
+        return jnp.asarray(rng.random(shape, np.float32))
+
+    cached, small, large, tiny = array(MIB // 16), array(16, 16), array(1024, 1024), array(4, 4)
+    flop = slope(chain(lambda x: x * x + 0.5), 8, 40, cached) / 2 / cached.size
+    matrix, vector, matrices = array(2048, 2048), array(2048), array(9, 64, 64)
+    shared = array(1 << 16)
+    wall = slope(in_turn, 8, 72, shared, clock=time.perf_counter)
+    return {
+        "launch": slope(chain(lambda x: x @ tiny), 8, 136, tiny),
+        "fork": max(0.0, wall - 2 * flop * shared.size / (os.cpu_count() or 1)),
+        "call": max(0.0, slope(chain(kept_call), 4, 132, tiny)),
+        "iteration": slope(
+            lambda count: lambda x: lax.fori_loop(0, count, lambda _, y: y + 1, x), 100, 10_100, 0.0
+        ),
+        "flop": flop,
+        "transcendental": slope(chain(lambda x: jnp.exp(-x)), 2, 10, cached) / cached.size,
+        "dot_flop": slope(chain(lambda x: (x @ large) * 1e-3), 1, 5, large) / 2 / 1024**3,
+        "small_dot_flop": slope(chain(lambda x: (x @ small) * 0.1), 16, 144, small) / 2 / 16**3,
+        "read_byte": slope(chain(lambda x: (matrix @ x) * 1e-3), 2, 10, vector) / matrix.nbytes,
+        "stored_byte_cached": storing(array(64, 4096)),
+        "stored_byte_kept": storing(array(64, MIB // 10)),
+        "stored_byte_mapped": storing(array(64, MIB // 3)),
+        "unknown_byte": slope(factorized, 1, 9, matrices) / matrices[0].nbytes,
+    }
+
+
+def factorized(count: int) -> Callable[..., Any]:
+    """The LU decompositions of so many matrices."""
+    return lambda x: lax.linalg.lu(x[:count])
+
+
+def caches() -> list[int]:
+    """The bytes of the caches of one core, the nearest first, but for those of instructions."""
+    found = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        if (index / "type").read_text().strip() != "Instruction":
+            found.append(int((index / "size").read_text().strip().removesuffix("K")) << 10)
+    return found
+
+
+def table(costs: dict[str, float], before: dict[str, Any]) -> str:
+    """The table as text.
+
+    Args:
+      before: the table in the tree.
+    """
+    nearest = caches()[1:2] or before["machines"][""]["caches"]
+    lines = [
+        "# What a program costs that XLA compiles for a CPU, as jaxmlir.targets.costs.Costs names",
+        "# it.  Written by `python -m benchmarks.calibrate --write`.",
+        "",
+        "[measured]",
+        f'date = "{datetime.date.today()}"',
+        f'machine = "{platform.machine()}, {os.cpu_count()} cores, caches of {caches()} bytes"',
+        f'jax = ["{jax.__version__}"]',
+        'how = "by benchmarks.calibrate: slopes of the time of programs that differ in one thing"',
+        "",
+        "# Nanoseconds; of an element, a flop or a byte where the name says so.",
+        "[costs]",
+        *(f"{name} = {float(f'{value:.2g}')}" for name, value in costs.items()),
+        "",
+        "# Bytes.",
+        "[sizes]",
+        *(f"{name} = {value}" for name, value in before["sizes"].items()),
+        "",
+        '[machines.""]',
+        f"caches = {nearest}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measures, prints and writes."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--write", metavar="FILE", nargs="?", type=Path, const=TABLES / "cpu.toml", help="to a file"
+    )
+    options = parser.parse_args(argv)
+    before = tomllib.loads((TABLES / "cpu.toml").read_text(encoding="utf-8"))
+    costs = measured()
+    for name, value in costs.items():
+        print(f"{name:20} {value:12.4g} ns   {before['costs'][name]:12.4g} in the tree")
+    text = table(costs, before)
+    if options.write is None:
+        print(f"\n{text}", end="")
+    else:
+        options.write.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

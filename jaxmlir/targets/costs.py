@@ -1,0 +1,93 @@
+"""What things cost on a target: one table for each compiler, in a data file.
+
+``tables/cpu.toml`` and its like say what was measured, when, and on which machine; ``python -m
+benchmarks.calibrate`` measures again.  Passes read them as ``program.target.costs`` and weigh one
+against another: a choice that names no number of its own moves with the table.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""The platforms that have a table."""
+TABLES = Path(__file__).parent / "tables"
+"""The folder of the tables."""
+
+
+class Costs(NamedTuple):
+    """What the hardware, the compiler and the runtime of a target charge for.
+
+    Times are nanoseconds of one thread; where a table leaves a number out, it is the CPU's.
+    """
+
+    launch: float
+    """Starting the kernel of one more op."""
+    fork: float
+    """Starting a kernel that all threads begin and await."""
+    call: float
+    """A call that the compiler does not inline."""
+    iteration: float
+    """One more iteration of a loop, besides its ops."""
+    flop: float
+    """An arithmetic operation on an element, fused with others."""
+    transcendental: float
+    """An exponential, a logarithm or a sine of an element."""
+    dot_flop: float
+    """A floating-point operation of a product of large matrices."""
+    small_dot_flop: float
+    """A floating-point operation of a product of matrices of less than 32 rows."""
+    read_byte: float
+    """A byte that a product of a matrix and a vector reads."""
+    stored_byte_cached: float
+    """Writing and reading a byte of a value that caches hold."""
+    stored_byte_kept: float
+    """Writing and reading a byte of a larger value, in memory that the runtime has kept."""
+    stored_byte_mapped: float
+    """Writing and reading a byte in memory that is mapped anew."""
+    unknown_byte: float
+    """A byte of the operands of an op without a formula: a factorization, a sort."""
+    cached: int
+    """Bytes up to which caches hold a value."""
+    kept_block: int
+    """Bytes of a freed block up to which the runtime keeps it for the next call."""
+    flops: float | None = None
+    """Operations in a second, of products of matrices of 16-bit floats, by the data sheet."""
+    bandwidth: float | None = None
+    """Bytes in a second that the device's memory reads or writes, by the data sheet."""
+
+
+class Machine(NamedTuple):
+    """A kind of device: its caches in bytes, the nearest first, its memory, and its costs."""
+
+    caches: tuple[int, ...]
+    memory: int | None
+    costs: Costs
+
+
+@functools.cache
+def machines(platform: str) -> dict[str, Machine]:
+    """The kinds of devices of a platform, by name; the first is what the platform alone stands for.
+
+    A platform without a table has the CPU's.
+    """
+    table = _table(platform)
+    return {name: _machine(table, of_one) for name, of_one in table["machines"].items()}
+
+
+def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
+    own = dict(of_one)
+    caches, memory = tuple(own.pop("caches")), own.pop("memory", None)
+    base = _table("cpu")
+    known = base["costs"] | base["sizes"] | table.get("costs", {}) | table.get("sizes", {})
+    return Machine(caches, memory, Costs(**known | own))
+
+
+@functools.cache
+def _table(platform: str) -> dict[str, Any]:
+    name = platform if platform in PLATFORMS else "cpu"
+    return tomllib.loads((TABLES / f"{name}.toml").read_text(encoding="utf-8"))
