@@ -397,36 +397,3 @@ def symbol_uses(attr: ir.Attribute) -> tuple[str, ...]:
     if isinstance(attr, ir.DictAttr):
         return tuple([use for item in attr for use in symbol_uses(item.attr)])
     return ()
-
-
-__all__ = [
-    "DIALECT",
-    "DIALECT_VERSION",
-    "TREES",
-    "body_of",
-    "bytecode",
-    "captured",
-    "clone_module",
-    "context",
-    "diagnostics_of",
-    "file_line_col",
-    "frames",
-    "free_symbol",
-    "func",
-    "functions",
-    "has_regions",
-    "inner_ops",
-    "ir",
-    "is_foreign",
-    "is_private",
-    "module_bytecode",
-    "module_text",
-    "new_function",
-    "parse_module",
-    "rename_symbol",
-    "scope",
-    "stablehlo",
-    "symbol_uses",
-    "unknown_nodes",
-    "verify_module",
-]
