@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from jaxmlir import _compat
-from jaxmlir._compat import batching, core, dtypes, tree_util
+from jaxmlir._compat import batching, core, dtypes, prng, tree_util
 from jaxmlir.dialect.codec import pytrees, records
 from jaxmlir.dialect.codec.python_values import encode_class, encode_dtype
 from jaxmlir.dialect.codec.registry import (
@@ -135,7 +135,7 @@ def _decoder(kind: str) -> Callable[[ir.Attribute, Reader], Any]:
         maker = _compat.resolve(module, name) or _OLDER.get(kind)
         if maker is None:
             raise ExportError(f"this JAX makes no functions that are {kind}")
-        return _KINDS[kind][1](maker, **{item.name: decode(item.attr, reader) for item in attr})
+        return _KINDS[kind][1](maker, **_parts(attr, reader))
 
     return decode_function
 
@@ -161,19 +161,48 @@ def _decode_with_constants(attr: ir.Attribute, reader: Reader) -> Any:
     return reader.bound(*(ref.value for ref in attr))
 
 
-def _primitive(value: Any, writer: Writer) -> ir.Attribute:
+def _by_name(tag: str, name_of: Callable[[Any], str | None], find: Callable[[str], Any]) -> Encoder:
+    """Registers the codec of objects that are written as a name; one without is a handle."""
+
+    def encode_name(value: Any, writer: Writer) -> ir.Attribute:
+        name = name_of(value)
+        if name is None:
+            return encode_handle(value, writer)
+        with context():
+            return tagged(tag, ir.StringAttr.get(name))
+
+    decoders[tag] = lambda attr, _: find(string(attr))
+    return encode_name
+
+
+def _by_parts(
+    tag: str, parts_of: Callable[[Any], dict[str, Any]], make: Callable[..., Any]
+) -> Encoder:
+    """Registers the codec of objects that are made of parts, which have codecs of their own."""
+
+    def encode_parts(value: Any, writer: Writer) -> ir.Attribute:
+        with context():
+            parts = {name: encode(part, writer) for name, part in parts_of(value).items()}
+            return tagged(tag, ir.DictAttr.get(parts))
+
+    decoders[tag] = lambda attr, reader: make(**_parts(attr, reader))
+    return encode_parts
+
+
+def _parts(attr: ir.Attribute, reader: Reader) -> dict[str, Any]:
+    return {item.name: decode(item.attr, reader) for item in attr}
+
+
+def _primitive_name(value: Any) -> str | None:
     from jaxmlir.dialect import primitives
 
-    if primitives.find(value.name) is not value:
-        return encode_handle(value, writer)
-    with context():
-        return tagged("primitive", ir.StringAttr.get(value.name))
+    return value.name if primitives.find(value.name) is value else None
 
 
-def _decode_primitive(attr: ir.Attribute, _: Reader) -> Any:
+def _primitive(name: str) -> Any:
     from jaxmlir.dialect import primitives
 
-    return primitives.get(string(attr))
+    return primitives.get(name)
 
 
 def _partition_spec(value: Any, writer: Writer) -> ir.Attribute:
@@ -192,20 +221,13 @@ def _decode_partition_spec(attr: ir.Attribute, reader: Reader) -> Any:
     from jax.sharding import PartitionSpec
 
     if isinstance(attr, ir.DictAttr):
-        fields = {item.name: decode(item.attr, reader) for item in attr}
+        fields = _parts(attr, reader)
         return PartitionSpec(*fields.pop("partitions"), **fields)
     return PartitionSpec(*decode(attr, reader))
 
 
-def _device(value: Any, _: Writer) -> ir.Attribute:
-    with context():
-        return tagged("Device", ir.StringAttr.get(f"{value.platform}:{value.id}"))
-
-
-def _decode_device(attr: ir.Attribute, _: Reader) -> Any:
-    import jax
-
-    platform, id_ = string(attr).split(":")
+def _device(name: str) -> Any:
+    platform, id_ = name.split(":")
     for device in jax.devices(platform):
         if device.id == int(id_):
             return device
@@ -256,29 +278,15 @@ def _kind_of_devices(fields: dict[str, ir.Attribute], reader: Reader) -> Any:
     return cls(device_kind=platform, num_cores=None, platform=platform)
 
 
-def _single_device_sharding(value: Any, writer: Writer) -> ir.Attribute:
-    with context():
-        fields = {
-            "device": encode(value._device, writer),
-            "memory_kind": encode(value._memory_kind, writer),
-        }
-        return tagged("SingleDeviceSharding", ir.DictAttr.get(fields))
-
-
-def _decode_single_device_sharding(attr: ir.Attribute, reader: Reader) -> Any:
+def _single_device_sharding(device: Any, memory_kind: Any) -> Any:
     from jax.sharding import SingleDeviceSharding
 
-    fields = {item.name: decode(item.attr, reader) for item in attr}
-    return SingleDeviceSharding(fields["device"], memory_kind=fields["memory_kind"])
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
 def _treedef(value: Any, writer: Writer) -> ir.Attribute:
     with context():
         return tagged("pytree", pytrees.encode(value, writer))
-
-
-def _decode_pytree(attr: ir.Attribute, reader: Reader) -> Any:
-    return pytrees.decode(attr, reader)
 
 
 def _effect(value: Any, writer: Writer) -> ir.Attribute:
@@ -338,28 +346,24 @@ def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
     return policies.make(string(name), arguments)
 
 
-def _hi_primitive(value: Any, writer: Writer) -> ir.Attribute:
-    """A primitive that is an object of a class, with parameters of its own."""
+def _parts_of_hi_primitive(value: Any) -> dict[str, Any]:
+    """The parts of a primitive that is an object of a class, with parameters of its own."""
     cls = type(value)
-    with context():
-        fields = {
-            "name": ir.StringAttr.get(f"{cls.__module__}:{cls.__qualname__}"),
-            "in_avals": encode(value.in_avals, writer),
-            "out_aval": encode(value.out_aval, writer),
-            "params": encode(dict(value.params), writer),
-        }
-        return tagged("hi_primitive", ir.DictAttr.get(fields))
+    return {
+        "name": f"{cls.__module__}:{cls.__qualname__}",
+        "in_avals": value.in_avals,
+        "out_aval": value.out_aval,
+        "params": dict(value.params),
+    }
 
 
-def _decode_hi_primitive(attr: ir.Attribute, reader: Reader) -> Any:
-    fields = {item.name: item.attr for item in attr}
-    name = string(fields.pop("name"))
+def _hi_primitive(name: str, **fields: Any) -> Any:
     cls = _compat.hi_primitive_named(name)
     if cls is None:
         raise ExportError(f'this process has no primitive class "{name}"')
     value = cls.__new__(cls)
-    for field, encoded in fields.items():
-        setattr(value, field, decode(encoded, reader))
+    for field, part in fields.items():
+        setattr(value, field, part)
     _compat.hi_primitive_class().__init__(value)
     return value
 
@@ -377,19 +381,8 @@ def _decode_dimension(attr: ir.Attribute, _: Reader) -> Any:
     return symbolic_shape(text, tuple(constraints))[0]
 
 
-def _prng_impl(value: Any, writer: Writer) -> ir.Attribute:
-    from jaxmlir._compat import prng
-
-    if prng.prngs.get(value.name) is not value:
-        return encode_handle(value, writer)
-    with context():
-        return tagged("PRNGImpl", ir.StringAttr.get(value.name))
-
-
-def _decode_prng_impl(attr: ir.Attribute, _: Reader) -> Any:
-    from jaxmlir._compat import prng
-
-    return prng.prngs[string(attr)]
+def _prng_name(value: Any) -> str | None:
+    return value.name if prng.prngs.get(value.name) is value else None
 
 
 def _frozen_dict(value: Any, writer: Writer) -> ir.Attribute:
@@ -402,8 +395,6 @@ def _decode_frozen_dict(attr: ir.Attribute, reader: Reader) -> Any:
 
 
 def _shape_dtype_struct(value: Any, writer: Writer) -> ir.Attribute:
-    import jax
-
     if value != jax.ShapeDtypeStruct(value.shape, value.dtype):
         return encode_handle(value, writer)
     with context():
@@ -411,8 +402,6 @@ def _shape_dtype_struct(value: Any, writer: Writer) -> ir.Attribute:
 
 
 def _decode_shape_dtype_struct(attr: ir.Attribute, reader: Reader) -> Any:
-    import jax
-
     aval = decode(attr, reader)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
@@ -426,26 +415,25 @@ def _singleton(tag: str) -> Encoder:
 
 
 def _bases() -> list[tuple[Any, Encoder]]:
-    import jax
     from jax import sharding
 
-    from jaxmlir._compat import batching, effects, mesh_lib, prng, shape_poly, tree_util
+    from jaxmlir._compat import effects, mesh_lib, shape_poly
 
     return [
         (dtypes.ExtendedDType, cached(encode_dtype)),
         (core.Jaxpr, _jaxpr),
         (core.ClosedJaxpr if hasattr(core, "ClosedJaxpr") else core.Jaxpr, _jaxpr),
         (core.AbstractValue, _aval),
-        (core.Primitive, _primitive),
-        (prng.PRNGImpl, _prng_impl),
+        (core.Primitive, _encode_primitive),
+        (prng.PRNGImpl, _encode_prng_impl),
         (sharding.PartitionSpec, _partition_spec),
-        (sharding.SingleDeviceSharding, _single_device_sharding),
+        (sharding.SingleDeviceSharding, _encode_single_device_sharding),
         (mesh_lib.Mesh, _mesh),
-        (jax.Device, _device),
+        (jax.Device, _encode_device),
         (tree_util.PyTreeDef, _treedef),
         (effects.Effect, _effect),
         (shape_poly._DimExpr, _dimension),
-        (_compat.hi_primitive_class(), _hi_primitive),
+        (_compat.hi_primitive_class(), _encode_hi_primitive),
         *((cls, _policy) for cls in _compat.policy_classes()),
         (_compat.resolve("jax._src.frozen_dict", "FrozenDict"), _frozen_dict),
         (jax.ShapeDtypeStruct, _shape_dtype_struct),
@@ -484,20 +472,25 @@ def _register_classes() -> None:
 
 late.append(register_classes)
 
+_encode_primitive = _by_name("primitive", _primitive_name, _primitive)
+_encode_device = _by_name("Device", lambda d: f"{d.platform}:{d.id}", _device)
+_encode_prng_impl = _by_name("PRNGImpl", _prng_name, lambda name: prng.prngs[name])
+_encode_single_device_sharding = _by_parts(
+    "SingleDeviceSharding",
+    lambda value: {"device": value._device, "memory_kind": value._memory_kind},
+    _single_device_sharding,
+)
+_encode_hi_primitive = _by_parts("hi_primitive", _parts_of_hi_primitive, _hi_primitive)
+
 encoders[FunctionType] = _policy
 decoders.update(
     {
-        "primitive": _decode_primitive,
         "checkpoint_policy": _decode_policy,
-        "hi_primitive": _decode_hi_primitive,
         "dim": _decode_dimension,
-        "pytree": _decode_pytree,
+        "pytree": pytrees.decode,
         "with_constants": _decode_with_constants,
         "PartitionSpec": _decode_partition_spec,
-        "Device": _decode_device,
         "Mesh": _decode_mesh,
-        "SingleDeviceSharding": _decode_single_device_sharding,
-        "PRNGImpl": _decode_prng_impl,
         "frozen_dict": _decode_frozen_dict,
         "ShapeDtypeStruct": _decode_shape_dtype_struct,
         "NamedAxisEffect": lambda attr, reader: core.NamedAxisEffect(decode(attr, reader)),
