@@ -1,1 +1,1 @@
-"""What can be known of a program without changing it."""
+"""Analyses of a program: facts that are found without changing it."""

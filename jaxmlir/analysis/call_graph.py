@@ -69,8 +69,8 @@ class CallGraph:
         return collections.Counter(use for found in self.uses.values() for use in found)
 
     def uses_in(self, program: Module) -> Uses:
-        """What each function refers to, for who takes out those that it changes: these are read
-        again."""
+        """The symbols that each function refers to, for who takes out those that it changes: these
+        are read again."""
         found = Uses(program)
         found.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
         return found
@@ -120,7 +120,7 @@ class CallGraph:
         )
 
     def _below(self, symbols: Iterable[str]) -> set[str]:
-        """Some functions, and those that they refer to, directly or not."""
+        """The functions that some symbols reach, directly or not, themselves included."""
         found: set[str] = set()
         pending = list(symbols)
         while pending:
@@ -135,7 +135,7 @@ class CallGraph:
         return not self.names[symbol].isdisjoint(names)
 
     def outside_kernels(self, names: Collection[str] | None = None) -> list[func.FuncOp]:
-        """All other functions.
+        """The functions that are no kernels, nor called by one.
 
         Args:
           names: only those with an op of one of these.
@@ -158,8 +158,8 @@ def visit_functions(
     names: Collection[str],
     uses: Uses | None = None,
 ) -> None:
-    """Has the functions with an op of some names changed in place, those called before their
-    callers, but none of a kernel.
+    """Changes the functions with an op of some names in place, those called before their callers,
+    but none of a kernel.
 
     What then nobody refers to goes.
 

@@ -47,7 +47,7 @@ Line = tuple[str, int]
 
 @dataclass(frozen=True)
 class Cost:
-    """What some ops cost."""
+    """The cost of some ops."""
 
     flops: int = 0
     transcendentals: int = 0
@@ -134,7 +134,7 @@ class PrintCost(Pass):
 
 
 def costs(program: Module, symbol: str = "") -> Costs:
-    """What a call of ``@symbol`` costs; by default of the public function.
+    """The costs of a call of ``@symbol``; by default of the public function.
 
     Raises:
       ArgumentError: it is no program.
@@ -158,7 +158,7 @@ class Counter:
         self.known: dict[str, Costs] = {}
 
     def of(self, op: Any, name: str) -> Costs:
-        """What an op costs, with the functions that it refers to."""
+        """The cost of an op, with the functions that it refers to."""
         found = Costs()
         self.op(OpView(op, name), found)
         return found
@@ -238,8 +238,8 @@ CALLED = {
 """The attribute that names the function, of ops that call one once."""
 
 Formula = Callable[[OpView, list[Any], list[Any]], int | None]
-"""From an op and the abstract values of its operands and results.  A symbolic size gives a symbolic
-number, or ``None`` where it stands in a function that is no polynomial."""
+"""A formula from an op and the abstract values of its operands and results.  A symbolic size gives
+a symbolic number, or ``None`` where it stands in a function that is no polynomial."""
 
 
 def _size(aval: Any) -> int:

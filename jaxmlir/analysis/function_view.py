@@ -293,8 +293,8 @@ class FunctionView:
 
     @functools.cached_property
     def structure(self) -> Hashable:
-        """What the function is but for the values of its constants: many are the same but for
-        these, and what is decided without them can be decided once."""
+        """The function but for the values of its constants: many are the same but for these, and
+        what is decided without them can be decided once."""
         return (
             tuple(self.types[: self.arity]),
             tuple([s.results if s.name == "jaxpr.constant" else s for s in self.signatures]),

@@ -1,4 +1,4 @@
-"""What XLA's CPU compiler fuses into its users, and what each op of a fusion costs."""
+"""The ops that XLA's CPU compiler fuses into their users, and what each op of a fusion costs."""
 
 from __future__ import annotations
 

@@ -49,18 +49,18 @@ def whole(function: func.FuncOp) -> Variant:
 
 
 class Cut(NamedTuple):
-    """What remains of an op that has functions."""
+    """The operands, results and functions that remain of an op."""
 
     operands: Mask
     results: Mask
     functions: dict[str, list[Variant]]
-    """By attribute, what stands in the place of the functions that the op named there."""
+    """The functions that stand in the place of those that the op named, by attribute."""
     counts: Mapping[str, int] = {}
     """Attributes that count operands."""
     dropped: tuple[str, ...] = ()
     """Attributes that go."""
     name: str | None = None
-    """What the op is now, where that is another one."""
+    """The name that the op has now, where that is another one."""
     added: Mapping[str, ir.Attribute] = {}
     """Attributes that the other one has besides."""
 
@@ -154,7 +154,7 @@ class Liveness:
         return found
 
     def of(self, symbol: str, results: Mask) -> Live:
-        """What ``@symbol`` needs for those results."""
+        """The arguments and ops of ``@symbol`` that some of its results need."""
         found = self._found.get((symbol, results))
         if found is None:
             if not self._walking:

@@ -1,4 +1,4 @@
-"""What passes read of a program again and again, kept until it changes.
+"""The cache of what passes read of a program again and again, until it changes.
 
 Most passes of a pipeline find nothing to do, and reading an op costs as much as deciding that.  So
 a pass says whether it changed anything (:meth:`Pass.run`), as MLIR's passes say which analyses they
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
-    """All that there is of a function but its name and the values of its constants.
+    """The bytecode of a function without its name and the values of its constants.
 
     MLIR writes it several times sooner than the ops are read one by one.
     """
@@ -97,7 +97,7 @@ class AnalysisManager:
 
 
 def analyses_of(program: Module) -> AnalysisManager:
-    """What has been read of a module's functions since they were changed."""
+    """The analyses of a module that have been made since it was changed."""
     return program.get_analysis(_analyses)
 
 

@@ -1,4 +1,4 @@
-"""What ops cost, as far as the choices of the structure passes go: in units of one flop.
+"""Counts of the work of ops for the choices of structure passes, in units of one flop.
 
 The unit is one addition of floats in a loop that the compiler vectorizes.  What else costs how much
 of it is in the table of the target (:mod:`jaxmlir.targets.costs`); nothing here is so exact that a

@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 
 
 class Kind(NamedTuple):
-    """What ops of a signature have in common with those of other shapes."""
+    """The kind of a signature: all that it has in common with those of other shapes."""
 
     key: Any
     shape: Shape

@@ -172,13 +172,13 @@ class OpString:
         return None if made < 0 else (made, number - self.result_number(made, (0, 0)))
 
     def sources(self, word: RepeatedBlock) -> tuple[np.ndarray, np.ndarray]:
-        """For each place of a word, and each operand there, its number, and the letter that gives
-        it; -1 where none does."""
+        """The number of each operand at each place of a word, and the letter that gives it; -1
+        where none does."""
         values = self._at(self._operands, word)
         return values, self.made[values]
 
     def numbers(self, word: RepeatedBlock) -> np.ndarray:
-        """For each place of a word, and each result there, its number."""
+        """The number of each result at each place of a word."""
         return self._at(self._results, word)
 
     def readers(self, word: RepeatedBlock) -> np.ndarray:
@@ -259,8 +259,8 @@ class OpString:
         return RepeatedBlock(end - before - 1, starts)
 
     def in_turns(self, word: RepeatedBlock) -> RepeatedBlock:
-        """Where blocks of several kinds take turns, as the layers of a network do that goes through
-        a series, blocks with one of each.
+        """The rows of blocks of several kinds that take turns, as the layers of a network do that
+        goes through a series: rows with one of each.
 
         The kinds are told apart by how far above operands come from, if from another block.
         """
@@ -282,8 +282,8 @@ class OpString:
         return RepeatedBlock(word.length * turn, starts[:count:turn])
 
     def _wiring(self, word: RepeatedBlock) -> np.ndarray:
-        """For each place of a word, and each operand there, the result in the word that it is, by a
-        number that is the same at all places; -1 where it comes from without."""
+        """The result in the word that each operand at each place is, by a number that is the same
+        at all places; -1 where it comes from without."""
         values, made = self.sources(word)
         starts = np.array(word.starts)[:, None]
         within = made - starts
@@ -302,7 +302,7 @@ class OpString:
 
     @staticmethod
     def _at(lists: _Lists, word: RepeatedBlock) -> np.ndarray:
-        """What the letters of a word have, a row for each of its places."""
+        """The items of lists at the letters of a word, a row for each of its places."""
         first = lists.of(word.starts[0], word.length)
         slots = lists.starts[list(word.starts)][:, None] + np.arange(first.stop - first.start)
         return lists.items[slots]
@@ -453,13 +453,13 @@ def _longest(mask: np.ndarray) -> slice:
 
 
 def _best_phase(crossing: np.ndarray, period: int) -> int:
-    """Where in a period to cut, so that fewest values cross."""
+    """The place in a period to cut, so that fewest values cross."""
     turns = len(crossing) // period
     return int(np.argmin(crossing[: turns * period].reshape(turns, period).sum(0)))
 
 
 def _occurrences(text: bytes, word: bytes, size: int) -> Iterator[int]:
-    """Where a word stands in a text, without overlap, in letters of ``size`` bytes."""
+    """The places of a word in a text, without overlap, in letters of ``size`` bytes."""
     at = text.find(word)
     while at >= 0:
         if at % size:

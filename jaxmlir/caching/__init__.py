@@ -1,4 +1,4 @@
-"""What is kept for later calls and later processes, and the keys under which it is kept."""
+"""Caches for later calls and later processes, and their keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the keys of all that is kept have in common: JAX's configuration, and its rules.
+"""The cache-key component for JAX's configuration and registered rules.
 
 What JAX's rules write and find valid depends on the configuration, and, since rules use each other,
 on whichever are registered.

@@ -1,4 +1,4 @@
-"""What JAX's rules gave for an op, kept on disk for later processes.
+"""A cache on disk of what JAX's rules gave for ops.
 
 A fresh process that differentiates and lowers a program runs JAX's rules some two hundred times,
 and gets what the process before it got: templates, which are text.  So they are looked up under the
@@ -82,7 +82,7 @@ class RuleFiles:
                 self._open(name)
 
     def after_fork(self) -> None:
-        """To be called in a child process: it is the parent that writes what the parent made."""
+        """Forgets, in a child process, what the parent made: the parent writes that."""
         self._lock = threading.Lock()
         self._new.clear()
 
@@ -132,7 +132,7 @@ class RuleFiles:
         return [name for _, name in sorted(self._entries(SUFFIX))]
 
     def _left_behind(self) -> list[str]:
-        """What processes began to write that were ended."""
+        """The files that processes began to write before they were ended."""
         long_ago = time.time_ns() - 3600 * 10**9
         return [name for written, name in self._entries(_UNFINISHED) if written < long_ago]
 
@@ -233,7 +233,7 @@ def _rows(data: mmap.mmap) -> Iterator[tuple[bytes, bytes, int, int]]:
 
 
 def _parts(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """What a file of these values consists of."""
+    """The parts of a file of some values."""
     place = _HEAD.size + len(values) * _ROW.size
     rows = bytearray()
     for key, value in values.items():
@@ -251,7 +251,7 @@ INTERVAL = 10
 
 
 class RuleCache:
-    """What is kept for one configuration.
+    """The cache for one configuration.
 
     Attributes:
       without: the ops of which nothing is kept, as others than JAX have registered rules for them.
@@ -267,7 +267,7 @@ class RuleCache:
         return digest(self._configuration, "\0".join(parts).encode())
 
     def find(self, key: bytes) -> bytes | None:
-        """What an earlier process has kept for a key."""
+        """The value that an earlier process has kept for a key."""
         return self._files.find(key)
 
     def keep(self, key: bytes, make: Callable[[], bytes | None]) -> None:
@@ -374,7 +374,7 @@ def _open_files() -> RuleFiles | None:
 
 
 def _version() -> tuple[Any, ...]:
-    """What rules are part of, or are run by."""
+    """The versions that rules are part of, or are run by."""
     jaxs = os.path.dirname(os.path.abspath(jax.__file__))
     sources = sorted((*_sources(PACKAGE), *_sources(os.path.join(jaxs, "_src"))))
     return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
@@ -441,8 +441,8 @@ def _registered(rules: Iterable[tuple[Any, Any]]) -> Registered:
 
 
 def _fingerprint(function: Any) -> str | None:
-    """What a function is called and does, as far as its code tells, and what that reads; ``None``
-    if it reads what no text tells."""
+    """The digest of a function's name and code, and of what these read; ``None`` if it reads what
+    no text tells."""
     text = _text(function, set())
     return None if text is None else digest(text.encode()).hex()
 

@@ -26,7 +26,7 @@ _ULPS = 16
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two evaluations part, and by how much."""
+    """The place where two evaluations part, and by how much."""
 
     place: Place | None
     """The op, in the second program; ``None`` where only the programs' results differ."""

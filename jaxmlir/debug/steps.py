@@ -63,7 +63,7 @@ def is_inexact(array: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Range:
-    """What numbers an array has."""
+    """The range of an array's numbers."""
 
     type: str
     """The array's type: ``f32[3,4]``."""
@@ -112,7 +112,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a program, and where in its evaluation, an op is."""
+    """The place of an op in a program, and in its evaluation."""
 
     op: str
     """The op's name: ``"jaxpr.log"``."""
@@ -284,7 +284,7 @@ class _Breakpoint(Hook):
 
 
 def _stop(step: Step) -> None:
-    """Where the debugger stands: everything of interest is a local name."""
+    """Stops in the debugger: everything of interest is a local name."""
     operands: list[Any] = step.operands
     results: list[Any] | None = step.results
     stack = step.stack

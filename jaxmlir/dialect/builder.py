@@ -1,4 +1,4 @@
-"""What transformations share: walking a function, building a new one beside it."""
+"""Helpers of transformations: walking a function, building a new one beside it."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
 
 
 class Uses(dict[str, tuple[str, ...]]):
-    """What the functions of a program refer to; each is read when that is first asked for."""
+    """The symbols that each function of a program refers to, read when first asked for."""
 
     def __init__(self, program: Module):
         super().__init__()
@@ -321,8 +321,8 @@ def reachable(
     custom_rules: bool = True,
     uses: Uses | None = None,
 ) -> KeysView[str]:
-    """Some functions and those that they refer to, directly or not, in the order in which they are
-    met.
+    """The functions that some reach, directly or not, in the order in which they are met;
+    themselves included.
 
     Args:
       custom_rules: also as a custom derivative rule, which a run does not call.

@@ -107,8 +107,8 @@ def backward_rules(attributes: Mapping[str, ir.Attribute]) -> list[str]:
 
 
 def refused(rule: str, nonzeros: Sequence[bool], in_zeros: Sequence[bool]) -> str | None:
-    """What is wrong where an operand has a tangent that a forward rule insists is zero; ``None``
-    where none has."""
+    """The error of an operand with a tangent that a forward rule insists is zero; ``None`` where
+    none has one."""
     for operand, (nonzero, zero) in enumerate(zip(nonzeros, in_zeros, strict=True)):
         if nonzero and zero:
             return (

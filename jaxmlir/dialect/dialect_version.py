@@ -9,7 +9,7 @@ ATTRIBUTE = "jaxpr.version"
 
 
 def fault(version: object) -> str:
-    """What is wrong with a version; nothing where this jaxmlir reads it, as it does all earlier."""
+    """The fault of a version; empty where this jaxmlir reads it, as it does all earlier ones."""
     try:
         numbers = tuple(map(int, str(version).split(".")))
     except ValueError:
@@ -23,7 +23,7 @@ def fault(version: object) -> str:
 
 
 def faults(module: ir.Module, filename: str) -> list[Diagnostic]:
-    """What is wrong with the version of a module; one that says none is of any."""
+    """The faults of a module's version; a module that says none is of any."""
     operation = module.operation
     if ATTRIBUTE not in operation.attributes:
         return []

@@ -1,4 +1,4 @@
-"""Where an equation came from, as MLIR locations, and back.
+"""The origins of equations as MLIR locations, and back.
 
 An op's location is ``loc("name/stack"(callsite("f"("file.py":3:4) at ...)))``: JAX's name stack
 around the user's Python frames, innermost first.
@@ -97,7 +97,7 @@ def _of_source(info: str) -> ir.Location:
 
 
 def name_arguments(function: Any, names: Sequence[str]) -> None:
-    """Has the arguments of a function, by their locations, carry names: ``params['w']``.
+    """Names the arguments of a function, by their locations: ``params['w']``.
 
     An empty name is none.  Nothing is done where there is not one for each argument.
     """

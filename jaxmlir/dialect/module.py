@@ -83,7 +83,7 @@ class Module:
         self.changed()
 
     def new_rule_tracing(self, *imported: Any) -> Any:
-        """What traces the custom derivative rules of this module.
+        """The tracer of this module's custom derivative rules.
 
         Args:
           imported: of an imported module, the table of rules that wait, and the importer.
@@ -128,7 +128,7 @@ class Module:
 
     @property
     def handles(self) -> dict[str, handles.Box]:
-        """What keeps alive the Python objects that the module names by handle."""
+        """The boxes that keep alive the Python objects which the module names by handle."""
         self.rule_tracing.looked_at()
         return self._handles
 
@@ -163,7 +163,8 @@ class Module:
         self._analyses.clear()
 
     def become(self, other: Module) -> None:
-        """Has the module of another program, which computes the same: what was compiled stays."""
+        """Takes over the module of another program, which computes the same: what was compiled
+        stays."""
         self._module = other._module
         self._constants, self._handles = other._constants, other._handles
         self._analyses.clear()
@@ -206,7 +207,7 @@ class Module:
 
     @property
     def target(self) -> Target:
-        """What passes take the module to be compiled for: what was given, or else JAX's default
+        """The target that passes compile for: the one that was given, or else JAX's default
         device."""
         return default_target() if self._target is None else self._target
 
@@ -325,7 +326,7 @@ class Module:
 
     @analysis
     def arg_names(self) -> tuple[str, ...]:
-        """What the user's function calls the flat arguments (``params['w']``); empty if unknown."""
+        """The user's names of the flat arguments (``params['w']``); empty if unknown."""
         with context():
             return locations.names_of_arguments(self._function(self.name))
 
@@ -364,7 +365,8 @@ class Module:
 
     @property
     def widths(self) -> AbstractContextManager[Any]:
-        """Has JAX leave the types of arguments and results as they are, 64 bits wide or not."""
+        """A context in which JAX leaves the types of arguments and results as they are, 64 bits
+        wide or not."""
         return widths_of((*self.in_avals, *self.out_avals))
 
 

@@ -19,7 +19,7 @@ Attributes = tuple[tuple[str, ir.Attribute], ...]
 
 
 class Signature:
-    """What ops of one name, attributes and types have in common; equal to itself only."""
+    """The name, attributes and types that ops have in common; equal to itself only."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What ``jax.checkpoint`` may save: JAX's policies, by the names they have in JAX's namespace.
+"""Checkpoint policies of JAX, by the names they have in JAX's namespace.
 
 A policy is a Python function, but those of ``jax.checkpoint_policies`` are few: one of them, or
 what a function of them returns for some names.  These are written as such; reading calls nothing

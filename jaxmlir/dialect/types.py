@@ -1,4 +1,4 @@
-"""What types say of values: their abstract values, and what JAX makes of these.
+"""Abstract values of types, and what JAX makes of them: tangents, batches, wider types.
 
 How a type is made of an abstract value, and back, is :mod:`jaxmlir.dialect.codec.types`.
 """
@@ -79,7 +79,7 @@ def batched_type(type_: ir.Type, dim: int | None, size: int, mesh_axis: Any = No
 
 
 def linear_aval(aval: Any) -> Any:
-    """What a transpose takes for a result and gives for a linear argument.
+    """The type of cotangents that a transpose takes for a result and gives for a linear argument.
 
     An integer function can be linear too, though it has no derivative.
     """
@@ -106,7 +106,7 @@ _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 
 
 def widths_of(avals: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """Has JAX leave 64-bit types as they are while it works on these values.
+    """A context in which JAX leaves 64-bit types as they are while it works on some values.
 
     Rules convert what they compute to the types of their operands, which JAX narrows unless
     ``jax_enable_x64`` is set; and a program has its types wherever it was read.

@@ -65,7 +65,7 @@ class Nesting:
     def placeholder(
         self, ctx: Any, callee: Any, args: Sequence[Any]
     ) -> tuple[list[Any], Any] | None:
-        """What stands for the results of a call and the tokens after it, if its body may wait.
+        """A placeholder for the results of a call and the tokens after it, if its body may wait.
 
         It may not where it would be written in another place than here: in a context of JAX's, or
         with constants that the function around it is passed.
@@ -124,7 +124,7 @@ class Nesting:
 
 
 def share_nesting(module_context: Any, other: Any) -> None:
-    """Has another context of the same module count on where this one is."""
+    """Shares the depth of nesting with another context of the same module."""
     other.lowering_cache[_KEY] = Nesting.of(module_context)
 
 

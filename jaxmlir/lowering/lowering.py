@@ -131,7 +131,7 @@ PLATFORMS = "jaxpr.platforms"
 
 
 def _name_platforms(function: func.FuncOp, platforms: Sequence[str]) -> None:
-    """Has the argument that JAX adds for several platforms say which these are."""
+    """Names the platforms on the argument that JAX adds where there are several."""
     attributes = [{a.name: a.attr for a in ir.DictAttr(of_one)} for of_one in function.arg_attrs]
     index, nothing = map(ir.StringAttr.get, ("_platform_index", ""))
     for of_one in attributes:
@@ -296,7 +296,7 @@ class _Lowering:
         return result
 
     def template(self, op: Any, known: Signature) -> Any:
-        """What to do for every op of this one's signature."""
+        """The function that lowers every op of this one's signature."""
         eqn = _equations.get(known)
         if eqn is None:
             shared = known.is_portable and not _may_differ(known)
@@ -361,7 +361,7 @@ class _Lowering:
         return template
 
     def kept_alike(self, alike: pointwise.Kind) -> tuple[Template, pointwise.Shape] | None:
-        """What an earlier process has made for such ops, and for which shape."""
+        """The template that an earlier process has made for such ops, and for which shape."""
         found = self.kept and self.kept.find_alike(alike)
         return (Template.read(found[0]), found[1]) if found else None
 
@@ -402,7 +402,8 @@ class _Lowering:
 
     @functools.cached_property
     def environment(self) -> Any | None:
-        """What a leaf's rule may depend on besides its equation; ``None`` where it is too much."""
+        """The key of all that a leaf's rule may depend on besides its equation; ``None`` where that
+        is too much."""
         module_context = self.module_context
         if self.ctx.dim_var_values or getattr(module_context.axis_context, "num_devices", 1) != 1:
             return None
@@ -416,7 +417,7 @@ class _Lowering:
 
     @functools.cached_property
     def kept(self) -> KeptLeaves | None:
-        """What earlier processes have made."""
+        """The templates that earlier processes have made."""
         if self.environment is None:
             return None
         platforms = self.environment[0]
@@ -558,7 +559,8 @@ def _check_rule(returned: Any, expected: Iterable[ir.Type]) -> None:
 
 
 def _left_in(module_context: Any) -> tuple[Any, ...]:
-    """What rules have left with a module besides ops: callbacks, what these need, channels."""
+    """The state that rules leave with a module besides ops: callbacks, what these need,
+    channels."""
     return (
         len(module_context.keepalives),
         len(module_context.host_callbacks),
@@ -596,7 +598,7 @@ def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
 
 
 class _Equation(NamedTuple):
-    """What a rule is given for the ops of one signature."""
+    """The arguments of a rule for the ops of one signature."""
 
     primitive: Any
     params: dict[str, Any]
@@ -613,7 +615,7 @@ class _Equation(NamedTuple):
 
     @property
     def widths(self) -> contextlib.AbstractContextManager[Any]:
-        """What its rule is to run in."""
+        """The context in which a rule is to run."""
         return widths_of((*self.avals_in, *self.avals_out))
 
 

@@ -1,4 +1,4 @@
-"""What JAX's lowering rules give for ops without functions, in this process and on disk
+"""Templates that JAX's lowering rules gave for ops without functions, in this process and on disk
 (:mod:`jaxmlir.caching.rule_cache`)."""
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class KeptLeaves:
                 self._cache.keep_alike(self._key("alike", alike.text), key, alike.shape)
 
     def _key_of(self, known: Signature) -> bytes | None:
-        """Where the template is kept, if it is to be."""
+        """The key of a template on disk, if it is to be kept."""
         if known.text is None or known.name in self._cache.without:
             return None
         return self._key("leaf", known.text)
@@ -101,7 +101,8 @@ class KeptLeaves:
 
 
 def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
-    """What is kept for the lowering of a module for platforms, unless that is no plain one."""
+    """The templates on disk for the lowering of a module for platforms, unless that is no plain
+    one."""
     axes, parameters = module_context.axis_context, module_context.lowering_parameters
     mesh = getattr(axes, "abstract_mesh", None)
     is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)

@@ -1,4 +1,4 @@
-"""What a pass is: a frozen dataclass whose fields are its command-line options.
+"""The base of passes: a frozen dataclass whose fields are its command-line options.
 
 A pass ``jaxpr-foo`` is one small file with one class::
 

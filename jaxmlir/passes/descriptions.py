@@ -1,4 +1,4 @@
-"""What a pass is and takes, read from its source.
+"""Descriptions of passes and their options, read from the source.
 
 Listing the passes must not import them, for some import JAX, and those of other packages anything.
 """
@@ -38,7 +38,7 @@ class OptionText:
 
     @property
     def description(self) -> str:
-        """What it means, and its default where that is not said."""
+        """The option's meaning, and its default where that is not said."""
         if self.default is None:
             note = "required"
         elif not self.kind or self.default in ("", "''") or "by default" in self.help:
@@ -82,7 +82,7 @@ def of_class(cls: type[Pass]) -> Description:
 
 
 def _find(module: str) -> ModuleSpec | None:
-    """Where a module is, found without importing the packages that it is in."""
+    """The place of a module, found without importing the packages that it is in."""
     name, *rest = module.split(".")
     # What is installed in editable mode may be known to a finder of its own only.
     spec = find_spec(name)
@@ -182,7 +182,7 @@ def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | N
 
 
 def _named(node: ast.expr, known: Mapping[str, _Definition]) -> ast.expr | None:
-    """What a name stands for, if that is no class."""
+    """The expression that a name stands for, if that is no class."""
     found = known.get(node.id) if isinstance(node, ast.Name) else None
     if isinstance(found, _Imported):
         found = found.definition()

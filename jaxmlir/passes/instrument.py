@@ -55,7 +55,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Instrumentation:
-    """What to do around each pass.
+    """The dumps, checks and timings around each pass.
 
     Attributes:
       verify_each: verify the program after each pass.

@@ -297,7 +297,7 @@ def parse_pipeline(
 
 @dataclass(frozen=True)
 class _Resolver:
-    """From names to passes."""
+    """The lookup of passes by name."""
 
     text: str
     find: Callable[[str], type[Pass] | None]

@@ -60,7 +60,7 @@ class ExportedFunction(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """What is known of a function of a program that is the copy of an exported function."""
+    """Facts about a function of a program that is the copy of an exported function."""
 
     leaf: ExportedFunction
     uses: tuple[str, ...]
@@ -143,7 +143,7 @@ def _rename_uses_of(
 def equal_functions(
     functions: Mapping[str, func.FuncOp], copies: Mapping[str, Copy] | None = None
 ) -> dict[str, str]:
-    """For each function the first of those equal to it.
+    """The first function that is equal to each one.
 
     Args:
       copies: what is known of some functions.
@@ -279,7 +279,7 @@ def short_name(symbol: str) -> str:
 
 
 def rename_uses(function: func.FuncOp, names: Mapping[str, str]) -> None:
-    """Has a function refer to others by other names."""
+    """Renames the functions that a function refers to."""
     for op, name in named_ops(function):
         for holder in (op, *inner_ops(op)) if is_foreign(name) else (op,):
             attributes = holder.attributes

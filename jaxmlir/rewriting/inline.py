@@ -136,7 +136,8 @@ def _inline(op: Any, name: str, function: func.FuncOp) -> None:
 
 
 def _location(op: Any, name: str) -> ir.Location:
-    """Where the ops of a called function go: profiles name the function, as they do without us."""
+    """The location of the ops of a called function: profiles name the function, as they do without
+    us."""
     attributes = op.attributes
     called = attributes["name"] if "name" in attributes else None
     return locations.of_body(op.location, _scope(name, called))
@@ -144,6 +145,6 @@ def _location(op: Any, name: str) -> ir.Location:
 
 @functools.cache
 def _scope(name: str, called: ir.Attribute | None) -> str:
-    """What JAX's lowering adds to the name stack: ``jit(layer)``, ``closed_call``."""
+    """The scope that JAX's lowering adds to the name stack: ``jit(layer)``, ``closed_call``."""
     scope = name.removeprefix("jaxpr.")
     return scope if called is None else f"{scope}({codec.decode(called)})"

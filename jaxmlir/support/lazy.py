@@ -56,7 +56,7 @@ class analysis(lazy[T]):
 
 
 def forget_analyses(of: Any) -> None:
-    """Has the analyses of an object found out again when they are next asked for."""
+    """Forgets the analyses of an object: they are found out again when they are next asked for."""
     known = of.__dict__
     for name in _analyses(type(of)).intersection(known):
         known.pop(name, None)

@@ -13,7 +13,7 @@ from jaxmlir.errors import ArgumentError
 
 
 def integer(value: Any) -> int | None:
-    """What a value is as an ``int``: one of Python or NumPy, an array of one integer ...
+    """The ``int`` that a value is: one of Python or NumPy, an array of one integer ...
 
     ``None`` of anything else, booleans included: where a number is asked for, ``True`` is a
     mistake.

@@ -22,7 +22,7 @@ from jaxmlir.targets.costs import PLATFORMS, Costs, machines
 
 @dataclass(frozen=True)
 class Target:
-    """What a program is compiled for: a compiler, a kind of device, and how many of them.
+    """The compiler that a program is for, a kind of device, and how many of them.
 
     Attributes:
       platform: JAX's name of the compiler: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"tpu"``.

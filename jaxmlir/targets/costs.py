@@ -1,4 +1,4 @@
-"""What things cost on a target: one table for each compiler, in a data file.
+"""Costs on a target: one table for each compiler, in a data file.
 
 ``tables/cpu.toml`` and its like say what was measured, when, and on which machine; ``python -m
 benchmarks.calibrate`` measures again.  Passes read them as ``program.target.costs`` and weigh one
@@ -20,7 +20,7 @@ TABLES = Path(__file__).parent / "tables"
 
 
 class Costs(NamedTuple):
-    """What the hardware, the compiler and the runtime of a target charge for.
+    """The costs that the hardware, the compiler and the runtime of a target charge.
 
     Times are nanoseconds of one thread; where a table leaves a number out, it is the CPU's.
     """

@@ -35,7 +35,7 @@ from jaxmlir.errors import count
 
 
 def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
-    """What an attribute of a kind is to be, where it is something else."""
+    """The requirement of a kind that an attribute does not meet; empty where it meets all."""
     if not _fits(attr, kind):
         return kind
     if kind == "axes":
@@ -135,8 +135,8 @@ Functions = Mapping[str, func.FuncOp]
 
 
 def errors(op: Any, name: str, functions: Functions) -> Iterator[str]:
-    """What is wrong with the signatures of the functions that an op names, as texts that follow
-    the op's name.  The functions exist."""
+    """The errors of the signatures of the functions that an op names, as texts that follow the op's
+    name.  The functions exist."""
     check = _CHECKS.get(name)
     if check is not None:
         yield from check(_Op(op, functions))
@@ -188,7 +188,7 @@ class _Op:
     def unfit_fields(
         self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]
     ) -> Iterator[str]:
-        """What is wrong with an attribute that is to be a record with those fields."""
+        """The errors of an attribute that is to be a record with some fields."""
         where, attribute = f" attribute '{name}", self._attributes[name]
         records = [item.attr for item in attribute] if isinstance(attribute, ir.DictAttr) else []
         if len(records) != 1 or not isinstance(records[0], ir.DictAttr):

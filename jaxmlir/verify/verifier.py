@@ -311,7 +311,7 @@ class _Verifier:
     # -- types --
 
     def type_errors(self, op: Any, name: str, check_vma: bool) -> list[str]:
-        """Where the op's result types are not those that JAX computes."""
+        """The errors of result types that are not those that JAX computes."""
         errors = self.type_errors_here(op, name, check_vma)
         if errors and name in _known_ops():
             # A program remembers its types, not whether it was traced with 64-bit types enabled,
@@ -331,7 +331,7 @@ class _Verifier:
             return [_rejection(op, name, e)]
 
     def differences(self, op: Any, name: str, check_vma: bool) -> Iterator[str]:
-        """Where an op's results or effects are others than those that JAX computes."""
+        """The errors of results or effects that are others than those that JAX computes."""
         primitive, expected, inferred = evaluate(self.program, op, name, check_vma)
         got = [aval_of(v.type) for v in op.results]
         given = list(_given_effects(op))
@@ -444,7 +444,7 @@ def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
 
 
 def _read(errors: Iterator[str], name: str) -> list[str]:
-    """What a check of an op finds; attributes that it cannot read are an error, too."""
+    """The errors that a check of an op finds; attributes that it cannot read are one, too."""
     try:
         return list(errors)
     except JaxmlirError as e:
@@ -457,7 +457,7 @@ def _read(errors: Iterator[str], name: str) -> list[str]:
 
 
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
-    """What is wrong with an op by its record; a primitive without a record has free form."""
+    """The errors of an op by its record; a primitive without a record has free form."""
     if len(op.regions):
         yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
     record = ops.record_of(name)
@@ -508,7 +508,7 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
 
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:
-    """Where the pytrees of a function do not have as many leaves as it has values."""
+    """The errors of pytrees of a function that do not have as many leaves as it has values."""
     attributes = function.attributes
     for key, what in (("jaxpr.in_tree", "argument"), ("jaxpr.out_tree", "result")):
         if key not in attributes:
@@ -532,7 +532,7 @@ def _tree_errors(function: func.FuncOp) -> Iterator[str]:
 
 
 def _constant_errors(program: Module, op: Any) -> Iterator[str]:
-    """What is wrong with a ``jaxpr.constant``; a value that is absent is missed when it is used."""
+    """The errors of a ``jaxpr.constant``; a value that is absent is missed when it is used."""
     attributes = op.attributes
     operands, results = len(op.operands), len(op.results)
     if operands or results != 1:
@@ -561,7 +561,7 @@ def _constant_errors(program: Module, op: Any) -> Iterator[str]:
 
 
 def _stored_aval(program: Module, name: str) -> Any | None:
-    """What the side table has under a name; nothing is read from an artifact for this."""
+    """The entry of the side table under a name; nothing is read from an artifact for this."""
     value = program._constants.unread(name)
     if isinstance(value, Unread):
         return core.ShapedArray(value.shape, value.dtype)
@@ -620,7 +620,7 @@ def _tracks_axes(op: Any, name: str, around: bool) -> bool:
 
 
 def _printing() -> tuple[Any, Any]:
-    """What JAX's type checks ask for to print a jaxpr."""
+    """The context and the settings that JAX's type checks ask for to print a jaxpr."""
     return core.JaxprPpContext(), core.JaxprPpSettings()
 
 

@@ -270,7 +270,7 @@ def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
 
 
 def _kind_of_devices(fields: dict[str, ir.Attribute], reader: Reader) -> Any:
-    """What the values of a mesh say of its devices."""
+    """The kind of device of a mesh, as its values tell."""
     if "abstract_device" in fields:
         return decode(fields["abstract_device"], reader)
     platform = string(fields["devices"][0][0].attr).split(":")[0]

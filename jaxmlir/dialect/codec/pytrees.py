@@ -213,7 +213,7 @@ def of_placeholders(tree: Any) -> Any:
 
 
 class _Said(NamedTuple):
-    """What is said of a node of an unknown class: the texts of attributes."""
+    """The description of a node of an unknown class: the texts of attributes."""
 
     tag: str
     name: str

@@ -15,7 +15,7 @@ from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirEr
 
 
 class Writer(Protocol):
-    """What an encoder needs of the module it writes into."""
+    """The module that an encoder writes into, as far as encoders ask."""
 
     def function(self, jaxpr: Any) -> tuple[str, ...]:
         """The symbol of the function made from a (closed) jaxpr.
@@ -29,7 +29,7 @@ class Writer(Protocol):
 
 
 class Reader(Protocol):
-    """What a decoder needs of the module it reads from."""
+    """The module that a decoder reads from, as far as decoders ask."""
 
     def jaxpr(self, symbol: str) -> Any:
         """The closed jaxpr made from a function."""
@@ -74,16 +74,16 @@ Encoder = Callable[[Any, Writer], ir.Attribute]
 Decoder = Callable[[ir.Attribute, Reader], Any]
 
 encoders: dict[type, Encoder] = {}
-"""By the exact type of a value."""
+"""Encoders by the exact type of a value."""
 bases: dict[type, Encoder] = {}
-"""By a class that the type of a value derives from."""
+"""Encoders by a class that the type of a value derives from."""
 decoders: dict[str, Decoder] = {}
-"""By the tag of a dictionary."""
+"""Decoders by the tag of a dictionary."""
 attribute_decoders: dict[type[ir.Attribute], Decoder] = {}
-"""By the class of an attribute that is more than text, a number or a list."""
+"""Decoders by the class of an attribute that is more than text, a number or a list."""
 late: list[Callable[[str], None]] = []
-"""Called with a tag, or the name of a class, that is met: register the codecs of classes that take
-long to import."""
+"""Functions that are called with a tag, or the name of a class, that is met: they register the
+codecs of classes that take long to import."""
 # Attributes by value, and values by attribute.
 cache: dict[Any, ir.Attribute] = {}
 _decoded: dict[ir.Attribute, Any] = {}
@@ -212,7 +212,7 @@ def string(attr: ir.Attribute) -> str:
 
 
 def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
-    """For immutable values whose equality, within one type, means being the same."""
+    """The encoder of immutable values whose equality, within one type, means being the same."""
 
     def encode_cached(value: Any, _: Writer) -> ir.Attribute:
         key = (type(value), value)
@@ -334,7 +334,8 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
 def _check_fields(
     tag: str, fields: Sequence[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
 ) -> None:
-    """What no field takes is not to be lost: a field of another version's, or one misspelt."""
+    """Refuses fields that a class does not have, of another version or misspelt, and missing
+    ones."""
     if unknown := sorted(given.keys() - {*fields}):
         takes = ", ".join(map(repr, fields))
         meant = nearest(unknown[0], fields)

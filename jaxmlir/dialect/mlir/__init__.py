@@ -1,1 +1,2 @@
-"""Where MLIR's Python bindings look for dialect modules (see :mod:`jaxmlir.dialect.ir`)."""
+"""The package where MLIR's Python bindings look for dialect modules (see
+:mod:`jaxmlir.dialect.ir`)."""

@@ -139,12 +139,11 @@ class Op(NamedTuple):
     """The operands in each of which the op is linear, the others held fixed, but in no two of them
     together: ``mul`` (0, 1)."""
     inverse: str = ""
-    """What undoes it, in words: an op, or expressions in the result (z of x and y, y of x alone);
-    the rule itself is in ``jaxmlir/transforms/inverses``.  Or why there is none: a text that
-    begins ``"not
-    invertible: "`` where operands are lost, else ``"no rule: "``."""
+    """The inverse in words: an op, or expressions in the result (z of x and y, y of x alone); the
+    rule itself is in ``jaxmlir/transforms/inverses``.  Or why there is none: a text that begins
+    ``"not invertible: "`` where operands are lost, else ``"no rule: "``."""
     domain: str = ""
-    """For which operands the inverse is one, where that is not all."""
+    """The operands for which the inverse is one, where that is not all."""
     traits: tuple[Trait, ...] = ()
     combine: str = ""
     """The op that combines two elements, of a reduction and its like: ``add`` of ``reduce_sum``,
