@@ -39,7 +39,7 @@ from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import Together, written_again
-from jaxmlir.optimize.memory.remat.peak import peak
+from jaxmlir.optimize.memory.remat.price import peak
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 

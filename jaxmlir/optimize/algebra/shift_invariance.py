@@ -1,21 +1,56 @@
-"""How values depend on a shift: the calculus of ``jaxpr-shift-invariance``, a rule for each op.
+"""``jaxpr-shift-invariance``: no derivative of a number that is only there to keep another one
+small.
 
-A rule takes an op and the laws of its operands, ``None`` for those that do not depend on the shift,
-gives the law of its result, and raises :class:`Unknown` where there is none.
+A softmax is written with the maximum of its logits subtracted, ``e = exp(x - m)``, ``e / sum(e)``,
+so that nothing overflows; its value does not depend on ``m``.  JAX's own functions say so by
+``stop_gradient``.  Where users write the formula themselves, the derivative of the maximum is
+computed, with comparisons of all elements and sums, to be added up to zero with rounding errors.
+
+The pass proves it: every value computed from ``m`` is, as a function of it, one of
+
+    v = v0 + c m          shifted, by c
+    v = v0 exp(c m)       scaled, by c
+
+with ``v0`` and the number ``c`` not depending on ``m``.  ``exp`` makes scaled values of shifted
+ones, and ``log`` the reverse; the exponents of factors add up, a sum of values with one exponent
+has it, and what is neither shifted nor scaled, as a quotient of two with the same exponent, does
+not depend on ``m``.  If that holds of everything that leaves this calculus, ``m`` gets a
+``stop_gradient``.  The value of the program does not change by a bit, its derivatives of all orders
+by what rounding had left of the zeros.
+
+``m`` has an element for each row, say; which dimensions of a value run along with it is part of
+what is known of that value.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxmlir.dialect.ir import ir
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.op_counts import is_array
+from jaxmlir.dialect.builder import ops_of, returned
+from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+# -- How values depend on a shift: the calculus of ``jaxpr-shift-invariance``, a rule for each op --
+#
+# A rule takes an op and the laws of its operands, ``None`` for those that do not depend on the
+# shift, gives the law of its result, and raises :class:`Unknown` where there is none.
 
 
 class Unknown(Exception):
@@ -289,3 +324,90 @@ RULES: dict[str, Rule] = {
     }.items()
 }
 """Of the ops that the calculus knows."""
+
+
+class ShiftInvariance(Pass):
+    """Take no derivative of maxima that results do not depend on, as in a softmax."""
+
+    name: ClassVar[str] = "jaxpr-shift-invariance"
+
+    def run(self, program: Module) -> bool:
+        return stop_shifts(program) > 0
+
+
+def stop_shifts(program: Module) -> int:
+    """Stops the derivatives of shifts, in place; of how many."""
+    with scope():
+        count = sum(map(_stop, outside_kernels(program, ("jaxpr.reduce_max",))))
+    if count:
+        program.changed()
+    return count
+
+
+def _stop(function: func.FuncOp) -> int:
+    nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
+    names = {node.name for node in nodes}
+    if "jaxpr.reduce_max" not in names or "jaxpr.exp" not in names:
+        return 0
+    outs = set(returned(function))
+    sources = {v: node for node in nodes for v in node.op.results}
+    users: dict[ir.Value, list[int]] = {}
+    for i, node in enumerate(nodes):
+        for v in dict.fromkeys(node.operands):
+            users.setdefault(v, []).append(i)
+    count = 0
+    # Maxima, and what is put in place of those that are infinite.
+    maxima: set[ir.Value] = set()
+    for i, node in enumerate(nodes):
+        if node.name != "jaxpr.reduce_max" and maxima.isdisjoint(node.operands):
+            continue
+        if node.name not in _OF_MAXIMA:
+            continue
+        (value,) = node.op.results
+        maxima.add(value)
+        if is_array(value.type) and not does_depend(value, nodes, users, outs):
+            remark(node.op, "no derivative is taken of it: the results do not depend on it")
+            stopped = _stopped(node, nodes[i + 1].op, sources)
+            value.replace_all_uses_except(stopped, stopped.owner.operation)
+            users[stopped] = users.pop(value)
+            for user in (nodes[k] for k in users[stopped]):
+                user.operands = [stopped if v == value else v for v in user.operands]
+            count += 1
+    return count
+
+
+_OF_MAXIMA = frozenset(
+    f"jaxpr.{name}" for name in ("reduce_max", "max", "select_n", "broadcast_in_dim", "reshape")
+)
+
+
+def _stopped(node: OpView, before: Any, sources: dict[ir.Value, OpView]) -> ir.Value:
+    """The value of an op without a derivative."""
+    (value,) = node.op.results
+    with ir.InsertionPoint(before), node.op.location:
+        value = _scaled_maximum(node, sources) or value
+        return ir.Operation.create("jaxpr.stop_gradient", [value.type], [value]).result
+
+
+# max(x / c) = max(x) / c where c > 0
+def _scaled_maximum(node: OpView, sources: dict[ir.Value, OpView]) -> ir.Value | None:
+    """A maximum scaled, not of what is scaled: it may be needed at several scales.
+
+    Rounding keeps the order, so it is the same number; only ties may be others, and with them the
+    derivative.
+    """
+    inner = sources.get(node.operands[0]) if node.name == "jaxpr.reduce_max" else None
+    if inner is None or inner.name not in ("jaxpr.div", "jaxpr.mul"):
+        return None
+    x, factor = inner.operands
+    number = real_number(factor)
+    if number is None or not 0 < number < math.inf or aval_of(factor.type).shape:
+        return None
+    if not aval_of(x.type).shape or x.type != inner.op.results[0].type:
+        return None
+    # Integers wrap around, and lose their order.
+    if not dtypes.issubdtype(aval_of(x.type).dtype, np.floating):
+        return None
+    type_ = node.op.results[0].type
+    maximum = ir.Operation.create(node.name, [type_], [x], node.attributes).result
+    return ir.Operation.create(inner.name, [type_], [maximum, factor], inner.attributes).result
