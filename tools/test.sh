@@ -29,6 +29,7 @@ lint() {
     .venv/bin/ruff check --quiet . || status=1
     .venv/bin/ruff format --check --quiet . || status=1
     .venv/bin/python tools/lint_imports.py || status=1
+    .venv/bin/python tools/lint_docstrings.py || status=1
     .venv/bin/python tools/lint_lit.py lit_tests || status=1
     return $status
 }

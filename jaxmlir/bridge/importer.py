@@ -43,8 +43,8 @@ from jaxmlir.dialect import (
     locations,
     primitives,
 )
-from jaxmlir.dialect.codec.dense import dense
-from jaxmlir.dialect.constants import Constants
+from jaxmlir.dialect.codec.types import dense
+from jaxmlir.dialect.handles import Constants
 from jaxmlir.dialect.ir import (
     DIALECT_VERSION,
     free_symbol,

@@ -74,7 +74,7 @@ _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
 
 
 def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) -> T | None:
-    """Of some rules that are each for certain zeros the one for the most of those that there are.
+    """The rule specialised to the largest subset of the given symbolic zeros.
 
     Args:
       zeros: which tangents are zero.

@@ -15,12 +15,12 @@ import jax
 from jaxmlir.dialect import handles, locations
 from jaxmlir.dialect import ir as mlir_ir
 from jaxmlir.dialect.codec import pytrees
-from jaxmlir.dialect.constants import Constants
 from jaxmlir.dialect.custom_rule_ops import MARK, marked_ops
+from jaxmlir.dialect.handles import Constants
 from jaxmlir.dialect.ir import context, func, functions, ir, is_private
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError, PassError, at_op, nearest
-from jaxmlir.support.cached import analysis, forget_analyses
+from jaxmlir.support.lazy import analysis, forget_analyses
 from jaxmlir.targets import Target, default_target
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jaxmlir.errors import nearest
-from jaxmlir.support.lazy_names import lazy_names
+from jaxmlir.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from jaxmlir.passes.base import Option, Pass
@@ -80,7 +80,7 @@ BUILTIN_PASSES = (
     ("jaxpr-inplace-scans", "jaxmlir.optimize.loops.inplace_scans:InplaceScans"),
     ("jaxpr-inverse", "jaxmlir.transforms.inverse:Inverse"),
     ("jaxpr-jvp", "jaxmlir.transforms.jvp:Jvp"),
-    ("jaxpr-legalize-to-stablehlo", "jaxmlir.lowering.legalize:LegalizeToStablehlo"),
+    ("jaxpr-legalize-to-stablehlo", "jaxmlir.lowering.lowering:LegalizeToStablehlo"),
     ("jaxpr-licm", "jaxmlir.optimize.loops.licm:Licm"),
     ("jaxpr-linearize", "jaxmlir.transforms.linearize:Linearize"),
     ("jaxpr-materialize-shared", "jaxmlir.optimize.cpu.materialize_shared:MaterializeShared"),
@@ -104,7 +104,7 @@ BUILTIN_PASSES = (
     ("jaxpr-transpose", "jaxmlir.transforms.transpose:Transpose"),
     ("jaxpr-unroll-reductions", "jaxmlir.optimize.cpu.unroll_reductions:UnrollReductions"),
     ("jaxpr-vectorize-blocks", "jaxmlir.optimize.vectorize.vectorize_blocks:VectorizeBlocks"),
-    ("jaxpr-verify", "jaxmlir.verify.verify_pass:Verify"),
+    ("jaxpr-verify", "jaxmlir.verify.verifier:Verify"),
     ("jaxpr-vjp", "jaxmlir.transforms.vjp:Vjp"),
     ("jaxpr-vmap", "jaxmlir.transforms.vmap:Vmap"),
 )
@@ -116,9 +116,9 @@ __getattr__ = lazy_names(__name__, _EXPORTS, ())
 
 def find_pass(name: str) -> type[Pass] | None:
     """The class of a pass written in Python, or None: then it may be a C++ pass."""
-    from jaxmlir.passes import registry
+    from jaxmlir.passes import base
 
-    return registry.find(name, BUILTIN_PASSES)
+    return base.find_class(name, BUILTIN_PASSES)
 
 
 def pass_exists(name: str) -> bool:
@@ -130,11 +130,11 @@ def pass_exists(name: str) -> bool:
 
 def describe_passes() -> dict[str, dict[str, Description]]:
     """Summary and options of every pass, by origin and name, without importing the passes."""
-    from jaxmlir.passes import cxx, descriptions, registry
+    from jaxmlir.passes import base, cxx, descriptions
     from jaxmlir.passes.base import Pass
 
     builtin = {name: descriptions.of_target(target) for name, target in BUILTIN_PASSES}
-    plugins = {p.name: descriptions.of_target(p.value) for p in registry.plugins()}
+    plugins = {p.name: descriptions.of_target(p.value) for p in base.plugins()}
     loaded = {
         name: descriptions.of_class(cls)
         for name, cls in Pass.loaded.items()

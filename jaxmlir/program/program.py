@@ -33,9 +33,8 @@ from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.calls import Calls
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
-from jaxmlir.support.cached import analysis
-from jaxmlir.support.collector import collector_paused
-from jaxmlir.support.platforms import check_platforms
+from jaxmlir.support.lazy import analysis, collector_paused
+from jaxmlir.support.options import check_platforms
 
 if TYPE_CHECKING:
     from jax.stages import Lowered

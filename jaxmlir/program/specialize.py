@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxmlir._compat import core, shape_poly, state_types
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import ArgumentError

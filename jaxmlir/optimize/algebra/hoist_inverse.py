@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir.analysis.call_graph import SCANS
+from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
-from jaxmlir.dialect.builder import drop_dead_ops, ops_of, returned
+from jaxmlir.dialect.builder import drop_dead_ops, returned
 from jaxmlir.dialect.ir import func, ir, is_private, scope
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.licm import licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
@@ -111,9 +111,9 @@ class _Systems:
 
     def rewrite(self, function: func.FuncOp) -> int:
         count = 0
-        for op, name, operands in list(ops_of(function)):
-            if name == SOLVE:
-                count += self._rewrite(OpView(op, name, operands))
+        for node in list(ops_of(function)):
+            if node.name == SOLVE:
+                count += self._rewrite(node)
         if count:
             drop_dead_ops(function)
         return count
@@ -182,8 +182,8 @@ class _Systems:
         function = self._program.function(symbol)
         matrix, x = function.arguments
         value, dims, contracted = None, [], None
-        for op, name, operands in ops_of(function):
-            node = OpView(op, name, operands)
+        for node in ops_of(function):
+            op, name, operands = node
             if name == "jaxpr.dot_general" and value is None and {*operands} == {matrix, x}:
                 found = _product(node, operands.index(matrix), ndim)
                 if found is None:

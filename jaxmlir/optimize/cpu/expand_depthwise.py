@@ -24,9 +24,9 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.replace import replace_ops

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.cpu.expand_products import at_indices

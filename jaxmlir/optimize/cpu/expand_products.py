@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.unroll_reductions import MAX_SIZE, MIN_RESULTS
 from jaxmlir.optimize.replace import replace_ops

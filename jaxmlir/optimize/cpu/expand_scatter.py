@@ -24,10 +24,10 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import OpView, number_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import overwrites
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass

@@ -34,11 +34,11 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import jax_version
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.fusion import LIBRARY_REDUCTIONS
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Count, Pass

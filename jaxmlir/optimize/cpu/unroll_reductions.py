@@ -37,12 +37,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jax import lax
 
 from jaxmlir._compat import dtypes, jax_version
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.fusion import SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of

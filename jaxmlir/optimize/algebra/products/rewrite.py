@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, size, with_shape
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_mask, is_plain, shape_of
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan

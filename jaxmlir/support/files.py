@@ -1,4 +1,4 @@
-"""Of which files a line may be shown.
+"""The files of the user that jaxmlir reads: its cache directory, and lines of sources.
 
 A program that somebody else wrote says where its ops came from, and may name any file.  Who prints
 a line, or a traceback, reads the file to its end: a device or a pipe may have none.
@@ -10,6 +10,13 @@ import functools
 import linecache
 import os
 import stat
+
+
+def directory() -> str:
+    """The directory that the environment names, empty if nothing is to be kept."""
+    root = os.environ.get("JAXMLIR_CACHE_DIR")
+    return os.path.abspath(root) if root else ""
+
 
 MAX_BYTES = 16 << 20
 

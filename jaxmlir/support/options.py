@@ -1,11 +1,29 @@
-"""The names of platforms that JAX knows."""
+"""Checks of what users give as options: integers, names of platforms."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from jaxmlir._compat import xla_bridge
 from jaxmlir.errors import ArgumentError
+
+
+def integer(value: Any) -> int | None:
+    """What a value is as an ``int``: one of Python or NumPy, an array of one integer ...
+
+    ``None`` of anything else, booleans included: where a number is asked for, ``True`` is a
+    mistake.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
 
 
 def check_platforms(platforms: Sequence[str] | None) -> None:

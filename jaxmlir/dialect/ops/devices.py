@@ -1,8 +1,108 @@
-"""Collectives: communication over named mesh axes, inside `shard_map`."""
+"""Ops on several devices: placement and communication."""
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary, with_traits, without_inverse
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary
+
+SHARDING = family(
+    "sharding",
+    "Placement: devices, shardings, layouts and memory spaces. The values stay what they are.",
+    op(
+        "shard_map",
+        None,
+        None,
+        "Calls a function on every device of a mesh, each with its own part of the operands.",
+        "jaxpr: function",
+        "mesh: mesh",
+        "in_specs: any",
+        "out_specs: any",
+        "check_vma: bool = true",
+        "newly_manual_axes: any",
+        inverse="no rule: it runs on several devices, which exchange values",
+    ),
+    op(
+        "device_put",
+        None,
+        None,
+        "Moves each operand to a device, a sharding or a memory space.",
+        "devices: any",
+        "srcs: any",
+        "copy_semantics: any",
+        linear=(0, ...),
+        inverse="the result itself",
+    ),
+    unary(
+        "sharding_constraint",
+        "The operand, laid out over devices as told.",
+        "sharding: sharding",
+        "layout: layout?",
+        "context_mesh: mesh?",
+        "unconstrained_dims: any?",
+        linear=(0,),
+        inverse="the result itself",
+    ),
+    unary(
+        "reshard",
+        "The operand, under another sharding in its type.",
+        "dst_sharding: sharding",
+        "concrete_mesh: mesh?",
+        linear=(0,),
+    ),
+    unary(
+        "layout_constraint",
+        "The operand, in a layout of memory as told.",
+        "layout: layout",
+        linear=(0,),
+        inverse="the result itself",
+    ),
+    unary(
+        "relayout",
+        "The operand, under another memory layout in its type.",
+        "dst_layout: layout",
+        jax=">=0.11",
+        linear=(0,),
+    ),
+    op(
+        "shard_alike",
+        2,
+        2,
+        "Both operands, laid out over devices alike.",
+        jax="<0.11",
+        linear=(0, 1),
+    ),
+    op(
+        "inspect_sharding",
+        1,
+        0,
+        "Calls back with the sharding that the compiler chose for the operand.",
+        "callback: handle",
+    ),
+    unary(
+        "with_memory_space_constraint",
+        "The operand, in a memory space as told.",
+        "memory_space: any",
+    ),
+    unary(
+        "remove_memory_space",
+        "The operand, its type without a memory space.",
+    ),
+    unary(
+        "global_array_to_host_local_array",
+        "This host's part of an array over all hosts.",
+        "global_mesh: mesh",
+        "pspec: spec",
+        linear=(0,),
+    ),
+    unary(
+        "host_local_array_to_global_array",
+        "An array over all hosts, of this host's part.",
+        "global_mesh: mesh",
+        "pspec: spec",
+        linear=(0,),
+    ),
+    traits=(Trait.IMPURE,),
+    inverse="no rule: it changes where a value is, not what it is",
+)
 
 _AXES = "axes: axes"
 _NAME = "axis_name: axes"
@@ -31,7 +131,9 @@ def _done(name: str, **fields: object) -> Op:
     )
 
 
-OPS: tuple[Op, ...] = (
+COLLECTIVES = family(
+    "collectives",
+    "Collectives: communication over named mesh axes, inside `shard_map`.",
     op("axis_index", 0, 1, "This device's index along mesh axes, a scalar integer.", _NAME),
     # Reductions
     unary("psum", "Sum over the devices of mesh axes.", _AXES, _GROUPS, linear=(0,), inverse=_MANY),
@@ -45,7 +147,11 @@ OPS: tuple[Op, ...] = (
         inverse=_MANY,
     ),
     unary(
-        "unreduced_psum", "Sums an operand typed as unreduced.", _AXES, linear=(0,), inverse=_MANY
+        "unreduced_psum",
+        "Sums an operand typed as unreduced.",
+        _AXES,
+        linear=(0,),
+        inverse=_MANY,
     ),
     unary(
         "unreduced_pmax",
@@ -193,8 +299,6 @@ OPS: tuple[Op, ...] = (
     _start("reduce_scatter", *_SCATTER, _GROUPS),
     _start("unreduced_reduce_scatter", *_SCATTER, jax="<0.11"),
     _done("reduce_scatter"),
-)
-
-OPS = with_traits(
-    without_inverse("no rule: it needs the values of other devices", OPS), Trait.IMPURE
+    traits=(Trait.IMPURE,),
+    inverse="no rule: it needs the values of other devices",
 )
