@@ -1,21 +1,21 @@
-"""Runs programs of other people's libraries through the dialect and compares every step with JAX.
+"""Runs programs of other people's libraries through the dialect and compares each step with JAX.
 
-    python tools/ecosystem.py                       those without an outcome of this jaxmlir
+    python tools/ecosystem.py                        those without an outcome of this jaxmlir
     python tools/ecosystem.py --select 'optax|mctx' --again
-    python tools/ecosystem.py --steps trace,grad    some steps; the page keeps the others
-    python tools/ecosystem.py --clean               deletes the environments
-    python tools/ecosystem.py --page                only writes the page
+    python tools/ecosystem.py --steps=trace,grad     some steps; the page keeps the others
+    python tools/ecosystem.py --clean                deletes the environments
+    python tools/ecosystem.py --page                 only writes the page
 
-A program is a file of ``ecosystem/programs``: what it needs is in its header (PEP 723), and its function
-``make`` returns a function with a scalar result, and arguments.  What is done with it is in
-``ecosystem_steps.py``.  It runs in an environment of its own, below ``--environments``, that sees nothing
-else; uv makes them (`pip install uv`), which links files from one cache.  What it saves is loaded
-in an environment that has only JAX.  One process runs at a time.
+A program is a file of ``ecosystem/programs``: its requirements are in its header (PEP 723), and its
+function ``make`` returns a function with a scalar result, and arguments.  What is done with it is
+in ``ecosystem_steps.py``.  It runs in an environment of its own below ``--environments``, which
+sees nothing else.  uv makes these (``pip install uv``) from one cache of packages, by links: forty
+environments take 3 GB.  What a program saves is loaded in an environment that has only JAX.  One
+process runs at a time.
 
-Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package,
-the tool and the program.  If that changes, the program is run again; those that have no outcome, first.
-``docs/ecosystem-<jax version>.json`` has all of them, and ``docs/ecosystem.md`` is made from these.
-The exit status is 1 if any failed.
+Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package
+and of the program: if that changes, the program runs again, after those that have no outcome.  ``docs/ecosystem-<jax version>.json`` has all of them, and ``docs/ecosystem.md`` is made
+from these.  The exit status is 1 if any failed.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ PROGRAMS = ROOT / "ecosystem" / "programs"
 STATE = ROOT / "build" / "ecosystem"
 # All of XLA's passes, and little of LLVM's: what is compiled for its numbers runs a few times.
 QUICK_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# Emitters of less code, which later versions do not have.
+QUICK_FLAGS_0_10 = f"{QUICK_FLAGS} --xla_cpu_use_fusion_emitters=false"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
 STEPS = ("trace", "text", "save", "load", *report.DERIVATIVES, "-O2", "times")
 HEADER = re.compile(r"(?m)^# /// script\n(?P<content>(?:^#(?:| .*)\n)+?)^# ///$")
@@ -78,7 +80,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Environments:
-    """Virtual environments below a folder, each with a version of JAX and what one program needs."""
+    """Virtual environments below a folder: each has one version of JAX and a program's needs."""
 
     root: Path
     python: str
@@ -130,10 +132,9 @@ def uv() -> list[str]:
 
 def digest(program: Program) -> str:
     """Of all that an outcome depends on, but for the versions of libraries."""
-    files = [*(ROOT / "jaxmlir").rglob("*.py"), *(ROOT / "jaxmlir").rglob("*.json")]
-    files += [ROOT / "tools" / "ecosystem_steps.py", program.path]
+    package = ROOT / "jaxmlir"
     content = hashlib.sha256()
-    for path in sorted(files):
+    for path in (*sorted(package.rglob("*.py")), *sorted(package.rglob("*.json")), program.path):
         content.update(path.read_bytes())
     return content.hexdigest()[:16]
 
@@ -173,7 +174,8 @@ def run(
     while left := [step for step in steps if step not in found]:
         # Times are measured in a process of their own, as machine code is compiled for users.
         numbers = [step for step in left if step != "times"]
-        left, flags = (numbers, QUICK_FLAGS) if numbers else (left, "")
+        quick = QUICK_FLAGS_0_10 if environments.jax.startswith("0.10.") else QUICK_FLAGS
+        left, flags = (numbers, quick) if numbers else (left, "")
         lines.write_text("")
         command = [python, "-P", str(ROOT / "tools" / "ecosystem_steps.py"), str(program.path)]
         with (folder / "log").open("a") as log:

@@ -13,7 +13,7 @@ from rich.console import Console
 Record = dict[str, Any]
 
 DERIVATIVES = ("grad", "vmap(grad)", "jvp", "hvp", "reverse twice")
-# What is timed, and the greatest ratio that is promised; of what takes JAX so many seconds at least.
+# What is timed: its column, the ratio that is promised, and how long JAX has to take for that.
 MEASURES = {
     "grad_cpu_O0": ("run", 1.05, 2e-4),
     "grad_cpu_O2": ("run, -O2", 1.05, 2e-4),
@@ -75,43 +75,46 @@ def _rounded(value: Any) -> Any:
 _INTRODUCTION = """\
 # Other people's programs
 
-Each row is a small program of a library that knows nothing of jaxmlir, as its users write it: a
-function with a scalar loss ([the programs](../ecosystem/programs)). `tools/ecosystem.py` installs each
-library in an environment of its own, runs its program and wrote this page.
+Each row is a small program of a library that knows nothing of jaxmlir, as its users would write it:
+a function with a scalar loss ([the programs](../ecosystem/programs)). `tools/ecosystem.py` installs
+each library in an environment of its own and runs its program. It generated this page.
 
 | step | passes when |
 |---|---|
 | trace | the traced program gives JAX's value |
 | text | printed, parsed and printed again it is the identical text, and gives JAX's value |
 | save | it is written to a file |
-| load | a process that has only JAX and jaxmlir loads the file; value and gradient are JAX's |
-| grad | `program.grad()` gives the gradient of `jax.grad` |
-| vmap(grad) | `program.grad().vmap(...)` gives what `jax.vmap(jax.grad(f))` gives, for a batch of 3 |
-| jvp | `program.jvp()` gives the value and tangent of `jax.jvp` |
-| hvp | `program.grad().jvp()`, forward over reverse, gives what `jax.jvp(jax.grad(f), ...)` gives |
-| reverse twice | `program.grad().vjp()`, reverse over reverse, gives what `jax.vjp(jax.grad(f), ...)` gives |
-| -O2 | value and gradient, optimized, are JAX's |
+| load | a process that has only JAX and jaxmlir loads it; value and gradient are JAX's |
+| grad | `program.grad()` is `jax.grad(f)` |
+| vmap(grad) | `program.grad().vmap(...)` is `jax.vmap(jax.grad(f))`, for a batch of 3 |
+| jvp | `program.jvp()` gives the value and the tangent of `jax.jvp` |
+| hvp | forward over reverse: `program.grad().jvp()` is `jax.jvp` of `jax.grad(f)` |
+| reverse twice | `program.grad().vjp()` is `jax.vjp` of `jax.grad(f)` |
+| -O2 | the optimized value and the optimized gradient are JAX's |
 
-Numbers are compared with those of JAX on the original function. They may differ by 64 roundings of an
-array's greatest element. Where JAX's own numbers differ by more if the arguments are changed by one rounding,
-ours may differ by 16 times that, and by a thousandth of the greatest element at most. `n/a`: JAX itself has no
-number there; why is said below the table. `yes*`: the program takes leaves instead of its pytrees (`as_flat`).
+"Is" means: on the program's arguments, it gives the numbers that JAX gives for the original
+function. These may differ by 64 roundings of an array's greatest element. If JAX's own numbers
+differ by more when the arguments are changed by one rounding, ours may differ by 16 times that, up
+to a thousandth of the result's greatest element. `n/a`: JAX itself gives no number; the reason is
+below the table. `yes*`: the program takes and gives the leaves of its pytrees (`as_flat`).
 """
 
 _TIMES = """
-Of the gradient, ratios of jaxmlir to JAX: below 1, jaxmlir takes less. Both take turns in one process, and a
-ratio is that of the medians of at least {repetitions} turns after one that is not counted. It is CPU time: the
-machine had other work to do. Ratios of less than a millisecond are noise to a tenth or more.
+Ratios of jaxmlir to JAX for the gradient: below 1, jaxmlir takes less. Both take turns in one
+process, and a ratio is one of medians, of at least three turns after a first that is not counted.
+All is CPU time, because the machine (two cores) had other work to do. A ratio of calls that take
+less than a millisecond can still be off by a tenth.
 
 | column | what is compared |
 |---|---|
-| run | calls of the compiled gradient |
-| run, -O2 | calls of it where the passes of `-O2` were run before and after `grad` |
+| run | calls of the compiled `program.grad()` |
+| run, -O2 | calls of the compiled gradient, with the passes of `-O2` before and after `grad` |
 | compile, -O2 | XLA's compilation of that |
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
 | transform, -O2 | that with all passes of `-O2` |
 
-**Bold**: more than promised, {promises}.
+`=`: both are the same instructions, and the ratio is noise. **Bold**: more than is promised, which
+is {promises}.
 """
 
 
@@ -195,7 +198,7 @@ def _times(jax: str, records: Sequence[Record]) -> Iterator[str]:
         if limit is not None
     )
     yield f"\n## Times, JAX {jax}\n"
-    yield _TIMES.format(promises=promised, repetitions=3)
+    yield _TIMES.format(promises=promised)
     header = ["program", "JAX's call", "JAX's compilation", "JAX's transformation"]
     yield _table(
         [*header, *(name for name, _, _ in MEASURES.values())],

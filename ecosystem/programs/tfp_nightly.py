@@ -4,7 +4,6 @@
 # ///
 """TensorFlow Probability on JAX: a Gaussian process and a hierarchical joint distribution."""
 
-import jax
 import jax.numpy as jnp
 from tensorflow_probability.substrates import jax as tfp
 
