@@ -14,8 +14,9 @@ environments take 3 GB.  What a program saves is loaded in an environment that h
 process runs at a time.
 
 Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package
-and of the program: if that changes, the program runs again, after those that have no outcome.  ``docs/ecosystem-<jax version>.json`` has all of them, and ``docs/ecosystem.md`` is made
-from these.  The exit status is 1 if any failed.
+and of the program: if that changes, the program runs again, after those that have no outcome.
+``docs/ecosystem-<jax version>.json`` has all of them, and ``docs/ecosystem.md`` is made from these.
+The exit status is 1 if any failed.
 """
 
 from __future__ import annotations

@@ -49,10 +49,7 @@ FARTHER = 16.0
 FARTHEST = 1e-3
 
 # What is timed at each level, and how often at least.
-TIMES = {
-    0: ("grad_transform", "grad_cpu"),
-    2: ("grad_transform", "grad_compile", "grad_cpu"),
-}
+TIMES = {0: ("grad_transform",), 2: ("grad_transform", "grad_compile", "grad_cpu")}
 REPETITIONS = 3
 
 
