@@ -55,13 +55,10 @@ def pieces(program: Module, source_info: bool = True, as_flat: bool = False) -> 
     if as_flat:
         program = program.clone()
         _module.forget_trees(program)
+    program = expansions.expanded(program)
     problems = list(_unwritable(program.module))
     if problems:
         raise ArtifactError(problems[:MAX_DIAGNOSTICS])
-    expanded = expansions.expanded(program)
-    # What an op expands to may be a callback.
-    if expanded is program or not any(True for _ in _unwritable(expanded.module)):
-        program = expanded
     elements: dict[str, dict[str, str]] = {}
     parts: dict[str, container.Part] = {}
     # The widest elements first: then each array begins at a multiple of its element's size.
