@@ -80,16 +80,41 @@ _FEW = 3
 Mask = tuple[bool, ...]
 
 
-def expanded(program: Module) -> Module:
-    """The program with what its primitives expand to that another process may lack; the same one if
-    it has none."""
+def may_expand_in(program: Module) -> bool:
+    """Whether a program has ops whose primitive another process may lack."""
     with context():
-        if not any(True for _ in _expandable(program)):
-            return program
-    program = program.clone()
+        return any(True for _ in _expandable(program))
+
+
+def expand(program: Module) -> dict[str, ir.Location]:
+    """Adds to a program what its primitives expand to, in place, and replaces the ops that cannot
+    be written.
+
+    Returns:
+      Of each function that was added, the location of an op that it was added for.
+    """
+    places: dict[str, ir.Location] = {}
     with scope():
-        _write(program)
-    return program
+        _write(program, places)
+    return places
+
+
+def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
+    """Removes what ops expand to, in place, where that has an op that cannot be written."""
+    with context():
+        ops = list(_ops(program, lambda op: EXPANSION in op.attributes))
+        present = functions(program.module)
+        bad = {
+            name
+            for name, function in present.items()
+            if not all(map(is_written, function.entry_block.operations))
+        }
+        symbols = {op.attributes[EXPANSION].value for op in ops}
+        symbols = {s for s in symbols if not bad.isdisjoint(reachable(present, s))}
+        for op in ops:
+            if op.attributes[EXPANSION].value in symbols:
+                del op.attributes[EXPANSION]
+        _erase_unused(program, reachable(present, *symbols))
 
 
 def settle(program: Module) -> list[Any]:
@@ -119,22 +144,21 @@ def settle(program: Module) -> list[Any]:
     return unknown
 
 
-def handles_in(op: Any) -> Iterator[str]:
-    """The names of the Python objects that an op's attributes refer to."""
-    for _, attr in op.attributes.items():
-        yield from _handles(attr)
-
-
-def _handles(attr: ir.Attribute) -> Iterator[str]:
+def handles_in(attr: ir.Attribute) -> Iterator[str]:
+    """The names of the Python objects that an attribute refers to."""
     if isinstance(attr, ir.ArrayAttr):
         for item in attr:
-            yield from _handles(item)
+            yield from handles_in(item)
     elif isinstance(attr, ir.DictAttr):
         for item in attr:
             if item.name == codec.HANDLE and isinstance(item.attr, ir.StringAttr):
                 yield item.attr.value
             else:
-                yield from _handles(item.attr)
+                yield from handles_in(item.attr)
+
+
+def _has_handles(op: Any) -> bool:
+    return any(True for _, attr in op.attributes.items() for _ in handles_in(attr))
 
 
 def _ops(program: Module, wanted: Callable[[Any], bool]) -> Iterator[Any]:
@@ -195,7 +219,7 @@ class _Expansion(NamedTuple):
     attributes: dict[str, ir.Attribute]
 
 
-def _write(program: Module) -> None:
+def _write(program: Module, places: dict[str, ir.Location]) -> None:
     """Writes what the ops of a program expand to, and replaces those that cannot be written."""
     before = functions(program.module).keys()
     identities, found = _Parameters(), {}
@@ -210,13 +234,17 @@ def _write(program: Module) -> None:
             break
         for key, alike in by_key.items():
             if key in new:
+                known = functions(program.module).keys()
                 found[key] = _expansion(rules, alike[0], with_rules=order < _ORDERS)
+                # Of an op that is in a function that was added, the one that this is added for.
+                place = places.get(_function_of(alike[0]), alike[0].location)
+                places |= dict.fromkeys(functions(program.module).keys() - known, place)
         program.changed()
     for key, alike in by_key.items():
         if found[key] is not None:
             symbol = None
             for op in alike:
-                if any(handles_in(op)):
+                if _has_handles(op):
                     rename_call(op, *found[key][1:])
                 else:
                     symbol = symbol or _function(rules, op, found[key])
@@ -227,10 +255,14 @@ def _write(program: Module) -> None:
     _erase_unused(program, new & present.keys())
 
 
+def _function_of(op: Any) -> str:
+    return op.operation.parent.attributes["sym_name"].value
+
+
 def _key(rules: Rules, op: Any, identities: Identities) -> Any:
     """What tells the expansion of an op from those of others."""
     signature = op_signature.of_op(op, op.name, op.operands)
-    if any(handles_in(op)):
+    if _has_handles(op):
         with contextlib.suppress(JaxmlirError):
             (eqn,) = open_jaxpr(rules.jaxpr_of(op, op.name))[0].eqns
             return op.name, signature.types, identities(eqn.params)
