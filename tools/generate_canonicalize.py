@@ -50,11 +50,9 @@ may be in either order. The condition is about the type of the first variable.
 """
 
 _SECTIONS = {
-    "movement": "Data movement and conversion",
-    "indexing": "Gathers and scatters",
-    "written": "Arrays that are written part by part",
-    "control": "Calls, branches and loops",
-    "constants": "Constants of at most 64 elements",
+    "movement": "Data movement, conversion, gathers and scatters",
+    "equations": "Arrays that are written part by part",
+    "control": "Calls, branches, loops, and constants of at most 64 elements",
 }
 
 

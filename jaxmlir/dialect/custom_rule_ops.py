@@ -32,6 +32,8 @@ ATTRIBUTES = frozenset(
         "vjp_with_zeros",
         "bwd",
         "bwd_with_zeros",
+        "transposes",
+        "batches",
     }
 )
 
@@ -50,6 +52,11 @@ def is_untraced(op: Any) -> bool:
 def is_choosy(op: Any) -> bool:
     """Whether the rules of an op are told which tangents are zero."""
     return "symbolic_zeros" in op.attributes
+
+
+def stands_for_primitive(op: Any) -> bool:
+    """Whether a call of a function with a JVP rule has the other rules of a primitive, too."""
+    return "transposes" in op.attributes
 
 
 def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:

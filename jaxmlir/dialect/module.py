@@ -79,6 +79,8 @@ class Module:
         self.sizes_scope: Any | None = None
         self._target: Target | None = None
         self._analyses: dict[Callable[[Any], Any], Any] = {}
+        # What makes jaxprs of the module, and refers to its functions by their symbols.
+        self.exporters: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rule_tracing = self.new_rule_tracing()
         self.changed()
 
@@ -164,7 +166,16 @@ class Module:
 
     def become(self, other: Module) -> None:
         """Takes over the module of another program, which computes the same: what was compiled
-        stays."""
+        stays.
+
+        Jaxprs that were made of the module so far stay those of that module.
+        """
+        before: Any = object.__new__(type(self))
+        before.__dict__ = {**self.__dict__, "core": before, "_analyses": {}}
+        before.rule_tracing = self.rule_tracing.of_clone(before, held=False)
+        for exporter in self.exporters:
+            exporter.program = before
+        self.exporters = weakref.WeakSet()
         self._module = other._module
         self._constants, self._handles = other._constants, other._handles
         self._analyses.clear()

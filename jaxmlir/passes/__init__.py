@@ -51,6 +51,7 @@ BUILTIN_PASSES = (
     ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
     ("jaxpr-distribute", "jaxmlir.optimize.algebra.distribute:Distribute"),
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
+    ("jaxpr-drop-callbacks", "jaxmlir.optimize.simplify.drop_callbacks:DropCallbacks"),
     ("jaxpr-duplicate-producers", "jaxmlir.optimize.memory.duplicate_producers:DuplicateProducers"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.optimize.cpu.expand_cumlogsumexp:ExpandCumlogsumexp"),

@@ -11,6 +11,8 @@ and never at a custom derivative rule, which is a Python thunk there.  Here both
 ``fwd_jaxpr``          ``(*primals) -> (*residuals, *results)``
 ``bwd_jaxpr``          ``(*residuals, *cotangents) -> (*cotangents)``
 ``bwd`` (custom_lin)   the same, of the residuals that are the op's first operands
+``transposes``         ``(*operands, *cotangents) -> (*cotangents)``, of the nonlinear operands
+``batches``            ``(*operands) -> (*results)``, with a dimension in front of those batched
 =====================  =============================================================================
 
 Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells,
@@ -30,8 +32,9 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import func, ir, symbol_uses
-from jaxmlir.dialect.types import aval_of, linear_aval, type_of
+from jaxmlir.dialect.types import aval_of, linear_aval, size_variable, type_of
 from jaxmlir.errors import count
+from jaxmlir.support.masks import chosen
 
 
 def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
@@ -224,6 +227,12 @@ class _Function:
 
     def get(self, name: str, default: Any) -> Any:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
+
+    def mask(self, name: str, values: Sequence[Any]) -> tuple[bool, ...]:
+        """An attribute that tells some values from others; of none, where it is not one of them."""
+        found = self.get(name, ())
+        is_mask = isinstance(found, tuple) and len(found) == len(values)
+        return found if is_mask else (False,) * len(values)
 
     def takes(self, *groups: tuple[str, Sequence[Any]]) -> Iterator[str]:
         yield from self._compare("takes", self.operands, groups)
@@ -458,6 +467,33 @@ def _custom_jvp(op: _Op) -> Iterator[str]:
         yield from jvp.takes(("primal", primals), ("tangent", nonzero))
         tangents = jvp.drop_zeros(_tangents(op.results))
         yield from jvp.gives(("result", op.results), ("nonzero tangent", tangents))
+    for rule in op.functions("transposes"):
+        linear = rule.mask("jaxpr.linear", op.operands)
+        nonzero = rule.without_zeros(_cotangents(op.results))
+        yield from rule.takes(
+            ("operand", chosen(op.operands, [not is_linear for is_linear in linear])),
+            ("cotangent", nonzero),
+        )
+        moving = _cotangents(chosen(op.operands, linear))
+        yield from rule.gives(("nonzero cotangent", rule.drop_zeros(moving)))
+    for rule in op.functions("batches"):
+        name = rule.get("jaxpr.batch_size", "")
+        if not (isinstance(name, str) and re.fullmatch(r"batch_\d+", name)):
+            yield (
+                f" attribute '{rule.attribute}': expected a function with a name such as "
+                f"\"batch_0\" as 'jaxpr.batch_size', got @{rule.symbol} with {name!r}"
+            )
+            continue
+        size = size_variable(name, op.operands)
+        operands = rule.mask("jaxpr.batched", op.operands)
+        results = rule.mask("jaxpr.out_batched", op.results)
+        yield from rule.takes(("operand", _batches(op.operands, operands, size)))
+        yield from rule.gives(("result", _batches(op.results, results, size)))
+
+
+def _batches(avals: Sequence[Any], batched: Sequence[bool], size: Any) -> list[Any]:
+    """Types with one more dimension in front, where they are batched."""
+    return [core.unmapped_aval(size, 0, a) if b else a for a, b in zip(avals, batched, strict=True)]
 
 
 def _custom_vjp(op: _Op) -> Iterator[str]:

@@ -12,8 +12,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import maps_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.memory.tile.regions import RowOp, Schedule, TileView
-from jaxmlir.optimize.memory.tile.write import Tiles, Writer
+from jaxmlir.optimize.memory.tile.regions import RowOp, Schedule, Tiles, TileView, Writer
 from jaxmlir.transforms.templates import Rules
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))

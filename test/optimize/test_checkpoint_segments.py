@@ -9,7 +9,7 @@ import jaxmlir
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory import checkpoint_segments
 from jaxmlir.optimize.memory.remat.straight import Line
-from jaxmlir.optimize.memory.sink_recompute.timeline import Timeline
+from jaxmlir.optimize.memory.sink_recompute import Timeline
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(1024, 64).astype(np.float32)

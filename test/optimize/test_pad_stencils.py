@@ -9,7 +9,7 @@ import pytest
 
 import jaxmlir
 from jaxmlir.dialect.builder import only_user
-from jaxmlir.optimize.cpu.pad_stencils import rolls
+from jaxmlir.optimize.cpu import pad_stencils
 
 EAGER = "jaxpr-pad-stencils{min-elements=0 margin=100}"
 
@@ -94,7 +94,7 @@ def test_a_long_sum_of_parts_is_gone_through_once(monkeypatch):
 
         return jaxmlir.trace(function)(np.arange(9.0, dtype=np.float32)).grad().optimize(1)
 
-    monkeypatch.setattr(rolls, "only_user", counted)
+    monkeypatch.setattr(pad_stencils, "only_user", counted)
     found = []
     for length in (20, 40):
         asked = 0

@@ -13,7 +13,7 @@ from jax import lax
 from random_programs import budget
 
 import jaxmlir
-from jaxmlir.optimize.algebra.products.indices import Index, Unfit, resolve, unify
+from jaxmlir.optimize.algebra.products.network import Index, Unfit, resolve, unify
 from jaxmlir.optimize.algebra.products.order import Network, _Search, best_order
 
 PASSES = ("jaxpr-reassociate", "jaxpr-gather-dot", "jaxpr-factor-linear-sums")

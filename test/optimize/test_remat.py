@@ -23,11 +23,9 @@ import jaxmlir
 from benchmarks.programs import PROGRAMS
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory.remat import Remat
-from jaxmlir.optimize.memory.remat.choice import choose
-from jaxmlir.optimize.memory.remat.flow import FlowNetwork
-from jaxmlir.optimize.memory.remat.joint import Joint, Pair, loops_of, needed_for
+from jaxmlir.optimize.memory.remat.choice import FlowNetwork, choose
+from jaxmlir.optimize.memory.remat.joint import Joint, Pair, loops_of, needed_for, segments
 from jaxmlir.optimize.memory.remat.price import Prices
-from jaxmlir.optimize.memory.remat.segments import segments
 from jaxmlir.transforms.templates import Rules
 
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)

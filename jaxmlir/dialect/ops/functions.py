@@ -356,6 +356,12 @@ patterns, or for those of a single tangent, where there are more than a few.  Of
 tells which operands have no tangents: that is what it was told.  Each has its own residuals, and so
 backward rules of its own.  Operands that a rule closes over, and reads, have no tangents for it
 either.
+
+A function that stands for a primitive of another process has that one's other rules, too.  A
+transpose takes the operands in which ``jaxpr.linear`` does not tell that it is one, and the
+cotangents of results, and gives those of the others.  A batching rule takes the operands that
+``jaxpr.batched`` tells with a dimension in front, of the symbolic size ``jaxpr.batch_size``, and
+gives the results that ``jaxpr.out_batched`` tells with one.
 """,
     op(
         "custom_jvp_call_jaxpr",
@@ -367,6 +373,11 @@ either.
         "jvp_error: str?",
         # Rules that are told which tangents are zero, of a function with symbolic_zeros.
         "jvp_with_zeros: functions = ()",
+        # What a primitive has too that the function stands for.
+        "transposes: functions = ()",
+        "transpose_error: str?",
+        "batches: functions = ()",
+        "batch_error: str?",
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),

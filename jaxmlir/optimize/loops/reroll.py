@@ -42,7 +42,7 @@ from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_
 from jaxmlir.dialect.builder import erase, is_used
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_logsumexp.plan import worthwhile
+from jaxmlir.optimize.algebra.factor_logsumexp import worthwhile
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import NEEDED, Reader
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
 from jaxmlir.optimize.vectorize.blocks import Blocks

@@ -10,7 +10,7 @@ it is written, and that takes longer than to compute most of them a second time:
 
 The segments are those of a memory budget (:mod:`jaxmlir.optimize.memory.remat.straight`), in as
 small a number as gets along with a block that is kept.  What is in memory when is known of the
-steps of the function (:mod:`jaxmlir.optimize.memory.sink_recompute.timeline`): a value that is
+steps of the function (:mod:`jaxmlir.optimize.memory.sink_recompute`): a value that is
 computed again is not there from its last reader in the forward pass to its segment of the backward
 pass; what its segment starts from is.
 
@@ -27,10 +27,17 @@ import numpy as np
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
-from jaxmlir.optimize.memory.remat.peak import known_bytes, total
-from jaxmlir.optimize.memory.remat.price import CALL, KEPT, TRAFFIC, TRAFFIC_KEPT, Prices
+from jaxmlir.optimize.memory.remat.price import (
+    CALL,
+    KEPT,
+    TRAFFIC,
+    TRAFFIC_KEPT,
+    Prices,
+    known_bytes,
+    total,
+)
 from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
-from jaxmlir.optimize.memory.sink_recompute.timeline import Timeline, is_short
+from jaxmlir.optimize.memory.sink_recompute import Timeline, is_short
 from jaxmlir.passes.base import Count, Pass
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from jaxmlir.dialect.builder import is_constant
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import Together, written_again
-from jaxmlir.optimize.memory.remat.peak import peak
+from jaxmlir.optimize.memory.remat.price import peak
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 

@@ -15,11 +15,10 @@ rounding; what it costs does.  Two passes share what is here: ``jaxpr-reassociat
     _distribute   products with sums, as sums of products
 """
 
-from jaxmlir.optimize.algebra.products.cost import MIN_GAIN, SURE_GAIN
-from jaxmlir.optimize.algebra.products.distribute import distribute_program
 from jaxmlir.optimize.algebra.products.network import RULES as DENSE
 from jaxmlir.optimize.algebra.products.network import is_mask
-from jaxmlir.optimize.algebra.products.rewrite import rewrite_program
+from jaxmlir.optimize.algebra.products.order import MIN_GAIN, SURE_GAIN
+from jaxmlir.optimize.algebra.products.rewrite import distribute_program, rewrite_program
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
 from jaxmlir.optimize.algebra.products.trees import Tree
 

@@ -10,23 +10,28 @@ made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import functools
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.dialect.builder import converted, drop_dead_ops
-from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.optimize.algebra.products.cost import Cost
-from jaxmlir.optimize.algebra.products.emit import Plan
-from jaxmlir.optimize.algebra.products.network import Node, Rule
-from jaxmlir.optimize.algebra.products.trees import Function, Tree
+from jaxmlir.analysis.op_counts import elements, size, with_shape
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, only_user
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_mask, is_plain, shape_of
+from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan
+from jaxmlir.optimize.algebra.products.trees import Function, Tree, cost_of
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
+
 
 # How often all values with several users are looked at.
 MAX_ROUNDS = 4
@@ -52,7 +57,6 @@ def rewrite_program(
       needed: the ops without one of which a function has no such product; by default those that
         sum.
     """
-    from jaxmlir.transforms.templates import Rules
 
     needed = needed or {name for name, reader in readers.items() if reader.contracts}
     graph = analyses_of(program).graph
@@ -194,3 +198,350 @@ def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
 
 def _message(before: Cost, after: Cost, plan: Plan) -> str:
     return f"product {plan}: {after} instead of {before}"
+
+
+# -- Products with sums of which a term is cheap to multiply by, written as sums of products --
+
+
+# A sum of more terms than this is a matrix.
+MAX_TERMS = 8
+
+
+def distribute_program(program: Module, min_gain: float) -> int:
+    """Distributes products over sums in place; how many.
+
+    Args:
+      min_gain: how many times faster the sum of products has to be in the estimate.
+    """
+    graph = analyses_of(program).graph
+    functions = graph.outside_kernels(("jaxpr.dot_general",))
+    if not functions:
+        return 0
+    with scope():
+        rules, fixed = Rules(program), loop_constants(program)
+        count = sum(
+            _distribute(rules, function, graph.ops[function.name.value], fixed, min_gain)
+            for function in functions
+        )
+    if count:
+        program.changed()
+    return count
+
+
+def _distribute(
+    rules: Rules,
+    function: func.FuncOp,
+    ops: Sequence[tuple[Any, str]],
+    fixed: Mapping[ir.Value, int],
+    min_gain: float,
+) -> int:
+    """Distributes products of a function of some ops; how many."""
+    if not any(
+        name == "jaxpr.dot_general"
+        and any(_distributable(v, _WRITTEN, _may_be_cheap) for v in op.operands)
+        for op, name in ops
+    ):
+        return 0
+    found = Function.of(function, ops, RULES, fixed, _SUMS)
+    tried = [
+        _Distributed.of(node, position, terms)
+        for node in found.products
+        if node.name == "jaxpr.dot_general"
+        for position in (0, 1)
+        if (terms := _distributable(node.operands[position], _READ, _is_product))
+    ]
+    best: dict[Node, tuple[Cost, _Distributed, list[Tree]]] = {}
+    # Long programs say the same many times over; what does not pay once is not tried again.
+    vain: dict[Cost, set[Hashable]] = {}
+    for each in tried:
+        if each.before in vain and each.structure in vain[each.before]:
+            continue
+        trees = each.multiplied(found)
+        cost = each.cost(trees)
+        if cost.ns * min_gain >= each.before.ns:
+            vain.setdefault(each.before, set()).add(each.structure)
+        elif each.node not in best or cost.ns < best[each.node][0].ns:
+            best[each.node] = cost, each, trees
+    for cost, each, trees in best.values():
+        if remarks_wanted():
+            remark(
+                each.node.op,
+                f"product with a sum of {len(each.terms)} terms as a sum of products: {cost} "
+                f"instead of {each.before}",
+            )
+        each.take_place(rules, trees)
+    if best:
+        drop_dead_ops(function)
+    return len(best)
+
+
+V = TypeVar("V", ir.Value, Node)
+
+
+class _Values(NamedTuple, Generic[V]):
+    """How to ask what op gives a value, and whether it has one use only: of values as they are
+    written, or as they were read."""
+
+    name_of: Callable[[V], str]
+    node_of: Callable[[V], OpView | None]
+    has_one_use: Callable[[V], bool]
+
+
+def _name_of(value: ir.Value) -> str:
+    owner = value.owner
+    return "" if isinstance(owner, ir.Block) else owner.name
+
+
+_WRITTEN: _Values[ir.Value] = _Values(_name_of, node_of, lambda value: only_user(value) is not None)
+_READ: _Values[Node] = _Values(
+    lambda node: node.name,
+    lambda node: node if node.name else None,
+    lambda node: len(node.users) == 1,
+)
+
+
+class _Term(NamedTuple, Generic[V]):
+    """One of what is added up to an operand.
+
+    Attributes:
+      value: in the program.
+      is_negative: whether it is subtracted.
+      permutation: of its dimensions, in the operand.
+    """
+
+    value: V
+    is_negative: bool
+    permutation: tuple[int, ...]
+
+
+def _terms(value: V, values: _Values[V]) -> list[_Term[V]]:
+    """What a value is the sum of, as far as the sums are used for nothing else."""
+    rank = len(shape_of(value.type))
+    found: list[_Term[V]] = []
+    pending = [(_Term(value, False, tuple(range(rank))), True)]
+    while pending:
+        term, is_inner = pending.pop()
+        node = values.node_of(term.value) if is_inner or values.has_one_use(term.value) else None
+        name = node.name if node is not None else ""
+        negative = term.is_negative
+        has_rank = len(shape_of(term.value.type)) == rank
+        # What is asked of an op would be lost.
+        if name not in _LOOKED_THROUGH or not has_rank or "jaxpr.ctx" in node.attributes:
+            found.append(term)
+        elif name in _SUMS and len(found) + len(pending) < MAX_TERMS:
+            a, b = node.operands
+            pending.append((_Term(b, negative != (name == "jaxpr.sub"), term.permutation), False))
+            pending.append((_Term(a, negative, term.permutation), False))
+        elif name == "jaxpr.neg":
+            pending.append((_Term(node.operands[0], not negative, term.permutation), False))
+        elif name == "jaxpr.transpose":
+            inner = tuple(node.get("permutation"))
+            order = tuple(inner[d] for d in term.permutation)
+            pending.append((_Term(node.operands[0], negative, order), False))
+        else:
+            found.append(term)
+    return found
+
+
+_SUMS = with_trait(Trait.ADDITIVE)
+_LOOKED_THROUGH = _SUMS | {"jaxpr.neg", "jaxpr.transpose"}
+
+
+def _distributable(
+    value: V, values: _Values[V], is_product: Callable[[V, _Values[V]], bool]
+) -> list[_Term[V]]:
+    """The terms that a value is the sum of, if all but one, or all, may be cheap to multiply by,
+    and they cancel no more than they do now; else none.
+
+    What is a product has errors of its own, and an identity or a diagonal meets the other terms in
+    few places. But of two dense arrays of data the difference can be small, and exact: forces of
+    many bodies are products with differences of positions. A term that is not cheap is multiplied
+    as the sum was, which saves nothing where the sum is needed anyway.
+    """
+    # As most operands are none: the terms of what is no sum are not looked for.
+    if values.name_of(value) not in _LOOKED_THROUGH or not is_plain(value.type):
+        return []
+    terms = _terms(value, values)
+    if len(terms) == 1 or sum([not is_product(term.value, values) for term in terms]) > 1:
+        return []
+    dear = sum([not _may_be_cheap(term.value, values) for term in terms])
+    return terms if dear <= values.has_one_use(value) else []
+
+
+def _may_be_cheap(value: V, values: _Values[V]) -> bool:
+    """Whether a value is made of smaller ones, or of the places of its elements."""
+    size = elements(value.type)
+    whole = [value]
+    while len(whole) == 1 and size > 1:
+        node = values.node_of(whole[0])
+        if node is None or node.name not in RULES:
+            return False
+        if node.name in ("jaxpr.dot_general", "jaxpr.select_n"):
+            return True
+        if node.name == "jaxpr.convert_element_type" and is_mask(node):
+            return True
+        whole = [v for v in node.operands if elements(v.type) == size]
+    return size == 1 or not whole
+
+
+def _is_product(value: Node, _: _Values[Node]) -> bool:
+    """Whether a value is computed by products, or is an identity or a diagonal."""
+    return any(
+        node.rule.contracts
+        or is_mask(node)
+        or (node.name == "jaxpr.mul" and all([elements(v.type) > 1 for v in node.operands]))
+        for node in _made_of(value)
+    )
+
+
+def _made_of(value: Node) -> set[Node]:
+    """A value that is a product, and those that it is made of and nothing else is."""
+    found: set[Node] = set()
+    pending = [value]
+    while pending:
+        inner = pending.pop()
+        if inner.parts is not None and (inner is value or len(inner.users) == 1):
+            found.add(inner)
+            pending += inner.parts
+    return found
+
+
+@dataclass(eq=False)
+class _Distributed:
+    """A product with a sum, whose place products with its terms may take.
+
+    Attributes:
+      node: the product.
+      position: of the operand that is the sum.
+      terms: what it is the sum of.
+      within: values that are a part of the terms and of nothing else.
+      before: what is saved where products with the terms take its place.
+      costs: of the values within.
+    """
+
+    node: Node
+    position: int
+    terms: list[_Term[Node]]
+    within: set[Node]
+    before: Cost
+    costs: Mapping[Node, Cost]
+
+    @staticmethod
+    def of(node: Node, position: int, terms: list[_Term[Node]]) -> _Distributed:
+        total = node.operands[position]
+        before = cost_of(node)
+        of_terms = [_made_of(term.value) for term in terms]
+        within = set[Node]().union(*of_terms)
+        costs = {value: cost_of(value) for value in within}
+        if len(total.users) == 1:
+            made = Cost(0, size(total.type), 1)
+            for term, values in zip(terms, of_terms, strict=True):
+                if len(term.value.users) == 1:
+                    made += sum([costs[value] for value in values], FREE)
+            # What a loop's constants are summed up to is made before it.
+            read = {v for value in within for v in value.parts}
+            read |= {term.value for term in terms}
+            before += made.shared(min([v.fixed or 1 for v in read - within], default=1))
+        return _Distributed(node, position, terms, within, before, costs)
+
+    @functools.cached_property
+    def structure(self) -> Hashable:
+        """What the costs depend on; where it is the same, so are they."""
+        node = self.node
+        return (
+            self.position,
+            node.type,
+            tuple(node.attributes.items()),
+            tuple([(term.is_negative, term.permutation) for term in self.terms]),
+            _structure([*(term.value for term in self.terms), *node.operands], self.costs),
+        )
+
+    def multiplied(self, function: Function) -> list[Tree]:
+        """The products with each term, of which none is written yet."""
+        node, operands = self.node, list(self.node.operands)
+        total, products = operands[self.position], []
+        for term in self.terms:
+            steps = _whole(term, total)
+            operands[self.position] = steps[-1] if steps else term.value
+            product = Node(node.type, None, None, node.name, tuple(operands), node.attributes)
+            for step in (*steps, product):
+                function.read(step)
+            products.append(product)
+        return [function.tree(product, self.within) for product in products]
+
+    def cost(self, trees: Sequence[Tree]) -> Cost:
+        """Of the products, each in its best order, and of their sum."""
+        cost = Cost(0, (len(self.terms) + 1) * size(self.node.type), 1)
+        for tree in trees:
+            cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
+        return cost
+
+    def take_place(self, rules: Rules, trees: Sequence[Tree]) -> None:
+        """Uses the sum of the products instead of the product."""
+        op, products = self.node.op, []
+        with ir.InsertionPoint(op), op.location:
+            for tree in trees:
+                if tree.is_mixed and tree.best is not None:
+                    emit_best(rules, tree, op)
+                products.append(tree.root.value)
+            self.node.replace(_sum(products, [term.is_negative for term in self.terms]))
+
+
+def _structure(values: Sequence[Node], costs: Mapping[Node, Cost]) -> Hashable:
+    """What the products of some values are computed by: the same for products that are equal but
+    for what they are computed from.
+
+    Args:
+      costs: of the values that are a part of the products.
+    """
+    numbers: dict[Node, int] = {}
+    found: list[Hashable] = []
+    pending = [*values]
+    while pending:
+        value = pending.pop()
+        if value in numbers:
+            found.append(numbers[value])
+            continue
+        numbers[value] = len(numbers)
+        parts = value.parts
+        if parts is None or not (value in costs or value.rule.free):
+            found.append((value.type, value.fixed))
+            continue
+        attributes = tuple(value.attributes.items())
+        found.append((value.name, value.type, attributes, len(parts), costs.get(value)))
+        pending += parts
+    return tuple(found)
+
+
+def _whole(term: _Term[Node], total: Node) -> list[Node]:
+    """The steps that give a term the shape and the type of the sum; none is written yet."""
+    shape = total.shape
+    value, steps, order = term.value, [], term.permutation
+
+    def step(name: str, type_: ir.Type, attributes: dict[str, ir.Attribute]) -> None:
+        steps.append(Node(type_, None, None, name, (steps[-1] if steps else value,), attributes))
+
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    made = tuple([shape[inverse[d]] for d in range(len(order))])
+    if value.shape != made:
+        rank = len(value.shape)
+        dims = tuple(range(len(made) - rank, len(made)) if rank else ())
+        attributes = {"shape": codec.encode(made), "broadcast_dimensions": codec.encode(dims)}
+        step("jaxpr.broadcast_in_dim", with_shape(value.type, made), attributes)
+    have, want = (steps[-1] if steps else value).type, with_shape(total.type, made)
+    if have != want:
+        step("jaxpr.convert_element_type", want, conversion(want))
+    if order != tuple(range(len(order))):
+        step("jaxpr.transpose", total.type, {"permutation": codec.encode(order)})
+    return steps
+
+
+def _sum(values: Sequence[ir.Value], are_negative: Sequence[bool]) -> ir.Value:
+    """Values added up or subtracted, one that is added first if there is one."""
+    terms = sorted(zip(are_negative, values, strict=True), key=lambda term: term[0])
+    (is_negative, total), *others = terms
+    if is_negative:
+        total = build("neg", [total], total.type)
+    for is_negative, value in others:
+        total = build("sub" if is_negative else "add", [total, value], total.type)
+    return total

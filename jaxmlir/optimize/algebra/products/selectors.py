@@ -26,17 +26,21 @@ from jax import lax
 
 from jaxmlir.analysis.function_view import counts_along
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.products.indices import Index, Unfit, fresh, resolve, size_of
 from jaxmlir.optimize.algebra.products.network import (
+    Index,
     Node,
     Rule,
     Selector,
     Spec,
     Term,
+    Unfit,
     convert,
     convert_operands,
+    fresh,
     is_zero,
     itself,
+    resolve,
+    size_of,
 )
 
 

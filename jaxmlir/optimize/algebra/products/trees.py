@@ -12,11 +12,19 @@ from jaxmlir.analysis.function_view import attributes_of
 from jaxmlir.dialect.builder import returned
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.optimize.algebra.products.cost import FREE, Cost
-from jaxmlir.optimize.algebra.products.emit import Plan
-from jaxmlir.optimize.algebra.products.indices import Index, Unfit, resolve, size_of
-from jaxmlir.optimize.algebra.products.network import LOOKED_AT, Node, Rule, Term, is_mask, leaf
-from jaxmlir.optimize.algebra.products.order import Network, Selection, best_order
+from jaxmlir.optimize.algebra.products.network import (
+    LOOKED_AT,
+    Index,
+    Node,
+    Rule,
+    Term,
+    Unfit,
+    is_mask,
+    leaf,
+    resolve,
+    size_of,
+)
+from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, Selection, best_order
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
 from jaxmlir.support.lazy import lazy
 

@@ -30,7 +30,7 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.raise_loops import rows as _rows
+from jaxmlir.optimize.loops.raise_loops import accesses as _rows
 from jaxmlir.optimize.loops.raise_loops.accesses import (
     Access,
     Chain,

@@ -23,14 +23,19 @@ from jaxmlir.dialect.builder import Uses
 from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.cpu.materialize_shared import fence
-from jaxmlir.optimize.memory.remat.budget import Way, within
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
-from jaxmlir.optimize.memory.remat.joint import Joint, Loop, Pair, Parts, loops_of, separate
-from jaxmlir.optimize.memory.remat.peak import in_units, traffic
-from jaxmlir.optimize.memory.remat.price import MEMORY, SLOWDOWN, Prices
-from jaxmlir.optimize.memory.remat.segments import in_segments as loops_in_segments
-from jaxmlir.optimize.memory.remat.segments import segments
-from jaxmlir.optimize.memory.remat.straight import in_segments
+from jaxmlir.optimize.memory.remat.joint import (
+    Joint,
+    Loop,
+    Pair,
+    Parts,
+    loops_of,
+    segments,
+    separate,
+)
+from jaxmlir.optimize.memory.remat.joint import in_segments as loops_in_segments
+from jaxmlir.optimize.memory.remat.price import MEMORY, SLOWDOWN, Prices, in_units, traffic
+from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.clone_plan import ClonePlan

@@ -30,10 +30,8 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import PipelineError
-from jaxmlir.optimize.memory.tile.choice import Plan, best_plan
-from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES
-from jaxmlir.optimize.memory.tile.regions import TileView
-from jaxmlir.optimize.memory.tile.write import Writer
+from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES, Plan, best_plan
+from jaxmlir.optimize.memory.tile.regions import TileView, Writer
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined

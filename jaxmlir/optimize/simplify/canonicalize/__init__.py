@@ -51,13 +51,10 @@ class Canonicalize(Pass):
 
 def canonicalize(program: Module, fast_math: bool = False) -> int:
     """Simplifies a program in place; how often the function that took longest was walked."""
-    from jaxmlir.optimize.simplify.canonicalize import (  # noqa: F401
-        constants,
+    from jaxmlir.optimize.simplify.canonicalize import (  # noqa: F401 (they register rewrites)
         control,
         equations,
-        indexing,
         movement,
-        written,
     )
     from jaxmlir.optimize.simplify.canonicalize.rewriter import Rewriter
 

@@ -1,0 +1,402 @@
+"""``jaxpr-shift-invariance``: no derivative of a number that is only there to keep another one
+small.
+
+A softmax is written with the maximum of its logits subtracted, ``e = exp(x - m)``, ``e / sum(e)``,
+so that nothing overflows; its value does not depend on ``m``.  JAX's own functions say so by
+``stop_gradient``.  Where users write the formula themselves, the derivative of the maximum is
+computed, with comparisons of all elements and sums, to be added up to zero with rounding errors.
+
+The pass proves it: every value computed from ``m`` is, as a function of it, one of
+
+    v = v0 + c m          shifted, by c
+    v = v0 exp(c m)       scaled, by c
+
+with ``v0`` and the number ``c`` not depending on ``m``.  ``exp`` makes scaled values of shifted
+ones, and ``log`` the reverse; the exponents of factors add up, a sum of values with one exponent
+has it, and what is neither shifted nor scaled, as a quotient of two with the same exponent, does
+not depend on ``m``.  If that holds of everything that leaves this calculus, ``m`` gets a
+``stop_gradient``.  The value of the program does not change by a bit, its derivatives of all orders
+by what rounding had left of the zeros.
+
+``m`` has an element for each row, say; which dimensions of a value run along with it is part of
+what is known of that value.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.op_counts import is_array
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+# -- How values depend on a shift: the calculus of ``jaxpr-shift-invariance``, a rule for each op --
+#
+# A rule takes an op and the laws of its operands, ``None`` for those that do not depend on the
+# shift, gives the law of its result, and raises :class:`Unknown` where there is none.
+
+
+class Unknown(Exception):
+    """A value depends on the shift in no way that the calculus knows."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """How a value ``v`` depends on a shift ``m``.
+
+    Attributes:
+      scaled: ``v = v0 exp(c m)``, else ``v = v0 + c m``.
+      by: ``c``, not 0.
+      dims: for each dimension of ``m`` of more than one element, that of ``v`` which runs along.
+    """
+
+    scaled: bool
+    by: Fraction
+    dims: tuple[int, ...]
+
+
+Laws = Sequence[Law | None]
+Rule = Callable[[OpView, Laws], Law | None]
+
+
+def does_depend(shift: int, body: FunctionView) -> bool:
+    """Whether what a function returns, or does, may depend on a value; also if nothing uses it.
+
+    Args:
+      shift: the number of the value.
+    """
+    shape = aval_of(body.types[shift]).shape
+    dims = tuple(d for d, size in enumerate(shape) if size != 1)
+    laws: dict[int, Law] = {shift: Law(False, Fraction(1), dims)}
+    pending = list(body.users[shift])
+    if not pending:
+        return True
+    done = -1
+    while pending:
+        index = heapq.heappop(pending)
+        if index == done:
+            # It uses several values that depend on the shift.
+            continue
+        done, name = index, body.names[index]
+        if name not in RULES:
+            return True
+        try:
+            law = RULES[name](body.op_views[index], [laws.get(v) for v in body.operands[index]])
+        except Unknown:
+            return True
+        if law is not None:
+            result, _ = body.results[index]
+            laws[result] = law
+            for user in body.users[result]:
+                heapq.heappush(pending, user)
+    return not body.outputs.isdisjoint(laws)
+
+
+def _shape(value: ir.Value) -> tuple[int, ...]:
+    return aval_of(value.type).shape
+
+
+def real_number(value: ir.Value) -> float | None:
+    """The real number that a value is in every element, if that is known."""
+    number = number_of(value)
+    return None if number is None or number.dtype.kind not in "iuf" else float(number)
+
+
+def _made(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
+    """A law of the form of some others, whose dimensions have to run along alike."""
+    dims = {law.dims for law in laws if law is not None}
+    if len(dims) > 1:
+        raise Unknown
+    return Law(scaled, by, *dims) if by else None
+
+
+# --- elementwise ----------------------------------------------------------------------------------
+
+
+# (a + c m) + (b + d m) = (a + b) + (c + d) m;  a exp(c m) + b exp(c m) = (a + b) exp(c m)
+def _sum(sign: int) -> Rule:
+    def rule(node: OpView, laws: Laws) -> Law | None:
+        if any(law is not None and law.scaled for law in laws):
+            return _alike(node, laws)
+        x, y = (Fraction(0) if law is None else law.by for law in laws)
+        return _made(False, x + sign * y, laws)
+
+    return rule
+
+
+# a exp(c m) * b exp(d m) = a b exp((c + d) m);  k (a + c m) = k a + k c m
+def _product(sign: int) -> Rule:
+    def rule(node: OpView, laws: Laws) -> Law | None:
+        x, y = laws
+        if all(law is None or law.scaled for law in laws):
+            by = (x.by if x else Fraction(0)) + sign * (y.by if y else Fraction(0))
+            return _made(True, by, laws)
+        factor = real_number(node.operands[1 if y is None else 0])
+        if (x is not None and y is not None) or (x is None and sign < 0):
+            raise Unknown
+        if factor is None or not np.isfinite(factor) or not factor:
+            raise Unknown
+        by = (x or y).by
+        return _made(False, by * Fraction(factor) if sign > 0 else by / Fraction(factor), laws)
+
+    return rule
+
+
+def _alike(node: OpView, laws: Laws) -> Law:
+    """Of ops whose result has the law that all operands have."""
+    found = {law for law in laws if law is not None}
+    if len(found) != 1:
+        raise Unknown
+    (law,) = found
+    for v, of_operand in zip(node.operands, laws, strict=True):
+        if of_operand is None:
+            number = real_number(v)
+            # Zero is scaled by everything, and an infinity shifted.
+            if number is None or (number != 0 if law.scaled else not np.isinf(number)):
+                raise Unknown
+    return law
+
+
+# x + c m < y + c m  does not depend on m
+def _comparison(node: OpView, laws: Laws) -> None:
+    _alike(node, laws)
+
+
+def _select(node: OpView, laws: Laws) -> Law:
+    if laws[0] is not None:
+        raise Unknown
+    return _alike(_Cases(node), laws[1:])
+
+
+class _Cases(OpView):
+    """A ``select_n`` without its predicate."""
+
+    def __init__(self, node: OpView):
+        super().__init__(node.op, node.name, node.operands[1:])
+
+
+def _neg(node: OpView, laws: Laws) -> Law:
+    (law,) = laws
+    return law if law.scaled else replace(law, by=-law.by)
+
+
+def _exp(node: OpView, laws: Laws) -> Law:
+    if laws[0].scaled:
+        raise Unknown
+    return replace(laws[0], scaled=True)
+
+
+def _log(node: OpView, laws: Laws) -> Law:
+    return replace(_scaled(laws), scaled=False)
+
+
+def _scaled(laws: Laws) -> Law:
+    if not laws[0].scaled:
+        raise Unknown
+    return laws[0]
+
+
+def _power(exponent: Callable[[OpView], Fraction]) -> Rule:
+    def rule(node: OpView, laws: Laws) -> Law | None:
+        law = _scaled(laws)
+        return _made(True, law.by * exponent(node), laws)
+
+    return rule
+
+
+def _convert(node: OpView, laws: Laws) -> Law:
+    if aval_of(node.op.results[0].type).dtype.kind == "f":
+        return laws[0]
+    raise Unknown
+
+
+# --- shapes, sums and products --------------------------------------------------------------------
+
+
+def _moved(law: Law, position: Callable[[int], int]) -> Law:
+    return replace(law, dims=tuple(map(position, law.dims)))
+
+
+def _broadcast(node: OpView, laws: Laws) -> Law:
+    if len(node.operands) != 1:
+        raise Unknown
+    dims = node.get("broadcast_dimensions")
+    return _moved(laws[0], lambda d: dims[d])
+
+
+def _transpose(node: OpView, laws: Laws) -> Law:
+    return _moved(laws[0], node.get("permutation").index)
+
+
+def _reshape(node: OpView, laws: Laws) -> Law:
+    """Dimensions of size 1 may come and go."""
+    old, new = _shape(node.operands[0]), _shape(node.op.results[0])
+    before, after = ([d for d, size in enumerate(s) if size != 1] for s in (old, new))
+    permutes = node.name == "jaxpr.reshape" and "dimensions" in node.attributes
+    if permutes or [old[d] for d in before] != [new[d] for d in after]:
+        raise Unknown
+    return _moved(laws[0], lambda d: after[before.index(d)])
+
+
+def _reduced(node: OpView, laws: Laws) -> Law:
+    gone = node.get("axes")
+    if not set(gone).isdisjoint(laws[0].dims):
+        raise Unknown
+    left = [d for d in range(len(_shape(node.operands[0]))) if d not in gone]
+    return _moved(laws[0], left.index)
+
+
+def _reduce_sum(node: OpView, laws: Laws) -> Law:
+    _scaled(laws)
+    return _reduced(node, laws)
+
+
+# sum_j a_ij exp(c m_i) b_jk = (sum_j a_ij b_jk) exp(c m_i)
+def _dot_general(node: OpView, laws: Laws) -> Law:
+    side = 0 if laws[1] is None else 1
+    law = laws[side]
+    if laws[1 - side] is not None or not law.scaled:
+        raise Unknown
+    contracted, batch = node.get("dimension_numbers")
+    rank = len(_shape(node.operands[side]))
+    free = [d for d in range(rank) if d not in (*contracted[side], *batch[side])]
+    if not set(contracted[side]).isdisjoint(law.dims):
+        raise Unknown
+    # Those of the result: batch, left, right.
+    first = 0 if side == 0 else len(_shape(node.op.results[0])) - len(free) - len(batch[0])
+    order = list(batch[side])
+    return _moved(
+        law, lambda d: order.index(d) if d in order else len(order) + first + free.index(d)
+    )
+
+
+RULES: dict[str, Rule] = {
+    f"jaxpr.{name}": rule
+    for name, rule in {
+        "add": _sum(1),
+        "add_any": _sum(1),
+        "sub": _sum(-1),
+        "mul": _product(1),
+        "div": _product(-1),
+        "neg": _neg,
+        "exp": _exp,
+        "log": _log,
+        "max": _alike,
+        "min": _alike,
+        "select_n": _select,
+        "convert_element_type": _convert,
+        "square": _power(lambda node: Fraction(2)),
+        "integer_pow": _power(lambda node: Fraction(node.get("y"))),
+        "sqrt": _power(lambda node: Fraction(1, 2)),
+        "rsqrt": _power(lambda node: Fraction(-1, 2)),
+        **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), _comparison),
+        "broadcast_in_dim": _broadcast,
+        "reshape": _reshape,
+        "squeeze": _reshape,
+        "transpose": _transpose,
+        "reduce_max": _reduced,
+        "reduce_min": _reduced,
+        "reduce_sum": _reduce_sum,
+        "dot_general": _dot_general,
+    }.items()
+}
+"""Of the ops that the calculus knows."""
+
+
+class ShiftInvariance(Pass):
+    """Take no derivative of maxima that results do not depend on, as in a softmax."""
+
+    name: ClassVar[str] = "jaxpr-shift-invariance"
+
+    def run(self, program: Module) -> bool:
+        return stop_shifts(program) > 0
+
+
+def stop_shifts(program: Module) -> int:
+    """Stops the derivatives of shifts, in place; of how many."""
+    with scope():
+        functions = outside_kernels(program, ("jaxpr.reduce_max",))
+        count = sum(_stop(program, function) for function in functions)
+    if count:
+        program.changed()
+    return count
+
+
+def _stop(program: Module, function: func.FuncOp) -> int:
+    body = analyses_of(program).body(function)
+    if "jaxpr.reduce_max" not in body.names or "jaxpr.exp" not in body.names:
+        return 0
+    count = 0
+    # Maxima whose derivative is taken, and what is put in place of those that are infinite.
+    maxima: set[int] = set()
+    for i, name in enumerate(body.names):
+        if name != "jaxpr.reduce_max" and maxima.isdisjoint(body.operands[i]):
+            continue
+        if name not in _OF_MAXIMA:
+            continue
+        number, _ = body.results[i]
+        if not is_array(body.types[number]) or does_depend(number, body):
+            maxima.add(number)
+            continue
+        node = body.op_views[i]
+        remark(node.op, "no derivative is taken of it: the results do not depend on it")
+        stopped = _stopped(node, body.ops[i + 1])
+        (value,) = node.op.results
+        value.replace_all_uses_except(stopped, stopped.owner.operation)
+        for user in (body.op_views[k] for k in body.users[number]):
+            user.operands = [stopped if v == value else v for v in user.operands]
+        count += 1
+    return count
+
+
+_OF_MAXIMA = frozenset(
+    f"jaxpr.{name}" for name in ("reduce_max", "max", "select_n", "broadcast_in_dim", "reshape")
+)
+
+
+def _stopped(node: OpView, before: Any) -> ir.Value:
+    """The value of an op without a derivative."""
+    (value,) = node.op.results
+    with ir.InsertionPoint(before), node.op.location:
+        value = _scaled_maximum(node) or value
+        return ir.Operation.create("jaxpr.stop_gradient", [value.type], [value]).result
+
+
+# max(x / c) = max(x) / c where c > 0
+def _scaled_maximum(node: OpView) -> ir.Value | None:
+    """A maximum scaled, not of what is scaled: it may be needed at several scales.
+
+    Rounding keeps the order, so it is the same number; only ties may be others, and with them the
+    derivative.
+    """
+    inner = node_of(node.operands[0]) if node.name == "jaxpr.reduce_max" else None
+    if inner is None or inner.name not in ("jaxpr.div", "jaxpr.mul"):
+        return None
+    x, factor = inner.operands
+    number = real_number(factor)
+    if number is None or not 0 < number < math.inf or aval_of(factor.type).shape:
+        return None
+    if not aval_of(x.type).shape or x.type != inner.op.results[0].type:
+        return None
+    # Integers wrap around, and lose their order.
+    if not dtypes.issubdtype(aval_of(x.type).dtype, np.floating):
+        return None
+    type_ = node.op.results[0].type
+    maximum = ir.Operation.create(node.name, [type_], [x], node.attributes).result
+    return ir.Operation.create(inner.name, [type_], [maximum, factor], inner.attributes).result

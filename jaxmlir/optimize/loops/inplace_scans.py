@@ -1,0 +1,623 @@
+"""``jaxpr-inplace-scans``: scans read and write the rows of arrays where they are.
+
+What a scan goes over is one array whose rows are the steps, and so is what it gives.  A part of
+another array, its reverse, or its columns are copied before the loop begins, and what becomes a
+part of another array, or its columns, is copied after it::
+
+    h, ys = scan(f, h, xs[:, 1:].T)
+    zs = concatenate([y0[:, None], ys.T], 1)
+
+Here the loop counts, and each step reads its row from the whole array, and writes one to where it
+stays.  That is what XLA makes of the rows of a scan anyway::
+
+    def step((h, i, zs)):
+        h, y = f(h, xs[:, i + 1])
+        return h, i + 1, zs.at[:, i + 1].set(y)
+
+    h, _, zs = scan(step, (h, 0, concatenate([y0[:, None], zeros], 1)))
+
+so that nothing is copied.  It is done where loops are all that read the parts, and where what is
+written has no other use; and if a row is not in too many pieces for the cache (:mod:`._view`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from jaxmlir import toolbox
+from jaxmlir._compat import core
+from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE
+from jaxmlir.analysis.liveness import count_of
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shape
+from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled
+from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.types import type_of
+from jaxmlir.optimize.loops.scan_editor import (
+    Carried,
+    Constant,
+    LoopEditor,
+    ScanEditor,
+    can_change,
+    loops_of,
+)
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.clone_plan import ClonePlan, is_model
+from jaxmlir.transforms.edit import before_return
+from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+# -- Arrays whose elements are those of another one, and where --
+
+
+# A row that is not one piece of memory is read and written piece by piece, each in a line of the
+# first cache.  Lines of 64 bytes follow one another in 64 sets, each of which keeps 8 or more: such
+# as it keeps are there when the next row comes to them.
+LINE = 64
+SETS = 64
+WAYS = 8
+# The most pieces that are written sooner one by one than copied.  That few are read sooner in any
+# case, and so are all of an array of so many bytes: a copy of them comes to as many lines.
+FEW = 64
+CACHED = 262_144
+# What XLA computes where it is read is computed as a whole if rows are read from it: not if it has
+# more than so many times the elements of these.
+MOST = 2
+# How many ops are moved to before a loop for the array that it writes to: a first row, say.
+MOST_SOONER = 16
+
+
+@dataclass(frozen=True)
+class View:
+    """An array whose elements are those of another one.
+
+    Attributes:
+      array: the other one.
+      dims: its dimensions in the order of the view's, which is ``None`` for one of size 1; those
+        left out have one element.
+      starts, steps, sizes: which elements, by dimension of the array.
+    """
+
+    array: ir.Value
+    dims: tuple[int | None, ...]
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def whole(cls, array: ir.Value) -> View:
+        """All of an array."""
+        shape = tuple(array.type.shape)
+        rank = len(shape)
+        return cls(array, tuple(range(rank)), (0,) * rank, (1,) * rank, shape)
+
+    @classmethod
+    def of(cls, value: ir.Value) -> View:
+        """What a value is a view of, as far as its rows can be read from there."""
+        found = cls.whole(value)
+        while (farther := found._through()) is not None and farther.has_rows:
+            found = farther
+        return found
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What it is, of an array of which only the type counts."""
+        return self.array.type, self.dims, self.starts, self.steps, self.sizes
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each row is a part of the array without gaps."""
+        return all(self.steps[d] == 1 or self.sizes[d] == 1 for d in self._others)
+
+    @property
+    def along(self) -> int:
+        """The dimension of the array that its rows follow one another in."""
+        return self.dims[0]
+
+    @property
+    def _pieces(self) -> tuple[int, int, int]:
+        """Of how many pieces of memory a row is, the bytes of one, and from one to the next."""
+        shape, sizes = self.array.type.shape, self._row_sizes
+        step = size(with_shape(self.array.type, ()))
+        piece, count, distance = step, 1, 0
+        for d in reversed(range(len(shape))):
+            if piece == step and d != self.along:
+                piece *= sizes[d]
+            elif sizes[d] > 1:
+                count *= sizes[d]
+                distance = distance or step
+            step *= shape[d]
+        return count, piece, distance
+
+    @property
+    def pays_to_write(self) -> bool:
+        """Whether its rows are better written to the array than copied there in the end."""
+        count, piece, distance = self._pieces
+        return piece >= LINE or count <= min(FEW, _kept(distance))
+
+    @property
+    def pays_to_read(self) -> bool:
+        """Whether its rows are better read from the array than from a copy."""
+        _, name = toolbox.definition(self.array) or (None, "")
+        is_fused = name in FUSIBLE
+        if is_fused and elements(self.array.type) > MOST * math.prod(self.sizes):
+            return False
+        count, piece, distance = self._pieces
+        is_small = piece >= LINE or size(self.array.type) <= CACHED
+        return is_small or count <= max(FEW, _kept(distance))
+
+    def row(self, array: ir.Value, index: ir.Value) -> ir.Value:
+        """A row, at the insertion point.
+
+        Args:
+          array: what stands for the array there.
+          index: where the row is along it.
+        """
+        sizes, others = self._row_sizes, self._others
+        type_ = with_shape(array.type, sizes)
+        row = build("dynamic_slice", [array, *self._indices(index)], type_, slice_sizes=sizes)
+        row = _reshaped(row, [self.sizes[d] for d in sorted(others)])
+        row = _transposed(row, [sorted(others).index(d) for d in others])
+        return _reshaped(row, [1 if d is None else self.sizes[d] for d in self.dims[1:]])
+
+    def with_row(self, array: ir.Value, index: ir.Value, row: ir.Value) -> ir.Value:
+        """The array with a row written, at the insertion point."""
+        others = self._others
+        row = _reshaped(row, [self.sizes[d] for d in others])
+        row = _transposed(row, [others.index(d) for d in sorted(others)])
+        row = _reshaped(row, self._row_sizes)
+        return build("dynamic_update_slice", [array, row, *self._indices(index)], array.type)
+
+    @property
+    def _others(self) -> list[int]:
+        """The dimensions of a row."""
+        return [d for d in self.dims[1:] if d is not None]
+
+    @property
+    def _row_sizes(self) -> tuple[int, ...]:
+        return tuple(1 if d == self.along else n for d, n in enumerate(self.sizes))
+
+    def _indices(self, index: ir.Value) -> list[ir.Value]:
+        starts = enumerate(self.starts)
+        return [index if d == self.along else filled(index.type, s) for d, s in starts]
+
+    def _through(self) -> View | None:
+        """The same view of what the op that gives the array moves; ``None`` of other ops."""
+        op, name = toolbox.definition(self.array) or (None, "")
+        if op is None or len(op.operands) != 1 or not is_plain_array(op.operands[0].type):
+            return None
+        array = op.operands[0]
+        if name == "jaxpr.slice":
+            first = toolbox.attribute(op, "start_indices")
+            strides = toolbox.attribute(op, "strides") or (1,) * len(first)
+            return replace(
+                self,
+                array=array,
+                starts=tuple(
+                    f + by * s for f, by, s in zip(first, strides, self.starts, strict=True)
+                ),
+                steps=tuple(by * s for by, s in zip(strides, self.steps, strict=True)),
+            )
+        if name == "jaxpr.rev":
+            return self._reversed(array, toolbox.attribute(op, "dimensions"))
+        if name == "jaxpr.transpose":
+            return self._placed(array, toolbox.attribute(op, "permutation"))
+        places = _unit_dims(op, name, self.array.type.shape, array.type.shape)
+        return None if places is None else self._placed(array, places)
+
+    def _reversed(self, array: ir.Value, dimensions: Sequence[int]) -> View:
+        """The view as it is of an array that is its own reversed."""
+        starts, steps = list(self.starts), list(self.steps)
+        for d in dimensions:
+            starts[d] = array.type.shape[d] - 1 - starts[d]
+            steps[d] = -steps[d]
+        return replace(self, array=array, starts=tuple(starts), steps=tuple(steps))
+
+    def _placed(self, array: ir.Value, places: Sequence[int | None]) -> View:
+        """The view of an array, in which the dimensions of its own are at ``places``; of the
+        others, the first element.  A dimension of size 1 may be at none."""
+        rank = len(array.type.shape)
+        groups = []
+        for known, other in ((self.starts, 0), (self.steps, 1), (self.sizes, 1)):
+            group = [other] * rank
+            for place, item in zip(places, known, strict=True):
+                if place is not None:
+                    group[place] = item
+            groups.append(tuple(group))
+        dims = tuple(None if d is None else places[d] for d in self.dims)
+        return View(array, dims, *groups)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of a value end up.
+
+    Attributes:
+      view: the value as a view of that array.
+      ops: those that move it there, with the number of the operand that they take it as.
+      sooner: those that have to come before what gives the value, in order: of what it is put
+        among.
+    """
+
+    view: View
+    ops: tuple[tuple[Any, int], ...] = ()
+    sooner: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, value: ir.Value, op: Any) -> Place:
+        """Where the ops that alone use a result of ``op`` put it."""
+        found = cls(View.whole(value))
+        while (farther := found._through(op)) is not None and farther.view.has_rows:
+            found = farther
+        return found
+
+    def prepared(self, rules: Rules, op: Any) -> ir.Value:
+        """The array with anything in the place of the value, before ``op``."""
+        for other in self.sooner:
+            # Another result may be put among it as well, and be prepared for by now.
+            if not other.is_before_in_block(op.operation):
+                other.move_before(op.operation)
+        array = None
+        with ir.InsertionPoint(op), op.location:
+            for mover, number in self.ops:
+                if mover.name == "jaxpr.concatenate":
+                    operands = list(mover.operands)
+                    operands[number] = array or rules.filler(operands[number].type)
+                    (array,) = copy(mover, mover.name, operands)
+                elif array is not None:
+                    (array,) = copy(mover, mover.name, [array])
+            return array or rules.filler(self.view.array.type)
+
+    def erase(self) -> None:
+        """Removes the ops, when nobody uses the array any more."""
+        for op, _ in reversed(self.ops):
+            erase(op)
+
+    def _through(self, before: Any) -> Place | None:
+        uses = list(self.view.array.uses)
+        if len(uses) != 1:
+            return None
+        op, number = uses[0].owner.operation, uses[0].operand_number
+        if len(op.results) != 1 or not is_plain_array(op.results[0].type):
+            return None
+        view, array = self.view, op.results[0]
+        sooner = dict.fromkeys(self.sooner)
+        if op.name == "jaxpr.transpose":
+            permutation = toolbox.attribute(op, "permutation")
+            found = view._placed(array, [permutation.index(d) for d in range(len(permutation))])
+        elif op.name == "jaxpr.rev":
+            found = view._reversed(array, toolbox.attribute(op, "dimensions"))
+        elif op.name == "jaxpr.concatenate":
+            operands, dimension = list(op.operands), toolbox.attribute(op, "dimension")
+            others = [v for i, v in enumerate(operands) if i != number]
+            if not all(_may_come_before(v, before, sooner) for v in others):
+                return None
+            starts = list(view.starts)
+            starts[dimension] += sum(v.type.shape[dimension] for v in operands[:number])
+            found = replace(view, array=array, starts=tuple(starts))
+        else:
+            places = _unit_dims(op, op.name, view.array.type.shape, array.type.shape)
+            if places is None:
+                return None
+            found = view._placed(array, places)
+        return Place(found, (*self.ops, (op, number)), tuple(sooner))
+
+
+def _kept(distance: int) -> int:
+    """How many lines the cache keeps that are so many bytes apart."""
+    shared = math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1
+    return WAYS * SETS // shared
+
+
+def _unit_dims(
+    op: Any, name: str, shape: Sequence[int], other: Sequence[int]
+) -> list[int | None] | None:
+    """Where the dimensions of one array are in another, if the op between the two adds or drops
+    dimensions of size 1 only; ``None`` for those."""
+    is_one = name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.squeeze")
+    if not is_one or len(op.operands) != 1 or "sharding" in op.attributes:
+        return None
+    if name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is not None:
+        return None
+    left = [d for d, n in enumerate(other) if n != 1]
+    if [n for n in shape if n != 1] != [other[d] for d in left]:
+        return None
+    places = iter(left)
+    return [None if n == 1 else next(places) for n in shape]
+
+
+def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: int = 0) -> bool:
+    """Whether a value is there before an op, or may be.
+
+    Args:
+      sooner: gets what has to be moved for it, in order.
+      others: how many ops are to be moved behind that, which need it.
+    """
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return True
+    owner = owner.operation
+    if owner in sooner or owner.is_before_in_block(op.operation):
+        return True
+    cheap = owner.name == "jaxpr.constant" or owner.name in FUSIBLE
+    if not cheap or len(sooner) + others >= MOST_SOONER:
+        return False
+    # What one operand cannot have is not asked for the next one, which may need the same.
+    if not all(_may_come_before(v, op, sooner, others + 1) for v in owner.operands):
+        return False
+    sooner[owner] = None
+    return True
+
+
+def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+    if list(permutation) == list(range(len(permutation))):
+        return value
+    type_ = with_shape(value.type, tuple(value.type.shape[d] for d in permutation))
+    return build("transpose", [value], type_, permutation=tuple(permutation))
+
+
+def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    if list(value.type.shape) == list(shape):
+        return value
+    type_ = with_shape(value.type, shape)
+    return build("reshape", [value], type_, new_sizes=tuple(shape))
+
+
+class InplaceScans(Pass):
+    """Let scans read parts of arrays where they are, and write them to where they will be."""
+
+    name: ClassVar[str] = "jaxpr-inplace-scans"
+    compilers: ClassVar = ("cpu",)
+
+    def run(self, program: Module) -> bool:
+        return scan_in_place(program) > 0
+
+
+def scan_in_place(program: Module) -> int:
+    """Has scans read and write in place; how many arrays are not copied any more."""
+    with scope():
+        graph = analyses_of(program).graph
+        scans = _Scans(program, graph)
+        visit_functions(program, scans.visit, graph, SCANS, scans.uses)
+    return scans.count
+
+
+class _Loop(NamedTuple):
+    """A scan that is to read and write in place.
+
+    Attributes:
+      views: what is read in place of each slice.
+      places: where each stacked result is written to.
+    """
+
+    op: Any
+    scan: ScanOp
+    operands: list[list[ir.Value]]
+    results: list[list[ir.Value]]
+    views: list[View | None]
+    places: list[Place | None]
+
+    @property
+    def likeness(self) -> Hashable:
+        """What decides, besides its body, what becomes of it."""
+        scan = self.scan
+        return (
+            (*scan.counts, scan.length, scan.reverse, *scan.other.items(), self.op.location.attr),
+            tuple([view and view.shape for view in self.views]),
+            tuple([place and place.view.shape for place in self.places]),
+        )
+
+
+class _Edited(NamedTuple):
+    """How a scan was written anew: also those whose bodies are alike are.
+
+    Attributes:
+      pattern: the body.
+      types: of its results.
+      consts, xs: which constants, also arrays that are read, and which slices it takes.
+    """
+
+    pattern: ClonePlan
+    types: list[ir.Type]
+    consts: list[bool]
+    xs: list[bool]
+
+
+class _Scans:
+    """The scans of a program."""
+
+    def __init__(self, program: Module, graph: CallGraph):
+        self._program = program
+        self._bodies = LoopEditor(Rules(program), graph)
+        # Of the function's values, which may be read by as many scans as there are: what
+        # :meth:`_view` gives.
+        self._views: dict[ir.Value, View | None] = {}
+        # What functions refer to, of those that are as they were read or copies of others.
+        self.uses = graph.uses_in(program)
+        self._edited: dict[Hashable, _Edited] = {}
+        self.count = 0
+
+    def visit(self, function: func.FuncOp) -> bool:
+        """Has the scans of a function read and write in place; whether any do so now."""
+        before = self.count
+        self._views.clear()
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan":
+                self._in_place(op)
+        if self.count > before:
+            drop_dead_ops(function)
+            self.uses.pop(function.name.value, None)
+        return self.count > before
+
+    def _in_place(self, op: Any) -> None:
+        scan = ScanOp.of(op)
+        if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
+            return
+        operands, results = scan.operands(list(op.operands)), scan.results(list(op.results))
+        views = [self._view(v) for v in operands[2]]
+        places = [_place(v, op) for v in results[1]]
+        loop = _Loop(op, scan, operands, results, views, places)
+        function = self._program.function(scan.body)
+        read, written = (sum(x is not None for x in group) for group in (views, places))
+        if not (read or written) or not can_change(function):
+            return
+        self.count += read + written
+        remark(op, f"arrays read in place: {read}, written in place: {written}")
+        body = analyses_of(self._program).one_of_many(scan.body)
+        key = body and (loop.likeness, body.likeness)
+        known = self._edited.get(key)
+        if known is not None:
+            self._edit_like(known, loop, body)
+        elif body is not None and is_model(body):
+            self._edited[key] = self._edit(loop, body)
+        else:
+            self._edit(loop)
+        for place in places:
+            if place is not None:
+                place.erase()
+                # Others may have been read by what is gone.
+                self._views.clear()
+        erase(op)
+
+    def _edit(self, loop: _Loop, body: FunctionView | None = None) -> _Edited | None:
+        """Writes the op and its body anew; how, for others that are like it.
+
+        Args:
+          body: as it was, if others may be.
+        """
+        op = loop.op
+        editor = ScanEditor(self._bodies, op, loop.scan)
+        self.uses.pop(editor.body.name.value, None)
+        first = next(iter(body_of(editor.body).operations))
+        counter = _Counter(editor)
+        for item, view in zip(editor.xs, loop.views, strict=True):
+            if view is not None:
+                array = Constant(view.array, editor.new_argument(view.array.type))
+                editor.consts.append(array)
+                index = counter.along(view)
+                with counter.behind(), op.location:
+                    item.arg.replace_all_uses_with(view.row(array.arg, index))
+        for item, place in zip(list(editor.ys), loop.places, strict=True):
+            if place is not None:
+                init = place.prepared(editor.rules, op)
+                argument = editor.new_argument(init.type)
+                index = counter.along(place.view)
+                with before_return(editor.body), op.location:
+                    after = place.view.with_row(argument, index, editor.out(item))
+                editor.ys.remove(item)
+                editor.carry.append(Carried(init, argument, after, place.view.array))
+        before = editor.consts, editor.xs
+        editor.write()
+        if body is None:
+            return None
+        # Since each op has kept its users, what is new is before and behind them.
+        start = list(body_of(editor.body).operations).index(first)
+        sources = [*[None] * start, *range(len(body.ops))]
+        return _Edited(
+            ClonePlan(editor.body, body.signatures, sources),
+            list(editor.body.type.results),
+            [item in editor.consts for item in before[0]],
+            [item in editor.xs for item in before[1]],
+        )
+
+    def _edit_like(self, known: _Edited, loop: _Loop, body: FunctionView) -> None:
+        """Writes an op and its body as others were that are alike."""
+        op, scan, rules = loop.op, loop.scan, self._bodies.rules
+        symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
+        (consts, carry, xs), (final, rows) = loop.operands, loop.results
+        places = [place for place in loop.places if place is not None]
+        consts = [*consts, *(view.array for view in loop.views if view is not None)]
+        carry = [*carry, _first_number(op, scan), *(place.prepared(rules, op) for place in places)]
+        args = [*chosen(consts, known.consts), *carry, *chosen(xs, known.xs)]
+        new = scan.with_body(symbol, sum(known.consts), len(carry))
+        with ir.InsertionPoint(op), op.location:
+            results = new.write(rules, args, known.types)
+        rows = [v for v, place in zip(rows, loop.places, strict=True) if place is None]
+        olds = [*final, None, *(place.view.array for place in places), *rows]
+        for old, value in zip(olds, results, strict=True):
+            if old is not None:
+                old.replace_all_uses_with(value)
+
+    def _view(self, value: ir.Value) -> View | None:
+        """The array that a value is better read from, where loops are all that read it."""
+        if value not in self._views:
+            view = View.of(value) if is_plain_array(value.type) else None
+            pays = view is not None and view.array != value and view.pays_to_read
+            self._views[value] = view if pays and all(map(_is_scanned, value.uses)) else None
+        return self._views[value]
+
+
+def _place(value: ir.Value, op: Any) -> Place | None:
+    """Where a stacked result ends up, if it is better written there."""
+    if not is_plain_array(value.type):
+        return None
+    place = Place.of(value, op)
+    return place if place.ops and place.view.pays_to_write else None
+
+
+def _is_scanned(use: ir.OpOperand) -> bool:
+    """Whether an op reads a value as what it goes over."""
+    op = use.owner
+    if op.operation.name != "jaxpr.scan":
+        return False
+    return use.operand_number >= count_of(op, "num_consts") + count_of(op, "num_carry")
+
+
+class _Counter:
+    """The number of the step, in the body of a loop; the last step first, if it runs backwards."""
+
+    def __init__(self, editor: ScanEditor):
+        self._block, self._location = body_of(editor.body), editor.op.location
+        self._indices: dict[tuple[int, int], ir.Value] = {}
+        type_, by = _number_type(), -1 if editor.scan.reverse else 1
+        init = _first_number(editor.op, editor.scan)
+        self._step = editor.new_argument(type_)
+        with ir.InsertionPoint.at_block_begin(self._block), self._location:
+            after = build("add", [self._step, filled(type_, by)], type_)
+        self._last = after.owner
+        editor.carry.append(Carried(init, self._step, after))
+
+    def along(self, view: View) -> ir.Value:
+        """Where the row of the step is along the array that it is in."""
+        start, by = view.starts[view.along], view.steps[view.along]
+        index = self._indices.get((start, by))
+        if index is None:
+            index = self._step
+            with self.behind(), self._location:
+                if by != 1:
+                    index = build("mul", [index, filled(index.type, by)], index.type)
+                if start:
+                    index = build("add", [index, filled(index.type, start)], index.type)
+            self._indices[start, by] = index
+            if index != self._step:
+                self._last = index.owner
+        return index
+
+    def behind(self) -> ir.InsertionPoint:
+        """Where all indices are known that were asked for, and nothing has been done with them."""
+        return ir.InsertionPoint.after(self._last)
+
+
+def _first_number(op: Any, scan: ScanOp) -> ir.Value:
+    """Of the step, before the loop."""
+    with ir.InsertionPoint(op), op.location:
+        return filled(_number_type(), scan.length - 1 if scan.reverse else 0)
+
+
+@functools.cache
+def _number_type() -> ir.Type:
+    return type_of(core.ShapedArray((), np.dtype(np.int32)))

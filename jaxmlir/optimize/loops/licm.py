@@ -1,0 +1,621 @@
+"""``jaxpr-licm``: loop-invariant code motion.
+
+What every iteration of a loop computes anew from the loop's constants is computed once before the
+loop, if that pays, and becomes a constant itself.  Loops are gone through from the inside out, so a
+value leaves as many loops as it is invariant in.
+
+It is meant to run before differentiation.  XLA moves invariant code by itself, but only in the
+program that it is given: there the invariant value of the primal loop is a residual, and its
+cotangent flows back through the code that computed it in each iteration of the backward loop.
+Moved first, its cotangents are summed up and flow back once.
+
+What is moved
+-------------
+Of the body's *invariant* ops (pure, their operands constants of the loop or invariant) those are
+chosen whose results are worth keeping.  A value ``v`` that other ops of the body use is moved, with
+all that it is computed from, if::
+
+    work(ops that compute v)  >  GROWTH * (bytes(v) - bytes(constants that only they need))
+
+and otherwise stays, and the question is asked of the operands of its op (:mod:`._choice`).  So a
+product, a reduction or a slice is moved always, and a function of a matrix for the price of a
+function; a broadcast, a mask or an outer product, which are quickly made and take long to read,
+stay where they are.
+
+Calls in a body (``jit``, ``remat2``) are split in two where part of what they do is invariant.
+Branches of a ``cond`` are not looked into, for they may not run, nor are the rules of custom
+derivatives.  The body of a ``while`` may not run either: what leaves it is computed only if the
+condition holds at the start, unless it is known to, or unless all of it is quickly computed and has
+no derivative, like indices.  A ``scan`` of a symbolic length that may be 0 is left alone.
+
+A body is taken apart once (:mod:`._splits`), for all loops that share it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from jaxmlir import toolbox
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.call_graph import CallGraph, is_plain_call, visit_functions
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import FUSIBLE
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import Work, is_array, size
+from jaxmlir.analysis.purity import Counted, is_pure
+from jaxmlir.dialect import codec, op_signature, ops
+from jaxmlir.dialect.builder import SPREAD, inline, is_constant, is_used, named_ops, returned
+from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, can_change, loops_of
+from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.edit import set_arguments
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+# -- Which of a function's invariant ops are computed apart from it --
+
+
+# Ops that no other is the same as, but that may be moved.
+_MOVABLE = frozenset({"jaxpr.remat2"})
+
+
+class Choice:
+    """What is taken out of a function; values and ops by number.
+
+    Attributes:
+      fixed: the arguments that are the same whenever the function runs.
+      constants: of each constant the op that gives it.
+      moved: the ops, in their order.
+      kept: the values that the function is to be given.
+    """
+
+    def __init__(
+        self,
+        body: FunctionView,
+        fixed: Sequence[bool],
+        work: Work,
+        growth: float,
+        in_remat: bool,
+        can_move: Callable[[Signature], bool],
+    ):
+        """
+        Args:
+          growth: how much work saved justifies keeping one byte more.
+          in_remat: whether the function is that of a ``remat2``, whose names stay in it.
+          can_move: whether ops give the same values somewhere else.
+        """
+        self._body = body
+        self._growth = growth
+        self._can_move = can_move
+        self.fixed = chosen(range(body.arity), fixed)
+        self.constants: dict[int, int] = {}
+        self._source: dict[int, int] = {}
+        self._find_invariant(in_remat)
+        self._own = {i: work.at(body, i) for i in sorted(set(self._source.values()))}
+        elsewhere = self._used_elsewhere()
+        self._needed = elsewhere & self._source.keys()
+        self._freed = set(self.fixed) - elsewhere
+        self._choose()
+
+    def _find_invariant(self, in_remat: bool) -> None:
+        """Of each value that follows from the fixed ones, the op that gives it."""
+        body, constants, source, fixed = self._body, self.constants, self._source, set(self.fixed)
+        for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
+            if name == "jaxpr.constant" or (
+                name in SPREAD and all(v in constants for v in operands)
+            ):
+                constants[body.results[index][0]] = index
+            elif all(v in source or v in fixed or v in constants for v in operands):
+                is_kept = in_remat and name == "jaxpr.name"
+                if not is_kept and self._can_move(body.signatures[index]):
+                    source.update(dict.fromkeys(range(*body.results[index]), index))
+
+    def _used_elsewhere(self) -> set[int]:
+        """What the function returns, and what ops use that are not invariant."""
+        found = set(self._body.returned)
+        for index, operands in enumerate(self._body.operands):
+            if index not in self._own:
+                found.update(operands)
+        return found
+
+    def _choose(self) -> None:
+        body = self._body
+        taken: set[int] = set()
+        self.kept: list[int] = []
+        for index in reversed(self._own):
+            results = [v for v in range(*body.results[index]) if v in self._needed]
+            if not results:
+                continue
+            # What costs nothing to compute is best computed where it is used.
+            tree = self._tree(index, self._size(results), taken) if self._own[index] else None
+            if tree is None:
+                self._needed.update(body.operands[index])
+            else:
+                taken |= tree
+                self.kept[:0] = results
+        self.moved = sorted(taken)
+
+    def _tree(self, root: int, kept: int, taken: set[int]) -> set[int] | None:
+        """The ops, not taken yet, that compute an op's results, if keeping these pays.
+
+        Args:
+          kept: how many bytes the results are.
+        """
+        found, pending = {root}, [root]
+        work = 0.0
+        leaves: set[int] = set()
+        while pending:
+            index = pending.pop()
+            work += self._own[index]
+            for v in self._body.operands[index]:
+                source = self._source.get(v)
+                if source is None:
+                    leaves.add(v)
+                elif source not in found and source not in taken:
+                    found.add(source)
+                    pending.append(source)
+        freed = self._size(leaves & self._freed)
+        return found if work > self._growth * max(0, kept - freed) else None
+
+    def _size(self, values: Iterable[int]) -> int:
+        return sum(size(self._body.types[v]) for v in values)
+
+
+@functools.cache
+def can_move(signature: Signature) -> bool:
+    """Whether ops give the same values somewhere else, if the functions that they run do."""
+    name = signature.name
+    if any(key in ("jaxpr.effects", "jaxpr.ctx") for key, _ in signature.attributes):
+        return False
+    record = ops.record_of(name)
+    if not is_pure(name) or (record is not None and name not in _MOVABLE and record.distinct):
+        return False
+    return all(map(is_array, signature.results))
+
+
+# Functions in two: what their fixed arguments determine, where that is worth keeping, and the
+# rest.
+
+
+class Uses(NamedTuple):
+    """How an op gives a function its arguments."""
+
+    fixed: tuple[bool, ...]
+    """Which are the same each time that the function runs."""
+    needed: tuple[bool, ...]
+    """Which the op takes even if the function has no use for them."""
+    place: int
+    """Before which of them new ones are put."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A function in two.
+
+    Attributes:
+      symbol: of the rest.
+      template: detached; from the fixed arguments to the values that the rest takes besides.
+      uses: how the function got its arguments before.
+      kept: which of these the rest takes.
+      moved: the ops of the template, by their numbers in the function as it was.
+      left: those of the rest.
+    """
+
+    symbol: str
+    template: func.FuncOp
+    uses: Uses
+    kept: tuple[bool, ...]
+    moved: Sequence[int]
+    left: Sequence[int]
+
+    def arguments(self, operands: Sequence[ir.Value], values: Sequence[ir.Value]) -> list[ir.Value]:
+        """What the rest takes in place of those operands."""
+        place = self.uses.place
+        before = chosen(operands[:place], self.kept[:place])
+        return [*before, *values, *chosen(operands[place:], self.kept[place:])]
+
+    @property
+    def num_before(self) -> int:
+        """How many arguments the rest takes up to the last of the values."""
+        return sum(self.kept[: self.uses.place]) + len(self.template.type.results)
+
+
+class Computed:
+    """The values of splits that have been computed in a function, from the top."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, list[ir.Value]] = {}
+
+    def __call__(self, split: Split, operands: Sequence[ir.Value]) -> list[ir.Value]:
+        """The values for an op with those operands, at the insertion point or before."""
+        args = chosen(operands, split.uses.fixed)
+        key = (split, *args)
+        if key not in self._found:
+            self._found[key] = inline(split.template, args)
+        return self._found[key]
+
+
+class Splits:
+    """The functions of a program, each taken apart once for all ops that use it alike.
+
+    Args:
+      bodies: gives out the functions that are taken apart.
+      growth: how much work saved justifies keeping one byte more.
+
+    Attributes:
+      changed: whether a function has been changed, if only the calls in it.
+    """
+
+    def __init__(self, rules: Rules, graph: CallGraph, bodies: LoopEditor, growth: float):
+        self._rules = rules
+        self._growth = growth
+        self.changed = False
+        self._bodies = bodies
+        # The functions that are as they were read.
+        self._unchanged = set(graph.uses)
+        self._work = Work(rules.program)
+        self._counted = Counted(rules.program)
+        self._found: dict[tuple[str, str, Uses], Split | None] = {}
+        # By the structure of a body: of many the same is taken out, but for constants.
+        self._choices: dict[Hashable, Choice] = {}
+
+    def of_scan(self, scan: ScanOp, count: int, body: FunctionView | None = None) -> Split | None:
+        """The body of a scan of so many operands in two, if it has more than one iteration, or
+        surely one where how many is not known: what is computed in vain has derivatives.
+
+        Args:
+          body: the same, from who has read it.
+        """
+        runs = scan.length > 1 if scan.is_counted else scan.surely_runs
+        if not (runs and self.can_change(scan.body)):
+            return None
+        consts, carry = scan.counts
+        # Nobody misses constants and slices that the body does without.
+        needed = tuple([consts <= i < consts + carry for i in range(count)])
+        return self.of(scan.body, Uses(_first(consts, count), needed, consts), body=body)
+
+    def of_while(self, symbol: str, consts: int, carry: int) -> Split | None:
+        """The condition or the body of a while in two; it takes all that is carried."""
+        count = consts + carry
+        return self.of(symbol, Uses(_first(consts, count), count * (True,), consts))
+
+    def can_change(self, symbol: str) -> bool:
+        return can_change(self._rules.program.function(symbol))
+
+    def of(
+        self, symbol: str, uses: Uses, name: str = "", body: FunctionView | None = None
+    ) -> Split | None:
+        """``@symbol`` in two; ``None`` if nothing is to be computed apart.
+
+        Args:
+          name: of the op, if it is a call: others may call the function too.
+          body: the function, from who has read it.
+        """
+        if True not in uses.fixed:
+            return None
+        key = (symbol, name, uses)
+        if key not in self._found:
+            self._found[key] = None
+            function = self._bodies.copy(symbol) if name else self._bodies.own(symbol)
+            if body is None or body.function is not function:
+                body = self._read(function)
+            found = self._found[key] = self._split(body, uses, name == "jaxpr.remat2")
+            if found is None:
+                self._bodies.drop(function) if name else self._bodies.give_back(symbol, function)
+        return self._found[key]
+
+    def change(self, function: func.FuncOp) -> None:
+        """Takes note of a function that is no more as it was read."""
+        self._unchanged.discard(function.name.value)
+
+    def _can_move(self, signature: Signature) -> bool:
+        """Whether ops give the same values somewhere else."""
+        return can_move(signature) and not self._counted(signature)
+
+    def _read(self, function: func.FuncOp) -> FunctionView:
+        is_unchanged = function.name.value in self._unchanged
+        return (
+            analyses_of(self._rules.program).body(function)
+            if is_unchanged
+            else FunctionView(function)
+        )
+
+    def _split(self, body: FunctionView, uses: Uses, in_remat: bool) -> Split | None:
+        """Takes a function apart that nobody else uses."""
+        function = body.function
+        arguments = list(body_of(function).arguments)
+        if not _CALLS.isdisjoint(body.names):
+            if self._split_calls(function, chosen(arguments, uses.fixed)):
+                self.change(function)
+                body = FunctionView(function)
+        key = body.structure, uses.fixed, in_remat
+        choice = self._choices.get(key)
+        if choice is None:
+            choice = Choice(body, uses.fixed, self._work, self._growth, in_remat, self._can_move)
+            self._choices[key] = choice
+        if not choice.kept:
+            return None
+        self.change(function)
+        template, moved = self._template(body, choice)
+        values = [body.value(v) for v in choice.kept]
+        for value in values:
+            argument = body_of(function).add_argument(value.type, ir.Location.unknown())
+            value.replace_all_uses_with(argument)
+        new = list(body_of(function).arguments)[len(arguments) :]
+        left = dict.fromkeys(range(len(body.ops)))
+        # A constant may have lost its last user, too.
+        for index in sorted({*choice.moved, *choice.constants.values()}, reverse=True):
+            if not any(map(is_used, body.ops[index].results)):
+                body.ops[index].operation.erase()
+                del left[index]
+        kept = tuple([n or is_used(v) for n, v in zip(uses.needed, arguments, strict=True)])
+        split = Split(function.name.value, template, uses, kept, moved, tuple(left))
+        set_arguments(function, split.arguments(arguments, new))
+        return split
+
+    def _template(self, body: FunctionView, choice: Choice) -> tuple[func.FuncOp, list[int]]:
+        """The ops chosen, as a function of the fixed arguments, and in which order."""
+        types = [body.types[v] for v in choice.fixed]
+        new = NewFunction(self._rules, "invariant", types, body.function, detached=True)
+        values = dict(zip(choice.fixed, new.args, strict=True))
+        order: list[int] = []
+
+        def operand(number: int) -> ir.Value:
+            """A value of the template; constants are written again where they are needed."""
+            if number not in values:
+                write(choice.constants[number])
+            return values[number]
+
+        def write(index: int) -> None:
+            operands = [operand(v) for v in body.operands[index]]
+            order.append(index)
+            values.update(zip(range(*body.results[index]), body.copy(index, operands), strict=True))
+
+        with new.body():
+            for index in choice.moved:
+                write(index)
+        new.finish([values[v] for v in choice.kept])
+        return new.op, order
+
+    def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> bool:
+        """Takes what fixed values determine out of calls, into the function; whether there was
+        any."""
+        known, computed, found = set(fixed), Computed(), False
+        for op, name, operands in toolbox.ops_of(function):
+            pattern = tuple([v in known for v in operands])
+            if True not in pattern:
+                continue
+            if all(f or is_constant(v) for f, v in zip(pattern, operands, strict=True)):
+                if self._can_move(op_signature.of_op(op, name, operands)):
+                    known.update(op.results)
+                continue
+            if not _can_split(op, name):
+                continue
+            symbol = op.attributes["jaxpr"].value
+            if not self.can_change(symbol):
+                continue
+            count = len(operands)
+            split = self.of(symbol, Uses(pattern, count * (False,), count), name)
+            if split is None:
+                continue
+            found = self.changed = True
+            with ir.InsertionPoint(op), op.location:
+                values = computed(split, operands)
+                attributes = dict(op.attributes.items())
+                attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(split.symbol)
+                attributes.pop("donated_invars", None)
+                results = list(op.results.types)
+                args = split.arguments(operands, values)
+                new = ir.Operation.create(name, results, args, attributes)
+            known.update(values)
+            toolbox.replace(op, list(new.results))
+        return found
+
+
+def _first(number: int, count: int) -> tuple[bool, ...]:
+    return number * (True,) + (count - number) * (False,)
+
+
+_CALLS = frozenset({"jaxpr.jit", "jaxpr.remat2"})
+
+
+def _can_split(op: Any, name: str) -> bool:
+    """Whether an op does no more than call its function, even if computing it again at times."""
+    if "jaxpr.effects" in op.attributes:
+        return False
+    if name == "jaxpr.jit":
+        return is_plain_call(op, name)
+    return name == "jaxpr.remat2" and not isinstance(toolbox.attribute(op, "prevent_cse"), tuple)
+
+
+# Flops per byte.  Gradients of loops of 100 iterations on two cores, speed and memory against no
+# code motion, at 1 / 0: an outer product in the body 1.0 and 1.0 / 1.9 and 1.8, half of a matrix
+# beside the matrix itself 1.0 and 1.0 / 0.8 and 1.5.  What costs more than that gains at either: a
+# product of matrices 26 and 0.4, a kernel matrix 11 and 0.7, tanh of a matrix 1.3 and 0.7, a
+# factorization 2.3 and 0.5.
+GROWTH = 1.0
+
+
+class Licm(Pass):
+    """Compute before a loop what is the same in each of its iterations, where that pays.
+
+    Options:
+      growth: how many flops saved in an iteration justify keeping one byte more.
+    """
+
+    name: ClassVar[str] = "jaxpr-licm"
+    growth: Amount = GROWTH
+
+    def run(self, program: Module) -> bool:
+        return licm(program, self.growth) > 0
+
+
+def licm(program: Module, growth: float = GROWTH) -> int:
+    """Moves invariant code out of the loops of a program, in place; how many values are kept."""
+    with scope():
+        graph = analyses_of(program).graph
+        motion = _Motion(program, graph, growth)
+        visit_functions(program, motion.visit, graph, LOOPS)
+    return motion.count
+
+
+class _Motion:
+    """Code motion in one program."""
+
+    def __init__(self, program: Module, graph: CallGraph, growth: float):
+        self.count = 0
+        self._program = program
+        self._rules = Rules(program)
+        self._splits = Splits(self._rules, graph, LoopEditor(self._rules, graph), growth)
+        self._scans: dict[Signature, tuple[Split | None, dict[str, ir.Attribute]]] = {}
+        self._branches: dict[Split, ir.ArrayAttr] = {}
+
+    def visit(self, function: func.FuncOp) -> bool:
+        """Moves code out of the loops of a function, those in its loops being done; whether any
+        function was changed meanwhile."""
+        self._splits.changed = False
+        computed = Computed()
+        for op, name in loops_of(function):
+            if name == "jaxpr.scan":
+                self._scan(op, computed)
+            else:
+                self._while(op, computed)
+        if self._splits.changed:
+            self._splits.change(function)
+        return self._splits.changed
+
+    def _scan(self, op: Any, computed: Computed) -> None:
+        operands = list(op.operands)
+        signature = op_signature.of_op(op, "jaxpr.scan", operands)
+        if signature not in self._scans:
+            self._scans[signature] = self._split_scan(op)
+        split, attributes = self._scans[signature]
+        if split is None:
+            return
+        self._splits.changed = True
+        self._report(split, f"{codec.decode(attributes['length'])} times")
+        with ir.InsertionPoint(op), op.location:
+            args = split.arguments(operands, computed(split, operands))
+            new = ir.Operation.create("jaxpr.scan", signature.results, args, attributes)
+        toolbox.replace(op, new.results)
+
+    def _split_scan(self, op: Any) -> tuple[Split | None, dict[str, ir.Attribute]]:
+        """The body of a scan in two, and the attributes of the scan with what is left of it."""
+        scan, attributes = ScanOp.of(op), dict(op.attributes.items())
+        split = self._splits.of_scan(scan, len(op.operands))
+        if split is not None:
+            attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(split.symbol)
+            attributes["num_consts"] = codec.encode(split.num_before)
+        return split, attributes
+
+    def _while(self, op: Any, computed: Computed) -> None:
+        """The condition runs at least once; the body, if the condition says so."""
+        loop = WhileOp.of(op)
+        if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
+            return
+        of_cond, of_body, init = loop.operands(list(op.operands))
+        cond, body = (
+            self._splits.of_while(symbol, len(consts), len(init))
+            for symbol, consts in ((loop.cond, of_cond), (loop.body, of_body))
+        )
+        if cond is None and body is None:
+            return
+        self._splits.changed = True
+        with ir.InsertionPoint(op), op.location:
+            if cond is not None:
+                self._report(cond, "in each iteration")
+                of_cond += computed(cond, [*of_cond, *init])
+                loop = replace(loop, cond=cond.symbol, cond_consts=len(of_cond))
+            if body is not None:
+                self._report(body, "in each iteration, if there is any")
+                if _may_be_in_vain(body):
+                    of_body += computed(body, [*of_body, *init])
+                else:
+                    function = self._program.function(loop.cond)
+                    (predicate,) = inline(function, [*of_cond, *init])
+                    of_body += self._guarded(predicate, body, of_body)
+                loop = replace(loop, body=body.symbol, body_consts=len(of_body))
+            toolbox.replace(op, loop.write(self._rules, [*of_cond, *of_body, *init]))
+
+    def _guarded(
+        self, predicate: ir.Value, split: Split, consts: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """What a template computes if the predicate holds, else values that nobody looks at."""
+        if split not in self._branches:
+            self._branches[split] = self._write_branches(split)
+        (index,) = self._rules.emit(_as_index, [predicate], "licm.index")
+        attributes = {"branches": self._branches[split]}
+        types = list(split.template.type.results)
+        return list(ir.Operation.create("jaxpr.cond", types, [index, *consts], attributes).results)
+
+    def _write_branches(self, split: Split) -> ir.ArrayAttr:
+        template, like = split.template, self._program.function(split.symbol)
+        branches = []
+        for name in ("skip", "invariant"):
+            new = NewFunction(self._rules, name, template.type.inputs, like)
+            with new.body(), like.location:
+                if name == "invariant":
+                    values = inline(template, new.args)
+                else:
+                    values = [self._rules.filler(t) for t in template.type.results]
+            branches.append(ir.FlatSymbolRefAttr.get(new.finish(values)))
+        return ir.ArrayAttr.get(branches)
+
+    def _report(self, split: Split, often: str) -> None:
+        self.count += len(split.template.type.results)
+        report(split, often)
+
+
+def report(split: Split, often: str) -> None:
+    """Tells what is computed before a loop instead of in it.
+
+    Args:
+      often: how often it was.
+    """
+    for value in returned(split.template) if remarks_wanted() else ():
+        if not isinstance(value.owner, ir.Block):
+            remark(
+                value.owner,
+                f"moved out of the loop: '{value.owner.name}' of {size(value.type)} bytes is "
+                f"computed once, not {often}",
+            )
+
+
+def _may_be_in_vain(split: Split) -> bool:
+    """Whether values take no longer to compute than to ask whether they are needed, and have no
+    derivatives, which are zero times what may be infinite where they are not.
+
+    XLA sees that two loops are the same, but not that two conditionals are: of a gradient in which
+    a solver is called twice with the same right-hand side.
+    """
+    avals = map(aval_of, split.template.type.results)
+    return _QUICK.issuperset(name for _, name in named_ops(split.template)) and not any(
+        dtypes.issubdtype(aval.dtype, np.inexact) for aval in avals
+    )
+
+
+_QUICK = FUSIBLE | {"jaxpr.constant"}
+
+
+def _as_index(predicate: Any) -> list[Any]:
+    """The branch for a predicate; a batch of loops goes on while one of them does."""
+    from jax import lax
+
+    if predicate.ndim:
+        predicate = lax.reduce_or(predicate, tuple(range(predicate.ndim)))
+    return [lax.convert_element_type(predicate, "int32")]

@@ -1,0 +1,671 @@
+"""``jaxpr-slp-vectorize``: what is put together, added up or written is computed together.
+
+What Python computes in a loop and stacks, or adds up, is one op over and over, on operands that
+are given by the same op over and over.  Starting where the results meet, such ops are packed into
+one on a batch, and so are those that give their operands, until there are values that are not given
+alike::
+
+    stack(sin(x[0]) @ w, sin(x[1]) @ w, ...)  ->  sin(x) @ w
+    c + f(x[0:3], 0) + f(x[1:4], 1) + ...     ->  c + sum(vmap(f)(windows(x), arange(n)))
+    c.at[0].set(g(x[0])).at[1].set(g(x[1]))   ->  c.at[0:2].set(vmap(g)(x[0:2]))
+
+Vectorizing compilers do so with scalars (superword-level parallelism, Larsen and Amarasinghe 2000);
+here they are arrays.  The ops of a lane may stand anywhere: unlike ``jaxpr-vectorize-blocks``,
+which finds blocks by their order and asks nothing of where results go.  Loops in loops are packed
+from the outer ones inwards.
+
+Values that differ from lane to lane are stacked, at a cost, unless together they are an array that
+is there: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.windows`).
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import heapq
+import itertools
+import operator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from jax import lax
+
+from jaxmlir import toolbox
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.op_counts import (
+    ADDITIONS,
+    Work,
+    is_plain_array,
+    is_plain_signature,
+    size,
+)
+from jaxmlir.dialect.builder import build, converted, inline, is_used, overwrites, window_sizes
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.optimize.loops.raise_loops.known import Known
+from jaxmlir.optimize.vectorize.batchable import MIN_GAIN, STACKED, Batchable, gain, make_batches
+from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, stack, total_of
+from jaxmlir.optimize.vectorize.windows import Level, Windows, levels_of
+from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.vmap import batch_axis, vmap_of
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+# -- Parts of an array that are written one after another, written at once --
+#
+# Parts that are written side by side are one part: what they consist of is put together, and
+# written where the first of them begins.  Others are one scatter of several windows.
+
+
+SCATTERS = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
+
+# Of how many parts it is found out, two by two, whether they overlap.
+MOST_PARTS = 2_000
+# Where a part may begin at most: places are written as numbers of 32 bits.
+_MOST = int(np.iinfo(np.int32).max)
+
+
+def chain(body: FunctionView, last: int) -> list[int]:
+    """Scatters of one kind, from the top: each is used by the next one only, up to the last one."""
+    found = [last]
+    while True:
+        array = body.operands[found[-1]][0]
+        before = body.makers[array]
+        is_one = before is not None and body.signatures[before] == body.signatures[last]
+        if not is_one or body.use_counts[array] != 1:
+            return found[::-1]
+        found.append(before)
+
+
+def parts_of(body: FunctionView, ops: Sequence[int]) -> Parts | None:
+    """The parts that scatters of one kind write, if they can be one: single parts, where is known,
+    and apart unless they are added."""
+    first = ops[0]
+    if not is_plain_signature(body.signatures[first]):
+        return None
+    if body.names[first] == "jaxpr.scatter" and not overwrites(body.ops[first]):
+        return None
+    parts = Parts.of(body, ops)
+    return parts if parts is not None and (parts.adds or parts.apart) else None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of an array and how they are written: a function of the array and what is written, one
+    part for each row; hashable.
+
+    Attributes:
+      starts: where each begins, by dimension.
+      sizes: their size.
+      numbers: the scatters' own attributes.
+    """
+
+    starts: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    numbers: Any
+    mode: Any
+    adds: bool
+
+    @classmethod
+    def of(cls, body: FunctionView, ops: Sequence[int]) -> Parts | None:
+        first = body.ops[ops[0]]
+        numbers = toolbox.attribute(first, "dimension_numbers")
+        array, indices, update = (tuple(v.type.shape) for v in first.operands)
+        # XLA has no scatter of several numbers to one that has no dimensions.
+        if len(indices) != 1 or numbers.operand_batching_dims or not array:
+            return None
+        sizes = window_sizes(numbers, update)
+        known = Known({}, 0)
+        starts = np.zeros((len(ops), len(array)), np.int64)
+        for start, op in zip(starts, ops, strict=True):
+            found = known.get(body.ops[op].operands[1])
+            if found is None:
+                return None
+            start[list(numbers.scatter_dims_to_operand_dims)] = found
+        adds = body.names[ops[0]] == "jaxpr.scatter_add"
+        mode = toolbox.attribute(first, "mode")
+        if mode == lax.GatherScatterMode.CLIP:
+            # What is out of bounds is moved inside, and may be on top of another part there.
+            starts = np.clip(starts, 0, np.array(array) - sizes)
+        elif not -_MOST <= starts.min() <= starts.max() <= _MOST:
+            return None
+        return cls(tuple(map(tuple, starts.tolist())), tuple(sizes), numbers, mode, adds)
+
+    @property
+    def apart(self) -> bool:
+        """Whether no two of them overlap."""
+        starts = np.array(self.starts)
+        if _side_by_side(starts, self.sizes) is not None:
+            return True
+        if len(starts) > MOST_PARTS:
+            return False
+        near = (abs(starts[:, None] - starts) < self.sizes).all(-1)
+        return int(near.sum()) == len(starts)
+
+    def _layout(self, shape: Sequence[int]) -> tuple[Level, ...] | None:
+        """How the parts are one part, if they are, and within the array."""
+        starts = np.array(self.starts)
+        if (starts < 0).any() or (starts + self.sizes > shape).any():
+            return None
+        return _side_by_side(starts, self.sizes)
+
+    def __call__(self, array: Any, updates: Any) -> list[Any]:
+        layout = self._layout(array.shape)
+        if layout is None:
+            return [self._scattered(array, updates)]
+        counts = [level.count for level in layout]
+        part = lax.reshape(updates, (*counts, *self.sizes))
+        for depth in reversed(range(len(layout))):
+            part = layout[depth].join(part, depth)
+        low = np.min(self.starts, 0)
+        if self.adds:
+            high = np.array(array.shape) - low - part.shape
+            padding = [(int(a), int(b), 0) for a, b in zip(low, high, strict=True)]
+            # What leaves all others as they are: a zero would make zeros of negative ones. Of
+            # integers of less than 8 bits, numpy's minus has 8.
+            nothing = (-np.zeros((), part.dtype)).astype(part.dtype)
+            return [lax.add(array, lax.pad(part, nothing, padding))]
+        if part.shape == array.shape:
+            return [part]
+        return [lax.dynamic_update_slice(array, part, [np.int32(i) for i in low])]
+
+    def _scattered(self, array: Any, updates: Any) -> Any:
+        numbers = self.numbers
+        dims = list(numbers.scatter_dims_to_operand_dims)
+        batch = lax.ScatterDimensionNumbers(
+            update_window_dims=tuple([d + 1 for d in numbers.update_window_dims]),
+            inserted_window_dims=numbers.inserted_window_dims,
+            scatter_dims_to_operand_dims=numbers.scatter_dims_to_operand_dims,
+        )
+        indices = np.array(self.starts, np.int32)[:, dims]
+        scatter = lax.scatter_add if self.adds else lax.scatter
+        return scatter(array, indices, updates, batch, unique_indices=self.apart, mode=self.mode)
+
+
+def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | None:
+    """The loops over parts each of which begins where the one before it ends."""
+    found = levels_of(starts, sizes)
+    return found if found is not None and all(level.is_exact for level in found) else None
+
+
+# -- Where values that may be alike meet: in a concatenation, a sum, or as parts of one array --
+
+
+# Members of a batch, at least.
+MIN_LANES = 4
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Values that meet in one place, and are given in one way.
+
+    Attributes:
+      values: one for each lane.
+      meeting: all that meet there, in order.
+      chain: the ops where they meet, from the top: a concatenation, the additions of a sum, or
+        scatters.
+      parts: of an array, where scatters write them.
+    """
+
+    values: tuple[int, ...]
+    meeting: tuple[int, ...]
+    chain: tuple[int, ...]
+    parts: Parts | None = None
+
+    @property
+    def sink(self) -> int:
+        """The op that gives what the values are together."""
+        return self.chain[-1]
+
+
+def seeds(body: FunctionView) -> Iterator[Seed]:
+    """The seeds of a function, from the bottom: those of outer loops before those of inner ones."""
+    seen: set[int] = set()
+    for index in reversed(range(len(body.ops))):
+        name = body.names[index]
+        if name in JOINS:
+            operands = body.operands[index]
+            for values in _runs(_kinds(body, operands), operands):
+                yield Seed(values, tuple(operands), (index,))
+        elif name in ADDITIONS and index not in seen:
+            additions, terms = _sum(body, index)
+            seen.update(additions)
+            for values in _groups(_kinds(body, terms), terms):
+                yield Seed(values, tuple(terms), additions)
+        elif name in SCATTERS and index not in seen:
+            scatters = chain(body, index)
+            seen.update(scatters)
+            kinds = _kinds(body, [body.operands[op][2] for op in scatters])
+            for ops in _runs(kinds, scatters):
+                parts = parts_of(body, ops)
+                if parts is not None:
+                    values = tuple([body.operands[op][2] for op in ops])
+                    yield Seed(values, (body.operands[ops[0]][0], *values), ops, parts)
+
+
+def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
+    """Those of some items that are of one kind."""
+    if len(items) < MIN_LANES:
+        return
+    groups = collections.defaultdict(list)
+    for kind, item in zip(kinds, items, strict=True):
+        groups[kind].append(item)
+    yield from (tuple(group) for group in groups.values() if len(group) >= MIN_LANES)
+
+
+def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
+    """Those of some items that follow on one another and are of one kind."""
+    pairs = zip(kinds, items, strict=True)
+    for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
+        found = tuple([item for _, item in run])
+        if len(found) >= MIN_LANES:
+            yield found
+
+
+def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
+    """Of each of the values that meet, what it has in common with others; what stands there twice
+    has nothing."""
+    times = collections.Counter(values)
+    return [
+        _kind(body, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
+    ]
+
+
+def _kind(body: FunctionView, value: int) -> Hashable:
+    """What values have in common that may be the lanes of a seed: the op that gives them, or an
+    array that they are parts of."""
+    index = body.makers[value]
+    if index is None:
+        return value
+    if body.names[index] in ("jaxpr.slice", "jaxpr.split", "jaxpr.unstack"):
+        return body.names[index], body.operands[index][0], body.types[value]
+    return body.signatures[index], value - body.results[index][0]
+
+
+def _sum(body: FunctionView, last: int) -> tuple[tuple[int, ...], list[int]]:
+    """The additions of values one after another, and all that is added, in order."""
+    additions, terms = [last], []
+    # Of terms that are sums themselves what they are, and on which side they were added.
+    sides: dict[Hashable, int] = {}
+    while True:
+        operands = body.operands[additions[-1]]
+        # Python adds on the right.
+        side = 0 if _is_sum(body, operands[1]) and not _is_sum(body, operands[0]) else 1
+        before, term = operands[1 - side], operands[side]
+        terms.append(term)
+        if _is_sum(body, term):
+            sides.setdefault(_kind(body, term), side)
+        if not _is_sum(body, before) or _is_term(body, before, sides):
+            terms.append(before)
+            return tuple(reversed(additions)), terms[::-1]
+        additions.append(body.makers[before])
+
+
+def _is_term(body: FunctionView, value: int, sides: dict[Hashable, int]) -> bool:
+    """Whether a sum is the first of terms that are sums, and not what they are added to."""
+    kind = _kind(body, value)
+    operands = body.operands[body.makers[value]]
+    return kind in sides and _kind(body, operands[sides[kind]]) != kind
+
+
+def _is_sum(body: FunctionView, value: int) -> bool:
+    """Whether a value is a sum that is used once."""
+    index = body.makers[value]
+    is_sum = index is not None and body.names[index] in ADDITIONS
+    return is_sum and body.use_counts[value] == 1
+
+
+# -- What the values of a seed are made of, packed lane by lane --
+
+
+# Lanes that only move and fuse save no time when they run, but each op of theirs takes some tenths
+# of a millisecond to compile: where that many meet in a sum.  XLA computes a sum over an array's
+# leading dimension in a loop of its own, and that of fewer terms as part of what uses it.
+MANY_LANES = 16
+
+# Ops that cost nothing, so that they are packed even if something else needs them as well.
+_VIEWS = with_trait(Trait.VIEW)
+
+Lanes = tuple[int, ...]
+"""An op, or a value, of each lane."""
+
+
+@dataclass
+class Tree:
+    """The ops of each lane that a batch takes the place of.
+
+    Attributes:
+      packs: the ops, from the top.
+      leaves: values that are made elsewhere, in the order of their use.
+      outputs: values that are also used behind the sink.
+      gone: the ops that nothing needs any more, and their lanes.
+    """
+
+    body: FunctionView
+    seed: Seed
+    packs: list[Lanes] = field(default_factory=list)
+    leaves: dict[Lanes, None] = field(default_factory=dict)
+    outputs: list[Lanes] = field(default_factory=list)
+    gone: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, body: FunctionView, seed: Seed, batchable: Batchable) -> Tree | None:
+        """The tree of a seed; ``None`` if nothing can be packed, or not as plain arrays."""
+        tree = cls(body, seed)
+        tree._grow(batchable)
+        types = [body.types[lanes[0]] for lanes in (*tree.leaves, *tree.outputs)]
+        return tree if tree.packs and all(map(is_plain_array, types)) else None
+
+    def _grow(self, batchable: Batchable) -> None:
+        """Packs from the sink upwards: each pack after all that use it."""
+        makers = self.body.makers
+        packed = set()
+        heap = [(0, self.seed.values)]
+        while heap:
+            _, values = heapq.heappop(heap)
+            ops = tuple([makers[value] for value in values])
+            if ops in packed or values in self.leaves:
+                continue
+            if not self._can_pack(ops, values, batchable):
+                self.leaves[values] = None
+                continue
+            packed.add(ops)
+            self.packs.append(ops)
+            for column in self.operands(ops):
+                depths = [-1 if (maker := makers[v]) is None else maker for v in column]
+                heapq.heappush(heap, (-max(depths), column))
+        self.packs.reverse()
+
+    def _can_pack(self, ops: Lanes, values: Lanes, batchable: Batchable) -> bool:
+        body = self.body
+        if None in ops or self.is_same(values):
+            return False
+        signature = body.signatures[ops[0]]
+        first = values[0] - body.results[ops[0]][0]
+        if not signature.operands:
+            return False
+        for op, value in zip(ops, values, strict=True):
+            if body.signatures[op] != signature or value - body.results[op][0] != first:
+                return False
+        if not batchable.is_so(signature, lambda j: len({body.operands[op][j] for op in ops}) == 1):
+            return False
+        if len(set(ops)) == len(ops) and self._is_free(ops):
+            return True
+        return signature.name in _VIEWS
+
+    def _is_free(self, ops: Lanes) -> bool:
+        """Whether nothing needs the ops but their own lanes, or what stands behind the sink."""
+        seed, body, gone = self.seed, self.body, self.gone
+        meet = set(seed.chain)
+        outputs = []
+        for column in self.results(ops):
+            # What the lanes are made of may meet with them, too.
+            ends = meet if column == seed.values else ()
+            behind = not body.outputs.isdisjoint(column)
+            for lane, value in enumerate(column):
+                for user in body.users[value]:
+                    if user in ends or gone.get(user) == lane:
+                        continue
+                    if user <= seed.sink:
+                        return False
+                    behind = True
+            if behind:
+                outputs.append(column)
+        self.outputs += outputs
+        gone.update((op, lane) for lane, op in enumerate(ops))
+        return True
+
+    @property
+    def count(self) -> int:
+        """How many lanes there are."""
+        return len(self.seed.values)
+
+    def operands(self, ops: Lanes) -> Iterator[Lanes]:
+        """Each operand of the ops of a pack."""
+        return zip(*(self.body.operands[op] for op in ops), strict=True)
+
+    def results(self, ops: Lanes) -> Iterator[Lanes]:
+        """Each result of theirs."""
+        return zip(*(range(*self.body.results[op]) for op in ops), strict=True)
+
+    def read(self) -> set[int]:
+        """The ops that are packed, that give leaves, or what the lanes meet in, or with."""
+        seed, makers = self.seed, self.body.makers
+        values = {*seed.meeting, *(value for leaf in self.leaves for value in leaf)}
+        packed = (op for ops in self.packs for op in ops)
+        return {*seed.chain, *packed, *map(makers.__getitem__, values)} - {None}
+
+    def is_same(self, values: Lanes) -> bool:
+        """Whether a leaf is the same in all lanes."""
+        return len(set(values)) == 1
+
+    def values(self, lanes: Lanes) -> list[ir.Value]:
+        """The values of a leaf, or of an output."""
+        return list(map(self.body.value, lanes))
+
+    def pays(self, rules: Rules, work: Work, min_gain: float, stacked: float) -> bool:
+        """Whether what is saved is worth what is put together and taken apart."""
+        body, count = self.body, self.count
+        varying = {
+            (ops[0], j)
+            for ops in self.packs
+            for j, column in enumerate(self.operands(ops))
+            if column in self.leaves and not self.is_same(column)
+        }
+        total, saved = gain(work, body, [ops[0] for ops in self.packs], varying)
+        apart = [lanes for lanes in self.outputs if not self._go_on_alike(lanes)]
+        moved = sum(count * size(body.types[lanes[0]]) for lanes in apart)
+        moved += sum(self._moved(rules, leaf) for leaf in self.leaves)
+        sink = self.seed.sink
+        if self.seed.parts is not None:
+            total += work.at(body, sink)
+            saved += work.kernel
+        if not saved and not moved:
+            return body.names[sink] not in ADDITIONS or count >= MANY_LANES
+        if (count - 1) * saved < min_gain * count * total:
+            return False
+        return moved <= stacked * (count - 1) * saved
+
+    def _go_on_alike(self, lanes: Lanes) -> bool:
+        """Whether behind the sink each lane of an output is used as the others are, by ops of its
+        own: these can be packed in turn, and then take the output as it is."""
+        body, sink = self.body, self.seed.sink
+        taken: set[int] = set()
+        kinds = set()
+        for value in lanes:
+            users = [user for user in body.users[value] if user > sink]
+            if value in body.outputs or not taken.isdisjoint(users):
+                return False
+            taken.update(users)
+            kinds.add(tuple([self._use(user, value) for user in users]))
+        return len(kinds) == 1
+
+    def _use(self, user: int, value: int) -> tuple[Signature, tuple[int, ...]]:
+        """What an op is, and which of its operands a value is."""
+        operands = self.body.operands[user]
+        positions = tuple([i for i, operand in enumerate(operands) if operand == value])
+        return self.body.signatures[user], positions
+
+    def _moved(self, rules: Rules, leaf: Lanes) -> int:
+        """How many bytes have to be put together for a leaf."""
+        if self.is_same(leaf):
+            return 0
+        values = self.values(leaf)
+        if all(toolbox.constant_value(rules.program, value) is not None for value in values):
+            return 0
+        windows = Windows.of(values)
+        if windows is not None and windows.is_view:
+            return 0
+        return self.count * size(self.body.types[leaf[0]])
+
+
+# -- Writing a batch in place of the lanes --
+
+
+def write(rules: Rules, tree: Tree) -> None:
+    """Writes the batch of a tree before its sink, which uses it then."""
+    body, seed = tree.body, tree.seed
+    sink = body.ops[seed.sink].operation
+    remark(
+        sink,
+        f"packed: {tree.count} lanes of {len(tree.packs)} ops are one, of which "
+        f"{len(tree.leaves)} values go in",
+    )
+    results = list(dict.fromkeys([seed.values, *tree.outputs]))
+    symbol = _write_function(rules, tree, results)
+    dims = tuple([None if tree.is_same(leaf) else 0 for leaf in tree.leaves])
+    batched, _ = vmap_of(rules, symbol, dims, batch_axis(tree.count), (0,) * len(results))
+    with ir.InsertionPoint(sink), body.ops[tree.packs[-1][0]].location:
+        args = [
+            tree.values(leaf)[0] if dim is None else stack(rules, tree.values(leaf))
+            for leaf, dim in zip(tree.leaves, dims, strict=True)
+        ]
+        made = dict(zip(results, inline(rules.program.function(batched), args), strict=True))
+        for lanes in tree.outputs:
+            for old, row in zip(tree.values(lanes), rows_of(rules, made[lanes]), strict=True):
+                old.replace_all_uses_with(row)
+    with ir.InsertionPoint(sink), sink.location:
+        if seed.parts is not None:
+            array = body.value(seed.meeting[0])
+            value = rules.emit(seed.parts, [array, made[seed.values]], seed.parts)[0]
+        elif body.names[seed.sink] in JOINS:
+            value = _joined(rules, tree, made[seed.values])
+        else:
+            value = _write_sum(rules, tree, made[seed.values])
+        sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
+
+
+def _write_sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
+    """The sum of the lanes and what else is added."""
+    seed, sink = tree.seed, tree.body.ops[tree.seed.sink].operation
+    type_ = sink.results[0].type
+    total = total_of(rules, batched)
+    shape = tuple(type_.shape)
+    if tuple(total.type.shape) != shape:
+        # Numbers that are added to an array, or arrays that are repeated along a dimension.
+        spread = type_of(aval_of(total.type).update(shape=shape))
+        dims = tuple(range(total.type.rank))
+        total = build("broadcast_in_dim", [total], spread, shape=shape, broadcast_dimensions=dims)
+    total = converted(total, type_)
+    lanes = set(seed.values)
+    others = [value for value in seed.meeting if value not in lanes]
+    for value in reversed(tree.values(others)):
+        total = ir.Operation.create(sink.name, [type_], [value, total]).result
+    return total
+
+
+def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
+    """The lanes between what else is put together."""
+    seed, body = tree.seed, tree.body
+    sink, name = body.ops[seed.sink], body.names[seed.sink]
+    whole = joined(rules, batched, sink, name)
+    if len(seed.values) == len(seed.meeting):
+        return whole
+    first = seed.meeting.index(seed.values[0])
+    parts = tree.values(seed.meeting[:first]), tree.values(seed.meeting[first + tree.count :])
+    if name == "jaxpr.stack":
+        # Values to be stacked and a stack of values are stacks, concatenated.
+        axis = toolbox.attribute(sink, JOINS[name])
+        expand, together = functools.partial(_expanded, axis), functools.partial(_together, axis)
+        before, behind = (
+            [rules.emit(expand, [value], ("expanded", axis))[0] for value in part] for part in parts
+        )
+        return rules.emit(together, [*before, whole, *behind], ("together", axis))[0]
+    return body.copy(seed.sink, [*parts[0], whole, *parts[1]])[0]
+
+
+def _expanded(axis: int, x: Any) -> list[Any]:
+    return [lax.expand_dims(x, (axis,))]
+
+
+def _together(axis: int, *parts: Any) -> list[Any]:
+    return [lax.concatenate(parts, axis % parts[0].ndim)]
+
+
+def _write_function(rules: Rules, tree: Tree, results: list[Lanes]) -> str:
+    """The first lane as a function; its symbol."""
+    body = tree.body
+    name = f"{body.function.name.value}.lane"
+    new = NewFunction(rules, name, [body.types[leaf[0]] for leaf in tree.leaves], body.function)
+    args = dict(zip(tree.leaves, new.args, strict=True))
+    made: dict[Lanes, ir.Value] = {}
+    with new.body():
+        for ops in tree.packs:
+            columns = tree.operands(ops)
+            operands = [args[lanes] if lanes in args else made[lanes] for lanes in columns]
+            made.update(zip(tree.results(ops), body.copy(ops[0], operands), strict=True))
+    return new.finish([made[lanes] for lanes in results])
+
+
+# How often a function is read again after something of it has been packed: how deep loops are.
+MAX_ROUNDS = 6
+
+
+class SlpVectorize(Pass):
+    """Compute together, as a batch, what is made alike and then put together or added up.
+
+    Options:
+      min-gain: the part of the work that has to be saved.
+      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+    """
+
+    name: ClassVar[str] = "jaxpr-slp-vectorize"
+    min_gain: Amount = MIN_GAIN
+    stacked: Amount = STACKED
+
+    def run(self, program: Module) -> bool:
+        return slp_vectorize(program, self.min_gain, self.stacked) > 0
+
+
+def slp_vectorize(program: Module, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
+    """Packs ops in place; how many batches were made."""
+
+    def search(rules: Rules, work: Work) -> Callable[[FunctionView], int]:
+        return _Search(rules, work, min_gain, stacked).packed
+
+    return make_batches(program, search, MAX_ROUNDS)
+
+
+class _Search:
+    """The search for what is worth packing."""
+
+    def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
+        self._rules, self._work = rules, work
+        self._min_gain, self._stacked = min_gain, stacked
+        self._batchable = Batchable(rules)
+
+    def packed(self, body: FunctionView) -> int:
+        """Packs what a function has been read to have; how many batches."""
+        # Ops that a batch has taken the place of, and those that it needs.
+        gone: set[int] = set()
+        needed: set[int] = set()
+        count = 0
+        for seed in seeds(body):
+            if seed.sink in gone:
+                continue
+            tree = Tree.of(body, seed, self._batchable)
+            if tree is None or not gone.isdisjoint(tree.read()):
+                continue
+            replaced = {*tree.gone, *seed.chain}
+            if not needed.isdisjoint(replaced):
+                continue
+            if not tree.pays(self._rules, self._work, self._min_gain, self._stacked):
+                continue
+            write(self._rules, tree)
+            gone |= replaced
+            needed |= tree.read() - replaced
+            count += 1
+        for index in sorted(gone, reverse=True):
+            operation = body.ops[index].operation
+            if not any(map(is_used, operation.results)):
+                operation.erase()
+        return count
