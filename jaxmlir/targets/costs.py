@@ -8,7 +8,6 @@ against another: a choice that names no number of its own moves with the table.
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,5 +88,8 @@ def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
 
 @functools.cache
 def _table(platform: str) -> dict[str, Any]:
+    # Most processes ask for no costs.
+    import tomllib
+
     name = platform if platform in PLATFORMS else "cpu"
     return tomllib.loads((TABLES / f"{name}.toml").read_text(encoding="utf-8"))
