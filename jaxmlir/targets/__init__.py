@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from jaxmlir import _compat
 from jaxmlir._compat import jax_version
 from jaxmlir.errors import ArgumentError, nearest
-from jaxmlir.targets.costs import PLATFORMS, Costs, machines
+from jaxmlir.targets.costs import PLATFORMS, Costs, Machine, machines
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,16 @@ class Target:
       kind: the kind of device, such as ``"h100"``; empty where the platform is all that is known.
       compiler: the version of JAX whose XLA compiles.
       threads: how many threads of the host run one program; 1 on devices of their own.
-      caches: bytes of the caches of a device, the nearest first.
-      memory: bytes of the memory of a device; ``None`` where that is the host's.
-      costs: what the hardware, the compiler and the runtime charge for.
       devices: on how many devices the program runs.
+      measured: a machine other than the one of the table.
     """
 
     platform: str
     kind: str
     compiler: tuple[int, ...]
     threads: int
-    caches: tuple[int, ...]
-    memory: int | None
-    costs: Costs
     devices: int = 1
+    measured: Machine | None = None
 
     def __str__(self) -> str:
         """The name, as it can be given."""
@@ -52,6 +48,27 @@ class Target:
     def on(self, devices: int) -> Target:
         """The target on another number of devices."""
         return self if devices == self.devices else replace(self, devices=devices)
+
+    @property
+    def machine(self) -> Machine:
+        """The kind of device, from the table of the platform: of an unknown kind, the first."""
+        kinds = machines(self.platform)
+        return self.measured or kinds.get(self.kind) or next(iter(kinds.values()))
+
+    @property
+    def caches(self) -> tuple[int, ...]:
+        """Bytes of the caches of a device, the nearest first."""
+        return self.machine.caches
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of the memory of a device; ``None`` where that is the host's."""
+        return self.machine.memory
+
+    @property
+    def costs(self) -> Costs:
+        """The costs that the hardware, the compiler and the runtime charge."""
+        return self.machine.costs
 
     @property
     def is_cpu(self) -> bool:
@@ -109,18 +126,9 @@ def target_names() -> Iterator[str]:
 
 @functools.cache
 def _of_machine(platform: str, kind: str) -> Target:
-    """The target of a kind of device; of an unknown kind, with the figures of the first known."""
-    kinds = machines(platform)
-    machine = kinds.get(kind) or next(iter(kinds.values()))
-    return Target(
-        platform,
-        kind,
-        compiler=jax_version(),
-        threads=(os.cpu_count() or 1) if platform == "cpu" else 1,
-        caches=machine.caches,
-        memory=machine.memory,
-        costs=machine.costs,
-    )
+    """The target of a kind of device."""
+    threads = (os.cpu_count() or 1) if platform == "cpu" else 1
+    return Target(platform, kind, jax_version(), threads)
 
 
 def default_target() -> Target:
@@ -154,6 +162,8 @@ def target_on(platform: str, devices: int = 1) -> Target:
 @functools.cache
 def _kind(platform: str, device_kind: str) -> str:
     """The kind of a device from what PJRT calls it; empty where it is none that is known."""
+    if platform == "cpu":
+        return ""
     words = re.sub(r"\bv(\d) lite\b", r"v\1e", device_kind.lower())
     words = re.sub(r"\btpu v5$", "tpu v5p", words)
     kinds = [kind for kind in machines(platform) if kind and kind in words]

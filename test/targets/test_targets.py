@@ -100,7 +100,8 @@ def test_work_is_weighed_by_the_costs_of_the_target():
     cheap = targets.target("cpu")
     costs = cheap.costs._replace(transcendental=10 * cheap.costs.transcendental)
     found = {}
-    for target in (cheap, dataclasses.replace(cheap, costs=costs)):
+    machine = cheap.machine._replace(costs=costs)
+    for target in (cheap, dataclasses.replace(cheap, measured=machine)):
         program.target = target
         work, body = Work(program), analyses_of(program).body(program.function(program.name))
         found[target] = [work.at(body, index) / X.size for index in range(2)]
