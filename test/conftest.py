@@ -87,7 +87,7 @@ def passes_tell_the_truth():
     from jaxmlir.dialect.ir import module_bytecode
     from jaxmlir.passes import pipeline
 
-    run = pipeline._run_python
+    run = pipeline.run_pass
 
     def checked(step, program):
         before, state = module_bytecode(program.module), program.state
@@ -97,5 +97,5 @@ def passes_tell_the_truth():
         return changed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "_run_python", checked)
+        patch.setattr(pipeline, "run_pass", checked)
         yield

@@ -287,13 +287,13 @@ class RuleCache:
 
 def current() -> RuleCache | None:
     """The cache for the present configuration; ``None`` where nothing is to be kept."""
-    files = _files()
+    files = kept_files()
     if files is None:
         return None
     registered = _rules.registered()
     if registered.fingerprint is None:
         return None
-    contexts = list(map(_plain, config.trace_context()))
+    contexts = list(map(plain_key, config.trace_context()))
     if None in contexts:
         return None
     # Flags that JAX does not trace again for may matter to a rule all the same.
@@ -305,7 +305,7 @@ def current() -> RuleCache | None:
 def settle() -> None:
     """Writes what has been made, unless the process did so a moment ago: a server that is killed
     one day has made most of it when it lowered its first program."""
-    files = _files()
+    files = kept_files()
     if files is not None and files.waiting and time.monotonic() > _settled[0] + INTERVAL:
         _write(files)
 
@@ -316,11 +316,11 @@ _settled = [float("-inf")]
 def _write(files: RuleFiles) -> None:
     _settled[0] = time.monotonic()
     if not os.path.isdir(files.directory):
-        _drop_versions(os.path.dirname(files.directory))
+        drop_versions(os.path.dirname(files.directory))
     files.write()
 
 
-def _drop_versions(root: str) -> None:
+def drop_versions(root: str) -> None:
     """Makes room for one more version."""
     with contextlib.suppress(OSError):
         known = [e for e in os.scandir(root) if e.name.startswith(_PREFIX) and e.is_dir()]
@@ -329,12 +329,12 @@ def _drop_versions(root: str) -> None:
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _plain(value: Any) -> str | None:
+def plain_key(value: Any) -> str | None:
     """A text that tells a value of JAX's configuration from others; ``None`` if it has none."""
     if value is None or isinstance(value, (bool, int, float, str, enum.Enum)):
         return repr(value)
     if isinstance(value, (tuple, frozenset)):
-        items = list(map(_plain, value))
+        items = list(map(plain_key, value))
         if None in items:
             return None
         return f"tuple{items}" if isinstance(value, tuple) else f"frozenset{sorted(items)}"
@@ -352,7 +352,8 @@ _opening = threading.Lock()
 
 
 @functools.cache
-def _files() -> RuleFiles | None:
+def kept_files() -> RuleFiles | None:
+    """The files in the directory that the environment names; ``None`` where it names none."""
     with _opening:
         return _open_files()
 
@@ -363,7 +364,7 @@ def _open_files() -> RuleFiles | None:
     if not root:
         return None
     try:
-        version = digest(repr(_version()).encode()).hex()
+        version = digest(repr(version_key()).encode()).hex()
     except OSError:  # The package is no folder of files.
         return None
     files = RuleFiles(os.path.join(root, f"{_PREFIX}{version}"))
@@ -373,14 +374,14 @@ def _open_files() -> RuleFiles | None:
     return files
 
 
-def _version() -> tuple[Any, ...]:
-    """The versions that rules are part of, or are run by."""
+def version_key() -> tuple[Any, ...]:
+    """The versions and sources that rules are part of, or are run by."""
     jaxs = os.path.dirname(os.path.abspath(jax.__file__))
-    sources = sorted((*_sources(PACKAGE), *_sources(os.path.join(jaxs, "_src"))))
+    sources = sorted((*sources_in(PACKAGE), *sources_in(os.path.join(jaxs, "_src"))))
     return jax.__version__, jaxlib.__version__, sys.version_info[:2], sources
 
 
-def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+def sources_in(folder: str) -> Iterator[tuple[str, int, int]]:
     """The path, size and time of each source."""
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -388,7 +389,7 @@ def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
                 status = entry.stat()
                 yield entry.path, status.st_size, status.st_mtime_ns
             elif entry.name != "__pycache__" and entry.is_dir():
-                yield from _sources(entry.path)
+                yield from sources_in(entry.path)
 
 
 # -- whose rules --

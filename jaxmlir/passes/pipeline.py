@@ -172,11 +172,11 @@ class Pipeline:
         instrumentation = instrumentation or Instrumentation()
         verified: object = None
         with context():
-            for step in self._steps(instrumentation):
+            for step in self.steps(instrumentation):
                 if _is_for(step[0], program, instrumentation):
                     verified = _run_step(step, program, instrumentation, verified)
 
-    def _steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Pass | _CxxPass, ...]]:
+    def steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Pass | _CxxPass, ...]]:
         """Neighbouring C++ passes share a PassManager unless each must be seen alone."""
         group: tuple[Pass | _CxxPass, ...] = ()
         for p in self.passes:
@@ -224,7 +224,7 @@ def _run_step(
             if not isinstance(step[0], Pass):
                 _run_cxx(",".join(map(str, step)), program, instrumentation.verify_each)
                 program.changed()
-            elif _run_python(step[0], program):
+            elif run_pass(step[0], program):
                 program.changed()
     except JaxmlirError as e:
         e.add_note(where)
@@ -238,7 +238,7 @@ def _run_step(
     return verified
 
 
-def _run_python(p: Pass, program: Module) -> bool:
+def run_pass(p: Pass, program: Module) -> bool:
     """Runs a pass; whether it may have changed anything."""
     try:
         return p.run(program) is not False

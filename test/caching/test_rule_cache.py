@@ -49,7 +49,7 @@ def written(cache):
 
 COUNT = """
 from jaxmlir.caching import rule_cache
-files = rule_cache._files()
+files = rule_cache.kept_files()
 print("hits", files.hits, "misses", files.misses)
 """
 
@@ -184,7 +184,7 @@ from jaxmlir.caching import rule_cache
 def grad(f):
     return jaxmlir.trace(f)(jnp.float32(1)).grad()
 grad(jnp.sin)
-files = rule_cache._files()
+files = rule_cache.kept_files()
 assert files.waiting
 pid = os.fork()
 if pid == 0:
@@ -415,16 +415,16 @@ def test_versions(tmp_path):
     sources = tmp_path / "package"
     (sources / "inner").mkdir(parents=True)
     (sources / "inner" / "module.py").write_text("x = 1\n")
-    before = [*rule_cache._sources(str(sources))]
+    before = [*rule_cache.sources_in(str(sources))]
     (sources / "__pycache__").mkdir()
     (sources / "__pycache__" / "module.py").write_text("")
-    assert [*rule_cache._sources(str(sources))] == before
+    assert [*rule_cache.sources_in(str(sources))] == before
     (sources / "inner" / "module.py").write_text("x = 2\n")
     os.utime(sources / "inner" / "module.py", ns=(1, 1))
-    assert [*rule_cache._sources(str(sources))] != before
+    assert [*rule_cache.sources_in(str(sources))] != before
 
     cache = tmp_path / "cache"
-    other = "from jaxmlir.caching import rule_cache\nrule_cache._version = lambda: 'another'\n"
+    other = "from jaxmlir.caching import rule_cache\nrule_cache.version_key = lambda: 'another'\n"
     run(LAYERS + "texts(3)", cache)
     _, hits, _ = counts(run(other + LAYERS + "texts(3)" + COUNT, cache))
     assert hits == 0
@@ -437,7 +437,7 @@ def test_old_versions_go(tmp_path):
         folder.mkdir()
         os.utime(folder, (number, number))
     (tmp_path / "something").mkdir()
-    rule_cache._drop_versions(str(tmp_path))
+    rule_cache.drop_versions(str(tmp_path))
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == sorted(["something", *(f"rules-{n}" for n in range(5, 12))])
 
@@ -479,7 +479,7 @@ plain = jaxmlir.trace(jnp.sin)(1.0)
 with jax.set_mesh(jax.make_mesh((1,), ("x",))):
     assert rule_cache.current() is None
     plain.grad().lower()
-assert not rule_cache._files().waiting
+assert not rule_cache.kept_files().waiting
 with jax.numpy_dtype_promotion("strict"):
     assert rule_cache.current() is not None
 """
@@ -631,5 +631,5 @@ def test_functions_that_are_not_jaxs():
 
 
 def test_configurations_are_told_apart_by_the_order_of_their_parts():
-    assert rule_cache._plain((True, False)) != rule_cache._plain((False, True))
-    assert rule_cache._plain(frozenset("ab")) == rule_cache._plain(frozenset("ba"))
+    assert rule_cache.plain_key((True, False)) != rule_cache.plain_key((False, True))
+    assert rule_cache.plain_key(frozenset("ab")) == rule_cache.plain_key(frozenset("ba"))

@@ -303,8 +303,8 @@ def test_passes_of_both_kinds_run_in_their_order():
 
 def test_neighbouring_cxx_passes_share_a_pass_manager():
     pipeline = parse_pipeline("cse,canonicalize,test-sample,cse,symbol-dce")
-    assert [len(s) for s in pipeline._steps(Instrumentation())] == [2, 1, 2]
-    assert [len(s) for s in pipeline._steps(Instrumentation(timing=Timing()))] == [1] * 5
+    assert [len(s) for s in pipeline.steps(Instrumentation())] == [2, 1, 2]
+    assert [len(s) for s in pipeline.steps(Instrumentation(timing=Timing()))] == [1] * 5
 
 
 # -- failures --
