@@ -66,7 +66,7 @@ class Cost:
 
 
 @dataclass
-class Costs:
+class FunctionCost:
     """The cost of a function."""
 
     by_line: dict[Line, Cost] = field(default_factory=lambda: defaultdict(Cost))
@@ -79,7 +79,7 @@ class Costs:
     def total(self) -> Cost:
         return sum(self.by_line.values(), Cost())
 
-    def add(self, other: Costs, times: int = 1) -> None:
+    def add(self, other: FunctionCost, times: int = 1) -> None:
         """Adds what another function costs, called so many times."""
         for line, cost in other.by_line.items():
             self.by_line[line] += cost * times
@@ -133,7 +133,7 @@ class PrintCost(Pass):
         return False
 
 
-def costs(program: Module, symbol: str = "") -> Costs:
+def costs(program: Module, symbol: str = "") -> FunctionCost:
     """The costs of a call of ``@symbol``; by default of the public function.
 
     Raises:
@@ -155,24 +155,24 @@ class Counter:
     def __init__(self, program: Module, by_line: bool = True):
         self.program = program
         self.by_line = by_line
-        self.known: dict[str, Costs] = {}
+        self.known: dict[str, FunctionCost] = {}
 
-    def of(self, op: Any, name: str) -> Costs:
+    def of(self, op: Any, name: str) -> FunctionCost:
         """The cost of an op, with the functions that it refers to."""
-        found = Costs()
+        found = FunctionCost()
         self.op(OpView(op, name), found)
         return found
 
-    def function(self, symbol: str) -> Costs:
+    def function(self, symbol: str) -> FunctionCost:
         found = self.known.get(symbol)
         if found is None:
-            found = self.known[symbol] = Costs()
+            found = self.known[symbol] = FunctionCost()
             for op, name in named_ops(self.program._function(symbol)):
                 if name != "jaxpr.constant":
                     self.op(OpView(op, name), found)
         return found
 
-    def op(self, node: OpView, found: Costs) -> None:
+    def op(self, node: OpView, found: FunctionCost) -> None:
         name = node.name.removeprefix("jaxpr.")
         if name == "scan":
             count, once = trip_count(node.get("length")), self.function(node.get("jaxpr"))
@@ -201,7 +201,7 @@ class Counter:
                 found.uncounted[name] += 1
 
 
-def _order(costs: Costs) -> tuple[float, float]:
+def _order(costs: FunctionCost) -> tuple[float, float]:
     """By which functions are compared; a symbolic number is more than any other."""
     flops, size = (
         n if isinstance(n, Real) else math.inf for n in (costs.total.flops, costs.total.bytes)
