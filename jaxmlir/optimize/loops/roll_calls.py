@@ -14,6 +14,7 @@ and a few numbers stays where it is; one that depends on another is in no loop w
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._compat import jax_version
@@ -21,15 +22,13 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
-from jaxmlir.dialect.builder import erase, is_used, named_ops, reachable
+from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.vectorize.stacking import row_of, stack
+from jaxmlir.optimize.vectorize.isomorphic import Group, independent_groups
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -91,14 +90,13 @@ class _Mapping:
 
     def visit(self, body: FunctionView) -> int:
         """Maps calls of one function; how many loops were made."""
-        groups: dict[Signature, list[int]] = {}
+        alike: dict[int, Signature] = {}
         for index, callee in inlined_calls(body).items():
             signature = body.signatures[index]
             if signature.name == "jaxpr.jit" and _is_small(signature) and self.draws(callee):
-                groups.setdefault(signature, []).append(index)
-        groups = {s: g for s, g in groups.items() if len(g) >= self.min_calls}
+                alike[index] = signature
         count, above = 0, set[int]()
-        for calls in sorted(_independent(body, list(groups.values()))):
+        for calls in independent_groups(body.operands, starmap(range, body.results), alike):
             if len(calls) < self.min_calls or not above.isdisjoint(calls):
                 continue
             behind = _computed_behind(body, calls, above)
@@ -121,31 +119,18 @@ class _Mapping:
             )
         return self._draws[symbol]
 
-    def write(self, body: FunctionView, calls: Sequence[int]) -> None:
+    def write(self, body: FunctionView, calls: list[int]) -> None:
         """Writes one loop in place of calls, where the first of them is."""
-        first = calls[0]
-        ops = [body.ops[index] for index in calls]
-        columns = list(zip(*(body.operands[index] for index in calls), strict=True))
-        consts = [i for i, column in enumerate(columns) if len(set(column)) == 1]
-        slices = [i for i in range(len(columns)) if i not in consts]
-        remark(ops[0], f"mapped: {len(calls)} calls that draw random numbers are one loop")
-        signature = body.signatures[first]
-        types = [signature.operands[i] for i in (*consts, *slices)]
-        new = NewFunction(self.rules, f"{signature.named['jaxpr'].value}.map", types, body.function)
-        with new.body():
-            given = dict(zip((*consts, *slices), new.args, strict=True))
-            new.finish(body.copy(first, [given[i] for i in range(len(columns))]))
-        loop = ScanOp(new.name, len(consts), 0, len(calls), False, {})
-        with ir.InsertionPoint(ops[0]), ops[0].location:
-            operands = [ops[0].operands[i] for i in consts]
-            operands += [stack(self.rules, [op.operands[i] for op in ops]) for i in slices]
-            for number, rows in enumerate(loop.write(self.rules, operands)):
-                for index, op in enumerate(ops):
-                    if is_used(op.results[number]):
-                        row = row_of(self.rules, rows, index)
-                        op.results[number].replace_all_uses_with(row)
-        for op in ops:
-            erase(op)
+        first, signature = body.ops[calls[0]], body.signatures[calls[0]]
+        remark(first, f"mapped: {len(calls)} calls that draw random numbers are one loop")
+        group = Group(self.rules, body, [tuple(calls)])
+        columns = group.results(group.packs[0])
+        name = f"{signature.named['jaxpr'].value}.map"
+        rows = group.write_scan(name, {}, columns, first, first.location)
+        with ir.InsertionPoint(first), first.location:
+            for column, values in zip(columns, rows, strict=True):
+                group.use_rows(column, values)
+        group.erase()
 
 
 def _is_hash(op: Any, name: str) -> bool:
@@ -163,27 +148,6 @@ def _is_small(signature: Signature) -> bool:
         and all(is_array(t) and elements(t) <= FEW_ELEMENTS for t in signature.operands)
         and all(is_array(t) and (numbers or size(t) <= elements(t)) for t in signature.results)
     )
-
-
-def _independent(body: FunctionView, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Of each group of ops those that depend on no other of it."""
-    group_of = {index: number for number, group in enumerate(groups) for index in group}
-    found: list[list[int]] = [[] for _ in groups]
-    # Of each value the groups that it depends on, as bits.
-    depends = [0] * len(body.types)
-    for index, (operands, results) in enumerate(zip(body.operands, body.results, strict=True)):
-        reached = 0
-        for value in operands:
-            reached |= depends[value]
-        number = group_of.get(index)
-        if number is not None:
-            if not reached >> number & 1:
-                found[number].append(index)
-            reached |= 1 << number
-        if reached:
-            for value in range(*results):
-                depends[value] = reached
-    return found
 
 
 def _computed_behind(body: FunctionView, calls: Sequence[int], above: Collection[int]) -> set[int]:
