@@ -384,16 +384,11 @@ class InplaceScans(Pass):
     compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return scan_in_place(program) > 0
-
-
-def scan_in_place(program: Module) -> int:
-    """Has scans read and write in place; how many arrays are not copied any more."""
-    with scope():
-        graph = analyses_of(program).graph
-        scans = _Scans(program, graph)
-        visit_functions(program, scans.visit, graph, SCANS, scans.uses)
-    return scans.count
+        with scope():
+            graph = analyses_of(program).graph
+            scans = _Scans(program, graph)
+            visit_functions(program, scans.visit, graph, SCANS, scans.uses)
+        return scans.count > 0
 
 
 class _Loop(NamedTuple):

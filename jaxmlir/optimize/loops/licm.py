@@ -462,16 +462,11 @@ class Licm(Pass):
     growth: Amount = GROWTH
 
     def run(self, program: Module) -> bool:
-        return licm(program, self.growth) > 0
-
-
-def licm(program: Module, growth: float = GROWTH) -> int:
-    """Moves invariant code out of the loops of a program, in place; how many values are kept."""
-    with scope():
-        graph = analyses_of(program).graph
-        motion = _Motion(program, graph, growth)
-        visit_functions(program, motion.visit, graph, LOOPS)
-    return motion.count
+        with scope():
+            graph = analyses_of(program).graph
+            motion = _Motion(program, graph, self.growth)
+            visit_functions(program, motion.visit, graph, LOOPS)
+        return motion.count > 0
 
 
 class _Motion:

@@ -8,7 +8,7 @@ is in all of them
 * what the block before gives, or was given so: carried; an array that a block reads in parts and
   then writes in place is stored once for all of them;
 * constants, rows of one array, or any values from above the blocks: a slice of what these are
-  together.  So are the places of slices (:mod:`jaxmlir.optimize.vectorize.parametrize_slices`).
+  together.  So are the places of slices (:func:`.with_dynamic_slices`).
 
 and what is used of a block afterwards is a final carried value, or a row of a stacked result.
 
@@ -43,8 +43,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_logsumexp import worthwhile
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import NEEDED, Reader
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
-from jaxmlir.optimize.vectorize.isomorphic import Column, Group
-from jaxmlir.optimize.vectorize.parametrize_slices import with_dynamic_slices
+from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_slices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules

@@ -64,22 +64,18 @@ class RollCalls(Pass):
     min_calls: Count = MIN_CALLS
 
     def run(self, program: Module) -> bool:
-        return map_calls(program, self.min_calls) > 0
-
-
-def map_calls(program: Module, min_calls: int = MIN_CALLS) -> int:
-    """Maps functions over keys in place; how many loops were made."""
-    with scope():
-        mapping, count = _Mapping(Rules(program), min_calls), 0
-        for function in outside_kernels(program, {"jaxpr.jit"}):
-            made = mapping.visit(analyses_of(program).body(function))
-            while made:
-                count += made
-                # Calls that were computed above one of these loops may be together in one.
-                made = mapping.visit(FunctionView(function))
-    if count:
-        program.changed()
-    return count
+        changed = False
+        with scope():
+            mapping = _Mapping(Rules(program), self.min_calls)
+            for function in outside_kernels(program, {"jaxpr.jit"}):
+                body = analyses_of(program).body(function)
+                while mapping.visit(body):
+                    changed = True
+                    # Calls that were computed above one of these loops may be together in one.
+                    body = FunctionView(function)
+        if changed:
+            program.changed()
+        return changed
 
 
 class _Mapping:
@@ -88,14 +84,14 @@ class _Mapping:
         self.min_calls = min_calls
         self._draws: dict[str, bool] = {}
 
-    def visit(self, body: FunctionView) -> int:
-        """Maps calls of one function; how many loops were made."""
+    def visit(self, body: FunctionView) -> bool:
+        """Maps calls of one function; whether any loops were made."""
         alike: dict[int, Signature] = {}
         for index, callee in inlined_calls(body).items():
             signature = body.signatures[index]
             if signature.name == "jaxpr.jit" and _is_small(signature) and self.draws(callee):
                 alike[index] = signature
-        count, above = 0, set[int]()
+        above: set[int] = set()
         for calls in independent_groups(body.operands, starmap(range, body.results), alike):
             if len(calls) < self.min_calls or not above.isdisjoint(calls):
                 continue
@@ -105,8 +101,7 @@ class _Mapping:
                     body.ops[index].operation.move_before(body.ops[calls[0]].operation)
                 self.write(body, calls)
                 above.update(behind, calls)
-                count += 1
-        return count
+        return bool(above)
 
     def draws(self, symbol: str) -> bool:
         """Whether a function makes random bits by the hash that takes long to compile."""

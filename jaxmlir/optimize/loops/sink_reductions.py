@@ -108,21 +108,11 @@ class SinkReductions(Pass):
     memory: Amount = MEMORY
 
     def run(self, program: Module) -> bool:
-        return defer_sums(program, self.min_bytes, self.moved, self.memory) > 0
-
-
-def defer_sums(
-    program: Module,
-    min_bytes: int = MIN_BYTES,
-    moved: float = MOVED,
-    memory: float = MEMORY,
-) -> int:
-    """Takes sums out of the loops of a program, in place; how many terms have left one."""
-    with scope():
-        graph = analyses_of(program).graph
-        deferral = _Deferral(program, graph, min_bytes, moved, memory)
-        visit_functions(program, deferral.visit, graph, SCANS)
-    return deferral.count
+        with scope():
+            graph = analyses_of(program).graph
+            deferral = _Deferral(program, graph, self)
+            visit_functions(program, deferral.visit, graph, SCANS)
+        return deferral.changed
 
 
 @dataclass(eq=False)
@@ -188,13 +178,9 @@ class _Sum:
 class _Deferral:
     """Takes sums out of the loops of one program."""
 
-    def __init__(
-        self, program: Module, graph: CallGraph, min_bytes: int, moved: float, memory: float
-    ):
-        self.count = 0
-        self.min_bytes = min_bytes
-        self.moved = moved
-        self.memory = memory
+    def __init__(self, program: Module, graph: CallGraph, options: SinkReductions):
+        self.changed = False
+        self.options = options
         self.rules = Rules(program)
         self.work = Work(program)
         self._program = program
@@ -230,7 +216,7 @@ class _Deferral:
             editor.cancel()
             return False
         _write(self.rules, editor, body, sums)
-        self.count += sum(term.leaves for found in sums for term in found.terms)
+        self.changed = True
         return True
 
 
@@ -330,13 +316,12 @@ class _Choice:
 
     def __init__(self, deferral: _Deferral, editor: ScanEditor, body: _Body):
         self._work = deferral.work
-        self._moved = deferral.moved
-        self._min_bytes = deferral.min_bytes
+        self._options = deferral.options
         self._body = body
         self._length = editor.scan.length
         self._stacked: set[ir.Value] = set()
         slices = sum(size(v.type) for v in body.slices.values())
-        self._left = max(FREE_BYTES, deferral.memory * slices)
+        self._left = max(FREE_BYTES, deferral.options.memory * slices)
         outs = returned(editor.body)
         found = [_Sum(item, body.terms(item.arg, outs[item.out])) for item in editor.carry]
         terms = [term for one in found for term in one.terms]
@@ -353,7 +338,7 @@ class _Choice:
         new = {v for v in term.rows if v not in self._body.slices} - self._stacked
         stacked = sum(size(v.type) for v in new)
         added = size(term.core.type)
-        if added < self._min_bytes or stacked > self._moved * added:
+        if added < self._options.min_bytes or stacked > self._options.moved * added:
             return False
         if (stacked + _copied(term.node)) * self._length > self._left:
             return False

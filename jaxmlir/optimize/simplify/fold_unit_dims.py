@@ -54,14 +54,9 @@ class FoldUnitDims(Pass):
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
 
     def run(self, program: Module) -> bool:
-        return drop_unit_dims(program) > 0
-
-
-def drop_unit_dims(program: Module) -> int:
-    """Writes ops without dimensions of size 1, in place; how many."""
-    with scope():
-        rows = _drop_of_rows(program)
-        return rows + rewrite_ops(program, _Arrays().rewrites, drop_dead=True)
+        with scope():
+            rows = _drop_of_rows(program)
+            return rows + rewrite_ops(program, _Arrays().rewrites, drop_dead=True) > 0
 
 
 def _drop_of_rows(program: Module) -> int:

@@ -57,22 +57,17 @@ class Outline(Pass):
     keep_calls: bool = False
 
     def run(self, program: Module) -> bool:
-        return outline(program, self.min_ops, self.keep_calls) > 0
-
-
-def outline(program: Module, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
-    """Outlines repeated blocks in place; how many functions were made of them."""
-    with scope():
-        rules = Rules(program)
-        pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
-        count = 0
-        while pending:
-            made = _outline(rules, pending.pop(), min_ops, keep_calls)
-            pending += [FunctionView(program.function(symbol)) for symbol in made]
-            count += len(made)
-    if count:
-        program.changed()
-    return count
+        changed = False
+        with scope():
+            rules = Rules(program)
+            pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
+            while pending:
+                made = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
+                pending += [FunctionView(program.function(symbol)) for symbol in made]
+                changed |= bool(made)
+        if changed:
+            program.changed()
+        return changed
 
 
 def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -> list[str]:

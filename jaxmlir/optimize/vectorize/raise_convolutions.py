@@ -352,14 +352,9 @@ class RaiseConvolutions(Pass):
     compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return raise_convolutions(program) > 0
-
-
-def raise_convolutions(program: Module) -> int:
-    """Raises sums in place; how many have convolutions in them then."""
-    with scope():
-        raised = functools.partial(_raised, Rules(program))
-        return rewrite_ops(program, dict.fromkeys(ADDITIONS, raised), drop_dead=True)
+        with scope():
+            raised = functools.partial(_raised, Rules(program))
+            return rewrite_ops(program, dict.fromkeys(ADDITIONS, raised), drop_dead=True) > 0
 
 
 def _terms(last: OpView) -> Iterator[ir.Value]:

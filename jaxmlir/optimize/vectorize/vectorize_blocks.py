@@ -14,7 +14,7 @@ array as it is.  Results are rows of the batched ones, but often all of them go 
     concatenate(y0, y1, ...) ->   reshape(moveaxis(y, ...))
 
 What stands between the blocks and needs results of the first ones moves behind the batch.  Slices
-of one size are alike wherever they begin (:mod:`jaxmlir.optimize.vectorize.parametrize_slices`).
+of one size are alike wherever they begin (:func:`.with_dynamic_slices`).
 Where each example takes several steps that are alike, all of them are one block: it ends where a
 step needs nothing of the one before.
 
@@ -46,8 +46,8 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     dependents_between,
     make_batches,
     move_behind,
+    with_dynamic_slices,
 )
-from jaxmlir.optimize.vectorize.parametrize_slices import with_dynamic_slices
 from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, total_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark

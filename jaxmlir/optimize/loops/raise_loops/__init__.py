@@ -646,16 +646,11 @@ class RaiseLoops(Pass):
     batch_bytes: Count = BATCH_BYTES
 
     def run(self, program: Module) -> bool:
-        return raise_loops(program, self.batch_bytes) > 0
-
-
-def raise_loops(program: Module, batch_bytes: int = BATCH_BYTES) -> int:
-    """Raises the loops of a program, in place; how many are other loops now, or none."""
-    with scope():
-        graph = analyses_of(program).graph
-        raiser = _Raiser(program, graph, batch_bytes)
-        visit_functions(program, raiser.visit, graph, LOOPS)
-    return raiser.count
+        with scope():
+            graph = analyses_of(program).graph
+            raiser = _Raiser(program, graph, self.batch_bytes)
+            visit_functions(program, raiser.visit, graph, LOOPS)
+        return raiser.count > 0
 
 
 class _Raiser:
