@@ -146,7 +146,7 @@ def _is_small(signature: Signature) -> bool:
 
 
 def _computed_behind(body: FunctionView, calls: Sequence[int], above: Collection[int]) -> set[int]:
-    """What calls need of what stands behind the first of them.
+    """The ops behind the first of some calls that these need.
 
     Args:
       above: the ops that are not there any more, but above a loop that was written before.

@@ -136,7 +136,7 @@ class _Outside:
 
 @dataclass(eq=False)
 class _Term:
-    """What an iteration adds to a sum, or takes from it.
+    """A value that an iteration adds to a sum, or subtracts from it.
 
     Attributes:
       value: of the body.
@@ -237,7 +237,7 @@ class _Body:
         return value in self.constants or is_constant(value)
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Term]:
-        """What an iteration adds to a carried value; nothing if it does more than that."""
+        """The terms that an iteration adds to a carried value; none if it does more than that."""
         if out == arg or not _can_be_summed(arg.type) or not _used_once(arg):
             return []
         found: list[_Term] = []
@@ -296,7 +296,7 @@ class _Body:
         return node.name in _LINEAR
 
     def rows(self, node: OpView) -> list[ir.Value]:
-        """What differs between iterations, of an op whose sum is one op on stacked operands."""
+        """The operands that differ between iterations, of an op whose sum is one op on stacks."""
         if node.name == "jaxpr.dot_general":
             return [] if any(map(self.is_fixed, node.operands)) else list(node.operands)
         if node.name in _UPDATES and self.is_zero(node.operands[0]) and _is_sum(node):
@@ -308,7 +308,7 @@ class _Body:
 
 
 class _Choice:
-    """Which sums leave a loop, and how.
+    """The choice of the sums that leave a loop, and how.
 
     Attributes:
       sums: those of which anything does.

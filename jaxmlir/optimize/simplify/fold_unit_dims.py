@@ -100,7 +100,7 @@ def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
 
 
 def _reshaped_rows(program: Module, op: Any) -> list[int]:
-    """Of which arrays that a loop goes over the rows have dimensions of size 1 and are reshaped."""
+    """The arrays that a loop goes over whose rows have dimensions of size 1 and are reshaped."""
     scan = ScanOp.of(op)
     body = program.function(scan.body)
     if not can_change(body):

@@ -111,7 +111,7 @@ def _free(word: RepeatedBlock, taken: np.ndarray) -> RepeatedBlock:
 
 
 def _saved(block: RepeatedBlock, num_values: int) -> float:
-    """How many ops are saved."""
+    """The number of ops that calls save."""
     count = len(block.starts)
     return (count - 1) * block.length - count * (CALL + VALUE * num_values)
 

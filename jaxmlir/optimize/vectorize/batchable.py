@@ -1,4 +1,4 @@
-"""Which ops are no dearer in a batch than alone."""
+"""Ops that are no dearer in a batch than alone."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def called(signature: Signature) -> str:
 
 
 class Batchable:
-    """Which ops give the same in a batch, and are no dearer for each member than alone."""
+    """Tells the ops that give the same in a batch and are no dearer for each member than alone."""
 
     def __init__(self, rules: Rules):
         self._rules = rules

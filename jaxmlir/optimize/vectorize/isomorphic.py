@@ -95,7 +95,7 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return len(self.packs[0])
 
     def operands(self, pack: Column) -> list[Column]:
@@ -543,7 +543,7 @@ class Bodies:
 
 
 class Search:
-    """What looks for groups in functions, and writes batches of those that pay.
+    """A search for groups in functions, which writes batches of those that pay.
 
     Attributes:
       min_gain: the part of the work that has to be saved.

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Product:
-    """What a slice of an array is multiplied with, but where the slice is; hashable.
+    """A product of a slice of an array, apart from where the slice is; hashable.
 
     Attributes:
       shape, strides: of the slice.
@@ -320,7 +320,7 @@ class _Whole:
 
 
 def _whole(window: Convolution, parts: Sequence[_Part]) -> _Whole | None:
-    """How an array is read that has a dimension for each along which a window has places."""
+    """The reading of an array with a dimension for each along which a window has places."""
     first = parts[0]
     if any((p.array, p.shape, p.dims) != (first.array, first.shape, first.dims) for p in parts):
         return None
@@ -358,7 +358,7 @@ class RaiseConvolutions(Pass):
 
 
 def _terms(last: OpView) -> Iterator[ir.Value]:
-    """What is added up, from the last term to the first."""
+    """The terms of a sum, from the last to the first."""
     shape = _shape(last.op.results[0])
     pending = list(last.operands)
     while pending:

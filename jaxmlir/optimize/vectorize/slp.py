@@ -67,12 +67,12 @@ if TYPE_CHECKING:
 
 
 class Uses:
-    """A function as it was read, which gives and who uses its values.
+    """A function as it was read, with the op that gives and those that use each value.
 
     Attributes:
       body: the function; values and ops are its numbers.
-      maker: of each value, the op that gives it; -1 of arguments.
-      users: of each value, the ops that use it, as often as they do; ``end`` for the return.
+      maker: the op that gives each value; -1 of arguments.
+      users: the ops that use each value, as often as they do; ``end`` for the return.
       end: a number behind all ops.
     """
 
@@ -187,7 +187,7 @@ class Parts:
         return int(near.sum()) == len(starts)
 
     def _layout(self, shape: Sequence[int]) -> tuple[Level, ...] | None:
-        """How the parts are one part, if they are, and within the array."""
+        """The loops over parts that are one part within the array; ``None`` of others."""
         starts = np.array(self.starts)
         if (starts < 0).any() or (starts + self.sizes > shape).any():
             return None
@@ -289,7 +289,7 @@ def seeds(uses: Uses) -> Iterator[Seed]:
 
 
 def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
-    """Those of some items that are of one kind."""
+    """Groups of the items of one kind, each of at least ``MIN_LANES``."""
     if len(items) < MIN_LANES:
         return
     groups = collections.defaultdict(list)
@@ -299,7 +299,7 @@ def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]
 
 
 def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
-    """Those of some items that follow on one another and are of one kind."""
+    """Runs of consecutive items of one kind, each of at least ``MIN_LANES``."""
     pairs = zip(kinds, items, strict=True)
     for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
         found = tuple([item for _, item in run])
@@ -308,8 +308,7 @@ def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _kinds(uses: Uses, values: list[int]) -> list[Hashable]:
-    """Of each of the values that meet, what it has in common with others; what stands there twice
-    has nothing."""
+    """The kind of each value that meets others; one that stands there twice is like none."""
     times = collections.Counter(values)
     return [
         _kind(uses, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
@@ -317,7 +316,7 @@ def _kinds(uses: Uses, values: list[int]) -> list[Hashable]:
 
 
 def _kind(uses: Uses, value: int) -> Hashable:
-    """What values have in common that may be the lanes of a seed: the op that gives them, or an
+    """A key that values which may be lanes of a seed have in common: the op that gives them, or the
     array that they are parts of."""
     index = uses.maker[value]
     if index < 0:

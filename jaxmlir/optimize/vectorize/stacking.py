@@ -223,7 +223,7 @@ class Level:
         return lax.transpose(x, (*order[:depth], axis, *order[depth:]))
 
     def join(self, x: Any, depth: int) -> Any:
-        """What :meth:`spread` made ``x`` of, if the windows are exact: one after another again."""
+        """Exact windows one after another again: undoes :meth:`spread`."""
         if self.step < 0:
             x = lax.rev(x, (depth,))
         axis = depth + self.axis
