@@ -33,7 +33,7 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, returned
 from jaxmlir.dialect.ir import func, ir, is_private, scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.licm import licm
+from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
@@ -84,7 +84,7 @@ def solve_once(program: Module, min_iterations: float = MIN_ITERATIONS) -> int:
         count = sum(map(systems.rewrite, functions))
     if count:
         program.changed()
-        licm(program)
+        Licm().run(program)
     return count
 
 
