@@ -29,6 +29,7 @@ from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     Wiring,
     numbered,
 )
+from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 
 LINEAR = frozenset({"add", "div", "mask", "product"})
 """Kinds of expressions that are linear in some operand."""
@@ -209,62 +210,58 @@ class Dot(NamedTuple):
     precision: Any
 
 
-class _DotLabels(NamedTuple):
-    """How a ``dot_general`` is wired.
+class _Labels(NamedTuple):
+    """How an op that moves, repeats, multiplies and sums dimensions labels them.
 
     Attributes:
-      left, right: the labels of the operands' dimensions.
-      gone: those that are summed over, ...
-      present: ... and those of them of which one operand has to have a dimension.
+      operands: the label of each dimension of each operand, that of the result's dimension which
+        runs along; -1 where the size is 1.
+      gone: the labels that are summed over.
+      dot: of a matrix product.
     """
 
-    left: dict[int, int]
-    right: dict[int, int]
-    gone: range
-    present: tuple[int, ...]
-    dot: Dot
+    operands: list[tuple[int, ...]]
+    gone: list[int]
+    dot: Dot | None
+
+
+def _labels_of(signature: Signature, attrs: dict[str, Any]) -> _Labels | None:
+    (shape, dtype), is_dot = _described(signature.results[0]), "dimension_numbers" in attrs
+    if signature.name in CONTRACTING and not _is_number(signature):
+        return None
+    if attrs.get("preferred_element_type") not in (None, dtype):
+        return None
+    shapes = [_described(type_)[0] for type_ in signature.operands]
+    wiring = wiring_of(signature.name, attrs.get, shapes, shape)
+    if wiring is None or not wiring.is_whole:
+        return None
+    labels = [tuple([k[0] if k else -1 for k in dims]) for dims in wiring.operands]
+    return _Labels(labels, wiring.summed, Dot(attrs.get("precision")) if is_dot else None)
+
+
+_labels: dict[Signature, _Labels | None] = {}
 
 
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
-def _dot_general(
+def _wired(
     algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
 ) -> Tensor | None:
-    if signature not in _dots:
-        _dots[signature] = _dot_labels(signature, attrs)
-    labels = _dots[signature]
+    if signature not in _labels:
+        _labels[signature] = _labels_of(signature, attrs)
+    labels = _labels[signature]
     if labels is None:
         return None
-    a, b = operands[0].relabelled(labels.left), operands[1].relabelled(labels.right)
-    for k in labels.present:
-        if k not in a.labels and k not in b.labels:
+    a, *others = (t.relabelled(k) for t, k in zip(operands, labels.operands, strict=True))
+    for k in labels.gone:
+        if not any(k in t.labels for t in (a, *others)):
             return None
-    found = _identity_product(algebra, a, b, labels.gone)
-    return found or algebra.raw_product(a, b, labels.gone, labels.dot)
-
-
-_dots: dict[Signature, _DotLabels | None] = {}
-
-
-def _dot_labels(signature: Signature, attrs: dict[str, Any]) -> _DotLabels | None:
-    dtype = _described(signature.results[0])[1]
-    if not _is_number(signature) or attrs.get("preferred_element_type") not in (None, dtype):
-        return None
-    contracted, batch = attrs["dimension_numbers"]
-    rank = len(_described(signature.results[0])[0])
-    shapes = [_described(type_)[0] for type_ in signature.operands]
-    found: list[dict[int, int]] = []
-    count = len(batch[0])
-    for side, shape in enumerate(shapes):
-        labels = {d: k for k, d in enumerate(batch[side])}
-        labels |= {d: rank + k for k, d in enumerate(contracted[side])}
-        for d in range(len(shape)):
-            if d not in labels:
-                labels[d] = count
-                count += 1
-        found.append(labels)
-    gone = range(rank, rank + len(contracted[0]))
-    present = tuple([k for k, d in zip(gone, contracted[0], strict=True) if shapes[0][d] != 1])
-    return _DotLabels(*found, gone, present, Dot(attrs.get("precision")))
+    if not others:
+        if not labels.gone:
+            return a
+        summed = algebra.apply("product", None, [a.unsigned], a.expr.dtype, labels.gone)
+        return summed.times(a.sign)
+    found = _identity_product(algebra, a, *others, labels.gone)
+    return found or algebra.raw_product(a, *others, labels.gone, labels.dot)
 
 
 def _identity_product(algebra: Algebra, a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor | None:
@@ -272,56 +269,6 @@ def _identity_product(algebra: Algebra, a: Tensor, b: Tensor, gone: Sequence[int
     if "eye" not in (a.expr.kind, b.expr.kind):
         return None
     return algebra.product(a, b, gone)
-
-
-def _reduce_sum(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    (a,) = operands
-    if not _is_number(signature):
-        return None
-    shape, dtype = _described(signature.operands[0])
-    gone = attrs["axes"]
-    left = [d for d in range(len(shape)) if d not in gone]
-    at = {d: k for k, d in enumerate((*left, *gone))}
-    a = a.relabelled(at)
-    summed = [at[d] for d in gone]
-    if any(shape[d] != 1 and at[d] not in a.labels for d in gone):
-        return None
-    if not any(k in a.labels for k in summed):
-        return a
-    found = algebra.apply("product", None, [a.unsigned], dtype, summed)
-    return found.times(a.sign)
-
-
-# --- other labels ---------------------------------------------------------------------------------
-
-
-def _broadcast_in_dim(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    return operands[0].relabelled(attrs["broadcast_dimensions"]) if len(operands) == 1 else None
-
-
-def _transpose(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    at = {d: k for k, d in enumerate(attrs["permutation"])}
-    return operands[0].relabelled(at)
-
-
-def _reshape(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    """A tensor with dimensions of size 1 more or less."""
-    if signature.name == "jaxpr.reshape" and attrs.get("dimensions") is not None:
-        return None
-    old, new = (_described(t)[0] for t in (signature.operands[0], signature.results[0]))
-    before = [d for d, size in enumerate(old) if size != 1]
-    after = [d for d, size in enumerate(new) if size != 1]
-    if [old[d] for d in before] != [new[d] for d in after]:
-        return None
-    return operands[0].relabelled(dict(zip(before, after, strict=True)))
 
 
 def _convert(
@@ -450,12 +397,12 @@ _READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
     "jaxpr.mul": _mul,
     "jaxpr.neg": _neg,
     "jaxpr.div": _div,
-    "jaxpr.dot_general": _dot_general,
-    "jaxpr.reduce_sum": _reduce_sum,
-    "jaxpr.broadcast_in_dim": _broadcast_in_dim,
-    "jaxpr.transpose": _transpose,
-    **dict.fromkeys(with_trait(Trait.RESHAPE), _reshape),
-    "jaxpr.split": _reshape,
+    "jaxpr.dot_general": _wired,
+    "jaxpr.reduce_sum": _wired,
+    "jaxpr.broadcast_in_dim": _wired,
+    "jaxpr.transpose": _wired,
+    **dict.fromkeys(with_trait(Trait.RESHAPE), _wired),
+    "jaxpr.split": _wired,
     "jaxpr.convert_element_type": _convert,
     "jaxpr.constant": _constant,
     "jaxpr.iota": _iota,

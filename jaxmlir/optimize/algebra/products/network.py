@@ -23,6 +23,7 @@ from jaxmlir._compat import core, dtypes
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_view import OpView, counts_along, number_of, numbers_rows
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 
 # -- Indices of a product: what its dimensions run over --
 #
@@ -145,17 +146,6 @@ def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
             return False
         b.insert(0, (n // m, False))
     return not a and not b
-
-
-def split_dims(indices: Iterable[Index], shape: Sequence[int]) -> Dims:
-    """The dimensions of a reshaped tensor, given its indices in order.
-
-    Raises:
-      Unfit: a dimension would begin within an index that cannot be split there.
-    """
-    dims = fresh(shape)
-    unify(indices, [index for dim in dims for index in dim])
-    return dims
 
 
 @dataclass(slots=True)
@@ -369,42 +359,43 @@ def _first(node: Node) -> tuple[int, ...]:
     return (0,)
 
 
-def _both(node: Node) -> tuple[int, ...]:
-    return (0, 1)
-
-
-def _dot_operands(node: Node) -> tuple[int, ...] | None:
+def _wired_operands(node: Node) -> tuple[int, ...] | None:
+    """All operands, if nothing is asked of the result but to have their elements."""
     preferred = node.get("preferred_element_type")
-    plain = "out_sharding" not in node.attributes and preferred in (None, node.dtype)
-    return (0, 1) if plain else None
+    if {"sharding", "out_sharding"} & node.attributes.keys() or preferred not in (None, node.dtype):
+        return None
+    return tuple(range(len(node.operands)))
 
 
-def _dot_general(node: Node, terms: list[Term]) -> Term:
-    (contracted, batch) = node.get("dimension_numbers")
-    (lhs, rhs) = terms
-    for a, b in (contracted, batch):
-        for i, j in zip(a, b, strict=True):
-            unify(lhs.dims[i], rhs.dims[j])
-    dims = [lhs.dims[i] for i in batch[0]]
-    for term, gone in ((lhs, (*contracted[0], *batch[0])), (rhs, (*contracted[1], *batch[1]))):
-        dims += [dim for i, dim in enumerate(term.dims) if i not in gone]
-    lhs.dims = dims
-    lhs.absorb(rhs)
-    return lhs
-
-
-# Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar may have no dimensions
-def _mul(node: Node, terms: list[Term]) -> Term:
-    lhs, rhs = terms
-    if not lhs.dims or not rhs.dims:
-        lhs.dims = lhs.dims or rhs.dims
-    else:
-        for a, b in zip(lhs.dims, rhs.dims, strict=True):
-            if a and b:
-                unify(a, b)
-        lhs.dims = [a or b for a, b in zip(lhs.dims, rhs.dims, strict=True)]
-    lhs.absorb(rhs)
-    return lhs
+def _wired(node: Node, terms: list[Term]) -> Term:
+    """The product of some terms, by the op's wiring: each of its labels becomes what the dimensions
+    that have it run over."""
+    shapes = [operand.shape for operand in node.operands]
+    wiring = wiring_of(node.name, node.get, shapes, node.shape)
+    if wiring is None:
+        raise Unfit
+    known: dict[int, list[Index]] = {}
+    whole, *others = terms
+    for term, dims in zip(terms, wiring.operands, strict=True):
+        for indices, labels in zip(term.dims, dims, strict=True):
+            if len(labels) > 1:
+                parts = [Index(wiring.sizes[label]) for label in labels]
+                unify(indices, parts)
+                known |= {label: [part] for label, part in zip(labels, parts, strict=True)}
+            elif labels and labels[0] in known:
+                unify(known[labels[0]], indices)
+            elif labels:
+                known[labels[0]] = indices
+    for other in others:
+        whole.absorb(other)
+    for label in wiring.sizes.keys() - known.keys():
+        known[label] = [Index(wiring.sizes[label])]
+        whole.made += known[label]
+    whole.dims = [[i for label in labels for i in known[label]] for labels in wiring.result]
+    if node.name == "jaxpr.reduce_sum":
+        for index in resolve([i for label in wiring.summed for i in known[label]]):
+            index.exact = True
+    return whole
 
 
 def _neg(node: Node, terms: list[Term]) -> Term:
@@ -431,54 +422,6 @@ def scalar_of(value: Node) -> Node | None:
         if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
             return None
         value = value.operands[0]
-
-
-def _transpose(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    term.dims = [term.dims[i] for i in node.get("permutation")]
-    return term
-
-
-def _kept_in_order(node: Node) -> tuple[int, ...] | None:
-    return None if {"dimensions", "sharding"} & node.attributes.keys() else (0,)
-
-
-def _reshape(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    term.dims = split_dims([i for dim in term.dims for i in dim], node.shape)
-    return term
-
-
-def _squeeze(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    gone = {d % len(term.dims) for d in node.get("dimensions")}
-    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
-    return term
-
-
-def _broadcast_operands(node: Node) -> tuple[int, ...] | None:
-    return (0,) if len(node.operands) == 1 and "sharding" not in node.attributes else None
-
-
-def _broadcast_in_dim(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    dims = fresh(node.shape)
-    for d, dim in zip(node.get("broadcast_dimensions"), term.dims, strict=True):
-        if dim:
-            dims[d] = dim
-    term.made += [index for dim in dims for index in dim]
-    term.dims = dims
-    return term
-
-
-def _reduce_sum(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    gone = node.get("axes")
-    for d in gone:
-        for index in resolve(term.dims[d]):
-            index.exact = True
-    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
-    return term
 
 
 def convert_operands(node: Node) -> tuple[int, ...] | None:
@@ -580,14 +523,14 @@ def is_zero(value: Node) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "jaxpr.dot_general": Rule(_dot_operands, _dot_general, contracts=True),
-    "jaxpr.mul": Rule(_both, _mul),
+    "jaxpr.dot_general": Rule(_wired_operands, _wired, contracts=True),
+    "jaxpr.mul": Rule(_wired_operands, _wired),
     "jaxpr.neg": Rule(_first, _neg, free=True),
-    "jaxpr.transpose": Rule(_first, _transpose, free=True),
-    "jaxpr.reshape": Rule(_kept_in_order, _reshape, free=True),
-    "jaxpr.squeeze": Rule(_first, _squeeze, free=True),
-    "jaxpr.broadcast_in_dim": Rule(_broadcast_operands, _broadcast_in_dim, free=True),
-    "jaxpr.reduce_sum": Rule(_first, _reduce_sum, contracts=True),
+    "jaxpr.transpose": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.reshape": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.squeeze": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.broadcast_in_dim": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.reduce_sum": Rule(_wired_operands, _wired, contracts=True),
     "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
     "jaxpr.div": Rule(_divided, _div, free=True, has_others=True),
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
