@@ -74,7 +74,6 @@ BUILTIN_PASSES = (
     ("jaxpr-fuse-scans", "jaxmlir.optimize.loops.fuse_scans:FuseScans"),
     ("jaxpr-gather-dot", "jaxmlir.optimize.algebra.gather_dot:GatherDot"),
     ("jaxpr-grad", "jaxmlir.transforms.vjp:Grad"),
-    ("jaxpr-hoist-inverse", "jaxmlir.optimize.algebra.hoist_inverse:HoistInverse"),
     ("jaxpr-hoist-slices", "jaxmlir.optimize.algebra.hoist_slices:HoistSlices"),
     ("jaxpr-inline", "jaxmlir.rewriting.inline:Inline"),
     ("jaxpr-inplace-scans", "jaxmlir.optimize.loops.inplace_scans:InplaceScans"),

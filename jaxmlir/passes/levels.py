@@ -25,7 +25,6 @@ STRUCTURE = (
     # What is known costs nothing where others look at what ops cost.
     "jaxpr-fold-constants",
     "jaxpr-raise-loops",
-    "jaxpr-hoist-inverse",
     "jaxpr-raise-convolutions",
     "jaxpr-fuse-scans",
     "jaxpr-slp-vectorize",
