@@ -49,7 +49,6 @@ BUILTIN_PASSES = (
     ("jaxpr-dce", "jaxmlir.optimize.simplify.dce:Dce"),
     ("jaxpr-dedupe-functions", "jaxmlir.rewriting.dedupe:DedupeFunctions"),
     ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
-    ("jaxpr-distribute", "jaxmlir.optimize.algebra.distribute:Distribute"),
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
     ("jaxpr-duplicate-producers", "jaxmlir.optimize.memory.duplicate_producers:DuplicateProducers"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),

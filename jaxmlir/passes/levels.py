@@ -30,7 +30,6 @@ STRUCTURE = (
     "jaxpr-slp-vectorize",
     "jaxpr-vectorize-blocks",
     "jaxpr-reassociate",
-    "jaxpr-distribute",
     "jaxpr-gather-dot",
     # What products ask for of the constants of a loop is made before it.
     "jaxpr-licm",
