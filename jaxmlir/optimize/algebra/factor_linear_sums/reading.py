@@ -7,6 +7,7 @@ that moves nothing gives its operand other labels.  An op that is not read is a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -80,11 +81,8 @@ class Reading:
 
     def _read(self, index: int, signature: Signature) -> None:
         operands = [self.tensors[v] for v in self.body.operands[index]]
-        known = _known.get(signature)
-        if known is None:
-            known = _known[signature] = _reader(signature)
-        reader, attributes, rank = known
-        found = reader and reader(self.algebra, attributes, signature, operands)
+        kind = _kind_of(signature)
+        found = kind.reader and kind.reader(self.algebra, kind, operands)
         if found is None:
             for t in operands:
                 t.expr.uses += 1
@@ -95,7 +93,7 @@ class Reading:
         expr = found.expr
         if expr.value is None:
             # It is the first one of its kind; the op itself may have another sign.
-            self._is_value(expr, rank, found.labels)
+            self._is_value(expr, len(kind.shape), found.labels)
             expr.sign = found.sign
             self.ops[expr] = index
             for operand, _, _ in expr.operands:
@@ -103,105 +101,54 @@ class Reading:
         self.tensors.append(found)
 
 
-def _reader(signature: Signature) -> tuple[Reader | None, dict[str, Any], int]:
-    """How ops of a signature are read, if they are; their attributes, and the result's rank."""
-    reader = _READERS.get(signature.name)
-    types = (*signature.operands, *signature.results)
-    names = {name for name, _ in signature.attributes}
-    if (
-        reader is None
-        or len(signature.results) != 1
-        or names & {"jaxpr.ctx", "jaxpr.effects", "out_sharding"}
-        or any(_described(t)[1] is None for t in types)
-    ):
-        return None, {}, 0
-    attributes = {name: codec.decode(attr) for name, attr in signature.attributes}
-    return reader, attributes, len(_described(signature.results[0])[0])
+class Kind:
+    """What the ops of a signature have in common, as they are read.
+
+    Attributes:
+      reader: how they are read; ``None`` if they are not.
+      shape, dtype: of the result.
+      attributes: decoded, if they are read.
+    """
+
+    def __init__(self, signature: Signature):
+        self.signature = signature
+        self.name = signature.name
+        self.attributes: dict[str, Any] = {}
+        self.reader: Reader | None = None
+        self._types = list(map(_described, signature.types))
+        self.shape, self.dtype = self._types[-1] if self._types else ((), None)
+        reader = _READERS.get(signature.name)
+        is_plain = signature.named.keys().isdisjoint(("jaxpr.ctx", "jaxpr.effects"))
+        is_one = len(signature.results) == 1
+        if reader and is_plain and is_one and all(dtype is not None for _, dtype in self._types):
+            self.reader = reader
+            self.attributes = {key: codec.decode(attr) for key, attr in signature.attributes}
+
+    @functools.cached_property
+    def is_number(self) -> bool:
+        """Whether they compute with numbers of one type whose sums may be added up in any order."""
+        return all(dtype == self.dtype for _, dtype in self._types) and can_be_summed(self.dtype)
+
+    @functools.cached_property
+    def labels(self) -> Labels | None:
+        """How their dimensions run together; ``None`` if some are split or merged."""
+        if self.name in CONTRACTING and not self.is_number:
+            return None
+        if self.attributes.get("preferred_element_type") not in (None, self.dtype):
+            return None
+        shapes = [shape for shape, _ in self._types[:-1]]
+        wiring = wiring_of(self.name, self.attributes.get, shapes, self.shape)
+        if wiring is None or not wiring.is_whole:
+            return None
+        is_dot = "dimension_numbers" in self.attributes
+        return Labels(
+            [tuple([k[0] if k else -1 for k in dims]) for dims in wiring.operands],
+            wiring.summed,
+            Dot(self.attributes.get("precision")) if is_dot else None,
+        )
 
 
-_known: dict[Signature, tuple[Reader | None, dict[str, Any], int]] = {}
-
-
-def _described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype; of what is no array on one device, a scalar of an unknown type."""
-    found = _types.get(type_)
-    if found is None:
-        aval = aval_of(type_)
-        plain = isinstance(aval, core.ShapedArray) and is_array(type_) and aval.size > 0
-        plain = plain and not isinstance(aval.dtype, dtypes.ExtendedDType)
-        found = _types[type_] = (tuple(aval.shape), np.dtype(aval.dtype)) if plain else ((), None)
-    return found
-
-
-_types: dict[ir.Type, tuple[tuple[int, ...], Any]] = {}
-
-
-def can_be_summed(dtype: Any) -> bool:
-    """Whether sums of a type may be added up in another order: narrow floats round too soon."""
-    if dtypes.issubdtype(dtype, np.inexact):
-        return dtype.itemsize >= 4
-    return dtypes.issubdtype(dtype, np.integer)
-
-
-Reader = Callable[[Algebra, dict[str, Any], Signature, list[Tensor]], Tensor | None]
-
-
-def _is_number(signature: Signature) -> bool:
-    """Whether an op computes with numbers of one type whose sums may be added up in any order."""
-    found = _numbers.get(signature)
-    if found is None:
-        dtype = _described(signature.results[0])[1]
-        same = all(_described(t)[1] == dtype for t in signature.operands)
-        found = _numbers[signature] = same and can_be_summed(dtype)
-    return found
-
-
-_numbers: dict[Signature, bool] = {}
-
-
-def _elementwise(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    dtype = _described(signature.results[0])[1]
-    return algebra.apply(signature.name, signature.attributes, operands, dtype)
-
-
-# Pattern: (a + b)[i] = a[i] + b[i]
-def _add(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    if not _is_number(signature):
-        return _elementwise(algebra, attrs, signature, operands)
-    a, b = operands
-    return algebra.add(a, b.times(-1) if signature.name == "jaxpr.sub" else b)
-
-
-def _mul(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    if not _is_number(signature):
-        return _elementwise(algebra, attrs, signature, operands)
-    return algebra.raw_product(*operands)
-
-
-def _neg(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    if not _is_number(signature):
-        return _elementwise(algebra, attrs, signature, operands)
-    return operands[0].times(-1)
-
-
-def _div(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    dtype = _described(signature.results[0])[1]
-    # Quotients of integers are rounded; those of four bits are of another kind to numpy.
-    if not _is_number(signature) or not dtypes.issubdtype(dtype, np.inexact):
-        return _elementwise(algebra, attrs, signature, operands)
-    a, b = operands
-    found = algebra.apply("div", None, [t.unsigned for t in operands], a.expr.dtype)
-    return found.times(a.sign * b.sign)
+_kind_of = functools.cache(Kind)
 
 
 class Dot(NamedTuple):
@@ -210,7 +157,7 @@ class Dot(NamedTuple):
     precision: Any
 
 
-class _Labels(NamedTuple):
+class Labels(NamedTuple):
     """How an op that moves, repeats, multiplies and sums dimensions labels them.
 
     Attributes:
@@ -225,30 +172,59 @@ class _Labels(NamedTuple):
     dot: Dot | None
 
 
-def _labels_of(signature: Signature, attrs: dict[str, Any]) -> _Labels | None:
-    (shape, dtype), is_dot = _described(signature.results[0]), "dimension_numbers" in attrs
-    if signature.name in CONTRACTING and not _is_number(signature):
-        return None
-    if attrs.get("preferred_element_type") not in (None, dtype):
-        return None
-    shapes = [_described(type_)[0] for type_ in signature.operands]
-    wiring = wiring_of(signature.name, attrs.get, shapes, shape)
-    if wiring is None or not wiring.is_whole:
-        return None
-    labels = [tuple([k[0] if k else -1 for k in dims]) for dims in wiring.operands]
-    return _Labels(labels, wiring.summed, Dot(attrs.get("precision")) if is_dot else None)
+@functools.cache
+def _described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype; of what is no array on one device, a scalar of an unknown type."""
+    aval = aval_of(type_)
+    plain = isinstance(aval, core.ShapedArray) and is_array(type_) and aval.size > 0
+    plain = plain and not isinstance(aval.dtype, dtypes.ExtendedDType)
+    return (tuple(aval.shape), np.dtype(aval.dtype)) if plain else ((), None)
 
 
-_labels: dict[Signature, _Labels | None] = {}
+def can_be_summed(dtype: Any) -> bool:
+    """Whether sums of a type may be added up in another order: narrow floats round too soon."""
+    if dtypes.issubdtype(dtype, np.inexact):
+        return dtype.itemsize >= 4
+    return dtypes.issubdtype(dtype, np.integer)
+
+
+Reader = Callable[[Algebra, Kind, list[Tensor]], Tensor | None]
+
+
+def _elementwise(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    return algebra.apply(kind.name, kind.signature.attributes, operands, kind.dtype)
+
+
+# Pattern: (a + b)[i] = a[i] + b[i]
+def _add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    if not kind.is_number:
+        return _elementwise(algebra, kind, operands)
+    a, b = operands
+    return algebra.add(a, b.times(-1) if kind.name == "jaxpr.sub" else b)
+
+
+def _mul(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    if not kind.is_number:
+        return _elementwise(algebra, kind, operands)
+    return algebra.raw_product(*operands)
+
+
+def _neg(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    return operands[0].times(-1) if kind.is_number else _elementwise(algebra, kind, operands)
+
+
+def _div(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    # Quotients of integers are rounded; those of four bits are of another kind to numpy.
+    if not kind.is_number or not dtypes.issubdtype(kind.dtype, np.inexact):
+        return _elementwise(algebra, kind, operands)
+    a, b = operands
+    found = algebra.apply("div", None, [t.unsigned for t in operands], kind.dtype)
+    return found.times(a.sign * b.sign)
 
 
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
-def _wired(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    if signature not in _labels:
-        _labels[signature] = _labels_of(signature, attrs)
-    labels = _labels[signature]
+def _wired(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    labels = kind.labels
     if labels is None:
         return None
     a, *others = (t.relabelled(k) for t, k in zip(operands, labels.operands, strict=True))
@@ -258,80 +234,65 @@ def _wired(
     if not others:
         if not labels.gone:
             return a
-        summed = algebra.apply("product", None, [a.unsigned], a.expr.dtype, labels.gone)
-        return summed.times(a.sign)
-    found = _identity_product(algebra, a, *others, labels.gone)
-    return found or algebra.raw_product(a, *others, labels.gone, labels.dot)
+        found = algebra.apply("product", None, [a.unsigned], kind.dtype, labels.gone)
+        return found.times(a.sign)
+    (b,) = others
+    # A product with an identity matrix is the other matrix.
+    if "eye" in (a.expr.kind, b.expr.kind):
+        return algebra.product(a, b, labels.gone)
+    return algebra.raw_product(a, b, labels.gone, labels.dot)
 
 
-def _identity_product(algebra: Algebra, a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor | None:
-    """A matrix product with an identity matrix, which is the other matrix."""
-    if "eye" not in (a.expr.kind, b.expr.kind):
-        return None
-    return algebra.product(a, b, gone)
-
-
-def _convert(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
+def _convert(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
     (a,) = operands
-    dtype = _described(signature.results[0])[1]
-    if a.expr.dtype == dtype:
+    if a.expr.dtype == kind.dtype:
         return a
     if a.expr.kind == "eye" and a.sign == 1:
-        return Tensor(algebra.atom("eye", None, a.expr.sizes, dtype), a.labels)
-    return _elementwise(algebra, attrs, signature, operands)
+        return Tensor(algebra.atom("eye", None, a.expr.sizes, kind.dtype), a.labels)
+    return _elementwise(algebra, kind, operands)
 
 
 # --- constants ------------------------------------------------------------------------------------
 
 
-def _constant(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    value = attrs.get("value")
+def _constant(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    value = kind.attributes.get("value")
     if not isinstance(value, np.ndarray) or value.size > 4096:
         return None
-    shape, dtype = _described(signature.results[0])
-    if value.ndim == 0 and dtypes.issubdtype(dtype, np.number):
-        return algebra.constant(value, dtype)
+    if value.ndim == 0 and dtypes.issubdtype(kind.dtype, np.number):
+        return algebra.constant(value, kind.dtype)
+    shape = kind.shape
     if len(shape) == 2 and shape[0] == shape[1] > 1 and np.array_equal(value, np.eye(len(value))):
-        return Tensor(algebra.atom("eye", None, shape, dtype), (0, 1))
+        return Tensor(algebra.atom("eye", None, shape, kind.dtype), (0, 1))
     return None
 
 
-def _iota(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
+def _iota(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
     if operands:
         return None
-    shape, dtype = _described(signature.results[0])
-    d = attrs["dimension"]
-    if shape[d] == 1:
-        return algebra.constant(0, dtype)
-    if not can_count(dtype, shape[d]):
+    d = kind.attributes["dimension"]
+    size = kind.shape[d]
+    if size == 1:
+        return algebra.constant(0, kind.dtype)
+    if not can_count(kind.dtype, size):
         return None
-    return Tensor(algebra.atom("iota", None, (shape[d],), dtype), (d,))
+    return Tensor(algebra.atom("iota", None, (size,), kind.dtype), (d,))
 
 
 # Pattern: (i == j)[i,j] = I[i,j]
-def _eq(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
+def _eq(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
     a, b = operands
-    dtype = _described(signature.results[0])[1]
     same = (a.expr, a.sign) == (b.expr, b.sign)
     if same and a.expr.kind == "iota" and a.labels != b.labels:
         size = a.expr.sizes[0]
-        return Tensor(algebra.atom("eye", None, (size, size), dtype), (*a.labels, *b.labels))
-    return _elementwise(algebra, attrs, signature, operands)
+        eye = algebra.atom("eye", None, (size, size), kind.dtype)
+        return Tensor(eye, (*a.labels, *b.labels))
+    return _elementwise(algebra, kind, operands)
 
 
 # Pattern: select_n(i == j, 0, x)[i,j] = I[i,j] x[i,j]
-def _select_n(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    dtype = _described(signature.results[0])[1]
+def _select_n(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    dtype = kind.dtype
     mask, *cases = operands
     if len(cases) == 2 and mask.expr.dtype == np.bool_ and can_be_summed(dtype):
         zero = algebra.constant(0, dtype).expr
@@ -342,7 +303,7 @@ def _select_n(
                     eye = Tensor(algebra.atom("eye", None, mask.expr.sizes, dtype), mask.labels)
                     return algebra.raw_product(eye, x)
                 return masked.times(x.sign)
-    return _elementwise(algebra, attrs, signature, operands)
+    return _elementwise(algebra, kind, operands)
 
 
 def may_guard(mask: Expr) -> bool:
