@@ -153,7 +153,7 @@ _SELECTORS = {"jaxpr.eq", "jaxpr.split", *SELECTING} - {"jaxpr.convert_element_t
 
 
 def _parts(node: OpView) -> Iterator[tuple[ir.Value, Selection]]:
-    """What a slice or a split gives and somebody uses, and how it is selected."""
+    """The results of a slice or a split that somebody uses, and how each is selected."""
     if node.name == "jaxpr.slice":
         yield node.op.operation.results[0], Selection.of(node)
         return

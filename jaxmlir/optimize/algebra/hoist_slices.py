@@ -127,7 +127,7 @@ class _Function:
         return found
 
     def _tree(self, selection: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
-        """What is computed from selected elements, and the values that these are selected from."""
+        """The ops that compute selected elements, and the values that elements are selected of."""
         least = self._factor * _size(selection.op.results[0])
         shape = aval_of(selection.operands[0].type).shape
 

@@ -48,9 +48,10 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of, returned
 from jaxmlir.dialect.ir import func, ir, is_private, scope
-from jaxmlir.dialect.op_view import OpView, node_of, numbers_rows
+from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.reading import Reading
+from jaxmlir.optimize.algebra.products.network import number_both
 from jaxmlir.optimize.loops.licm import licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
@@ -204,7 +205,7 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
 
 @dataclass(frozen=True)
 class _Solver:
-    """How a system is solved; hashable.
+    """The way in which a system is solved, as a function that JAX traces; hashable.
 
     Attributes:
       params: of a ``triangular_solve``; ``None`` where there is an LU factorization.
@@ -394,7 +395,7 @@ class _Systems:
         return _System(node, solver, [a], None if self._is_identity(b) else b, False)
 
     def _general(self, node: OpView) -> _System | None:
-        """Of ``jnp.linalg.solve``: its right sides, and its solutions, are rows here."""
+        """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
         found = _Factored.read(node)
         if found is None or not _are_factors(found.matrix, found.lu, found.permutation):
             return None
@@ -411,13 +412,8 @@ class _Systems:
             node = self._nodes.get(node.operands[0])
         if node is None or node.name != "jaxpr.eq":
             return False
-        iotas = [self._nodes.get(v) for v in node.operands]
-        if not all(map(numbers_rows, iotas)):
-            return False
-        shape, dims = aval_of(value.type).shape, [i.get("dimension") for i in iotas]
-        # One that has a single row repeats its zero.
-        are_whole = all(i.get("shape")[d] == shape[0] for i, d in zip(iotas, dims, strict=True))
-        return len(set(shape)) == 1 and set(dims) == {0, 1} and are_whole
+        sides = [self._nodes.get(v) for v in node.operands]
+        return number_both(sides, aval_of(value.type).shape)
 
     def _uses(self, value: ir.Value, transposed: bool) -> list[tuple[_Use, OpView]] | None:
         """The products that a solution, or its transpose, is a factor of; ``None`` if it is used

@@ -60,7 +60,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Law:
-    """How a value ``v`` depends on a shift ``m``.
+    """A law by which a value ``v`` depends on a shift ``m``.
 
     Attributes:
       scaled: ``v = v0 exp(c m)``, else ``v = v0 + c m``.
@@ -167,7 +167,7 @@ def _product(sign: int) -> Rule:
 
 
 def _alike(node: OpView, laws: Laws) -> Law:
-    """Of ops whose result has the law that all operands have."""
+    """The law that all operands of an op have, and so its result."""
     found = {law for law in laws if law is not None}
     if len(found) != 1:
         raise Unknown
@@ -289,7 +289,7 @@ RULES: dict[str, Rule] = {
         "dot_general": _dot_general,
     }.items()
 }
-"""Of the ops that the calculus knows."""
+"""The rules of the ops that the calculus knows, by name."""
 
 
 class ShiftInvariance(Pass):

@@ -80,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to compute a tensor.
+    """A recipe that computes a tensor, as a function that JAX traces; hashable.
 
     Attributes:
       inputs: for each dimension of a value the dimension of the expression, or ``None``; and the
@@ -120,7 +120,7 @@ class Plan:
 def plan(
     root: Expr, shape: tuple[int, ...], new: Tensor, is_there: Callable[[Expr], bool]
 ) -> tuple[Plan, list[Expr]]:
-    """How to compute a tensor in the place of a root, and from which expressions.
+    """The plan that computes a tensor in the place of a root, and the expressions that it takes.
 
     Raises:
       Unfit: something has to be computed again that cannot be.
@@ -382,7 +382,7 @@ def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Chang
 
 
 def _dying(root: Expr, inputs: list[Expr]) -> list[Expr]:
-    """What need not be computed any more if a root is computed from some inputs."""
+    """The expressions that nobody needs any more if a root is computed from some inputs."""
     left: dict[Expr, int] = {e: e.uses + 1 for e in inputs}
     found = []
     pending = [root]

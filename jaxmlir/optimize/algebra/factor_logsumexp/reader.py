@@ -79,7 +79,7 @@ class LogSumExp:
 
     @property
     def size(self) -> int:
-        """How many exponentials are summed up."""
+        """The number of exponentials that are summed up."""
         return math.prod(self.shape)
 
     @property
@@ -183,7 +183,7 @@ class Found:
 
 
 class _Maximum(NamedTuple):
-    """What is subtracted, so that nothing overflows.
+    """A maximum that is subtracted, so that nothing overflows.
 
     Attributes:
       guarded: whether it is zero where the maximum is not finite.

@@ -38,7 +38,7 @@ class Unfit(Exception):
 
 
 class Index:
-    """What runs from 0 to ``size`` in several tensors at once.
+    """An index of an Einstein sum, which runs from 0 to ``size`` in several tensors at once.
 
     Attributes:
       parts: the indices that it has become: another one, or those that it was split into.
@@ -157,7 +157,7 @@ class Factor:
 
 
 class Spec:
-    """What a selector does to arrays.
+    """A way to select rows of arrays, and its transpose.
 
     Attributes:
       operands: how many values it takes: indices.
@@ -179,7 +179,7 @@ class Spec:
         raise NotImplementedError
 
     def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
-        """For each index of the first ``count`` dimensions its row, of those along the next."""
+        """The row of each index of the first ``count`` dimensions, out of those along the next."""
         raise NotImplementedError
 
 
@@ -267,8 +267,8 @@ class Node(OpView):
 
     @property
     def value(self) -> ir.Value:
-        """In the program, or what has taken its place; written at the insertion point if it is not
-        there yet."""
+        """The value in the program, or what has taken its place; if it is not there yet, it is
+        written at the insertion point."""
         if self._value is None:
             operands = [operand.value for operand in self.operands]
             self._value = ir.Operation.create(
@@ -277,7 +277,7 @@ class Node(OpView):
         return self._value
 
     def replace(self, value: ir.Value) -> None:
-        """Has another value take the place of this one."""
+        """Puts another value in the place of this one."""
         if self._value is not None:
             self._value.replace_all_uses_with(value)
         self._value = value
@@ -285,7 +285,7 @@ class Node(OpView):
 
 @dataclass(frozen=True)
 class Rule:
-    """How an op is read.
+    """The way in which ops of one name are read.
 
     Attributes:
       operands: which operands are parts of the product, none of them if it is made of nothing;
@@ -501,14 +501,18 @@ def itself(node: Node) -> Node:
 
 def is_diagonal(mask: Node) -> bool:
     """Whether a value is ``i == j`` of a square matrix, which has more than one element."""
-    if mask.name != "jaxpr.eq":
+    return mask.name == "jaxpr.eq" and number_both(mask.operands, mask.shape)
+
+
+def number_both(sides: Sequence[OpView | None], shape: Sequence[int]) -> bool:
+    """Whether of two values one numbers the rows of a square matrix and the other its columns, of
+    which there are several."""
+    if len({*shape}) != 1 or shape[0] == 1 or not all(map(numbers_rows, sides)):
         return False
-    sides = mask.operands
-    if not all(map(numbers_rows, sides)):
-        return False
-    shapes = {side.get("shape") for side in sides}
-    (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
-    return not others and rows == columns > 1 and {s.get("dimension") for s in sides} == {0, 1}
+    dims = [side.get("dimension") for side in sides]
+    # A value of size 1 along its dimension repeats its zero.
+    are_whole = all(s.get("shape")[d] == shape[0] for s, d in zip(sides, dims, strict=True))
+    return len(shape) == 2 and {*dims} == {0, 1} and are_whole
 
 
 def is_mask(node: Node) -> bool:
@@ -536,7 +540,7 @@ RULES: dict[str, Rule] = {
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
     "jaxpr.gather": Rule(_picked_operands, _picked, contracts=True),
 }
-"""Of the ops that a product is read from."""
+"""The rules of the ops that products are read from, by name."""
 
 LOOKED_AT = frozenset({"jaxpr.concatenate", "jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
 """Other ops, which tell what these mean."""

@@ -28,18 +28,15 @@ from jax import lax
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products.selectors import Spec
 
-# -- What a step of a product costs: the constants of the cost model, and what they were chosen
-# by --
+# -- What a step of a product costs --
 #
-# Times are of float32 on two cores of a server CPU, XLA:CPU of JAX 0.10.2, medians:
+# The constants are from float32 on two cores of a server CPU, XLA:CPU of JAX 0.10.2, medians:
 #
-# ==================================  ======================
-# ======================================== matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s
-# ``FLOP_NS`` matrix times vector, n = 256, 1024  22, 41 GB/s             ``BYTE_NS`` elementwise
-# product, n = 256, 1024  45, 43 GB/s             ``BYTE_NS`` column and row sums, n = 1024
-# 36, 53 GB/s             ``BYTE_NS`` matrix product, n = 8, 32           6 us over no op at all
-# ``OP_NS``, what of that is not dispatch ==================================  ======================
-# ========================================
+#   matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s        FLOP_NS
+#   matrix times vector, n = 256, 1024  22, 41 GB/s               BYTE_NS
+#   elementwise product, n = 256, 1024  45, 43 GB/s               BYTE_NS
+#   column and row sums, n = 1024       36, 53 GB/s               BYTE_NS
+#   matrix product, n = 8, 32           6 us over no op at all    OP_NS: what is not dispatch
 #
 # Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
 #
@@ -85,13 +82,13 @@ class Cost(NamedTuple):
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
 
     def shared(self, times: int) -> Cost:
-        """Of each of several uses of what is computed once."""
+        """The cost for each of several uses of what is computed once."""
         return (
             self if times == 1 else Cost(self.flops / times, self.bytes / times, self.ops / times)
         )
 
     def is_less(self, other: Cost) -> bool:
-        """Whether it is the lesser one in operations and in bytes, with no more kernels."""
+        """Whether this takes fewer operations and bytes than another, and no more kernels."""
         return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
 
     @property
@@ -103,7 +100,7 @@ class Cost(NamedTuple):
 
 
 FREE = Cost()
-"""Of what is fused into others."""
+"""The cost of what is fused into others."""
 
 
 def _si(number: float) -> str:
@@ -159,7 +156,7 @@ class Network:
     _sizes: dict[int, int] = field(default_factory=dict, compare=False)
 
     def size(self, indices: int) -> int:
-        """How many elements a tensor of these indices has."""
+        """The number of elements of a tensor with some indices."""
         found = self._sizes.get(indices)
         if found is None:
             found = math.prod(self.sizes[i] for i in _bits(indices))
@@ -170,14 +167,14 @@ class Network:
         return self.size(indices) * self.itemsize
 
     def reduced(self, indices: int, needed: int) -> Cost:
-        """Of summing a tensor over what is not needed."""
+        """The cost of summing a tensor over the indices that are not needed."""
         left = indices & needed
         if left == indices:
             return FREE
         return Cost(0, self.bytes(indices) + self.bytes(left), 1)
 
     def multiplied(self, a: int, b: int, needed: int) -> Cost:
-        """Of the product of two tensors, summed over what is not needed."""
+        """The cost of the product of two tensors, summed over the indices that are not needed."""
         out = (a | b) & needed
         if a == b == out:
             # Fused with what gives the factors, as it is where it stands.
@@ -199,7 +196,7 @@ class Network:
         return None
 
     def selected(self, tensor: int, result: int, s: Selection) -> Cost:
-        """Of selecting rows, or adding them up, for which the result is filled with zeros first."""
+        """The cost of selecting rows, or of adding them up to what is filled with zeros first."""
         if tensor & s.rows:
             return Cost(0, 2 * self.bytes(result), 1)
         return Cost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
@@ -234,7 +231,7 @@ class _Search:
                 self._users[i] |= 1 << k
 
     def needed(self, indices: int, inside: int) -> int:
-        """Those of some indices that the result has, or a factor that is not in a set."""
+        """The indices among some that the result has, or a factor that is not in a set."""
         found = self.network.out & indices
         for i in _bits(indices & ~found):
             if self._users[i] & ~inside:
@@ -425,7 +422,7 @@ def _steps(tree: int | tuple, count: int) -> Order:
 
 
 def _bits(number: int) -> Iterator[int]:
-    """Which bits of a number are set."""
+    """The numbers of the bits of a number that are set."""
     while number:
         lowest = number & -number
         yield lowest.bit_length() - 1
@@ -439,7 +436,7 @@ Indices = tuple[int, ...]
 
 
 class Plan(NamedTuple):
-    """How to evaluate a product.
+    """A product in an order of multiplication, as a function that JAX traces; hashable.
 
     Attributes:
       sizes: of the indices.
@@ -479,7 +476,7 @@ class Plan(NamedTuple):
         return [_Evaluation(self, args).result()]
 
     def __str__(self) -> str:
-        """As an Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``."""
+        """The Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``."""
         names = [_letters({i for dim in dims for i in dim}) for dims in self.factors]
         names += [
             f"{_letters(selected)}<{_letters([rows])}" for _, rows, selected in self.selectors
@@ -648,6 +645,6 @@ def diagonal(array: Any, axes: Sequence[int]) -> Any:
 
 
 def same_index(shape: Sequence[int], first: int, second: int) -> jax.Array:
-    """Where two indices of a tensor are equal."""
+    """A mask of the elements of a shape at which two indices are equal."""
     i, j = (lax.broadcasted_iota(np.int32, shape, axis) for axis in (first, second))
     return lax.eq(i, j)

@@ -261,7 +261,7 @@ class _Term(NamedTuple):
 
 
 def _terms(value: Node) -> list[_Term]:
-    """What a value is the sum of, as far as the sums are used for nothing else."""
+    """The terms that a value is the sum of, as far as the sums are used for nothing else."""
     rank = len(value.shape)
     found: list[_Term] = []
     pending = [_Term(value, False, tuple(range(rank)))]
@@ -386,7 +386,7 @@ class _Distributed:
 
     @functools.cached_property
     def structure(self) -> Hashable:
-        """What the costs depend on; where it is the same, so are they."""
+        """A key of all that the costs depend on."""
         node = self.node
         return (
             self.position,
@@ -410,7 +410,7 @@ class _Distributed:
         return [function.tree(product, self.within) for product in products]
 
     def cost(self, trees: Sequence[Tree]) -> Cost:
-        """Of the products, each in its best order, and of their sum."""
+        """The cost of the products, each in its best order, and of their sum."""
         cost = Cost(0, (len(self.terms) + 1) * size(self.node.type), 1)
         for tree in trees:
             cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
@@ -428,8 +428,8 @@ class _Distributed:
 
 
 def _structure(values: Sequence[Node], costs: Mapping[Node, Cost]) -> Hashable:
-    """What the products of some values are computed by: the same for products that are equal but
-    for what they are computed from.
+    """A key of the ops that some values are computed by, the same for values that differ only in
+    what they are computed from.
 
     Args:
       costs: of the values that are a part of the products.
