@@ -59,9 +59,4 @@ class Reassociate(Pass):
     min_gain: Amount = MIN_GAIN
 
     def run(self, program: Module) -> bool:
-        return reassociate(program, self.min_gain) > 0
-
-
-def reassociate(program: Module, min_gain: float = MIN_GAIN) -> int:
-    """Reassociates and distributes products in place; how many."""
-    return rewrite_program(program, DENSE, lambda tree: True, min_gain, distributes=True)
+        return rewrite_program(program, DENSE, lambda _: True, self.min_gain, distributes=True) > 0

@@ -96,7 +96,7 @@ class ReassociateSolves(Pass):
         return solve_late(program, self.min_gain) + invert(program, self.min_iterations) > 0
 
 
-def solve_late(program: Module, min_gain: float = MIN_GAIN) -> int:
+def solve_late(program: Module, min_gain: float) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
     with scope():
         rules = Rules(program)
@@ -108,7 +108,7 @@ def solve_late(program: Module, min_gain: float = MIN_GAIN) -> int:
     return count
 
 
-def invert(program: Module, min_iterations: float = MIN_ITERATIONS) -> int:
+def invert(program: Module, min_iterations: float) -> int:
     """Replaces solves in loops by products with inverses, in place; how many."""
     functions = outside_kernels(program, _SOLVES[1:])
     if not functions:

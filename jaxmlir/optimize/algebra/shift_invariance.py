@@ -298,16 +298,11 @@ class ShiftInvariance(Pass):
     name: ClassVar[str] = "jaxpr-shift-invariance"
 
     def run(self, program: Module) -> bool:
-        return stop_shifts(program) > 0
-
-
-def stop_shifts(program: Module) -> int:
-    """Stops the derivatives of shifts, in place; of how many."""
-    with scope():
-        count = sum(map(_stop, outside_kernels(program, ("jaxpr.reduce_max",))))
-    if count:
-        program.changed()
-    return count
+        with scope():
+            count = sum(map(_stop, outside_kernels(program, ("jaxpr.reduce_max",))))
+        if count:
+            program.changed()
+        return count > 0
 
 
 def _stop(function: func.FuncOp) -> int:

@@ -238,22 +238,17 @@ class FactorLinearSums(Pass):
     min_gain: Amount = MIN_GAIN
 
     def run(self, program: Module) -> bool:
-        return collapse(program, self.min_gain) > 0
-
-
-def collapse(program: Module, min_gain: float = MIN_GAIN) -> int:
-    """Rewrites sums in place; how many."""
-    with scope():
-        graph = analyses_of(program).graph
-        entries, kernels = graph.entry_points(), graph.kernels()
-        count = sum(
-            _rewrite(program, symbol, min_gain)
-            for symbol in list(program.functions)
-            if symbol not in kernels and _may_gain(graph.ops[symbol])
-        )
-        if count:
-            keep_reachable(program, entries)
-    return count
+        with scope():
+            graph = analyses_of(program).graph
+            entries, kernels = graph.entry_points(), graph.kernels()
+            count = sum(
+                _rewrite(program, symbol, self.min_gain)
+                for symbol in list(program.functions)
+                if symbol not in kernels and _may_gain(graph.ops[symbol])
+            )
+            if count:
+                keep_reachable(program, entries)
+        return count > 0
 
 
 @dataclass(frozen=True)

@@ -237,29 +237,19 @@ class FactorLogsumexp(Pass):
     min_ratio: Amount = MIN_RATIO
 
     def run(self, program: Module) -> bool:
-        return log_products(program, self.min_iterations, self.min_elements, self.min_ratio) > 0
-
-
-def log_products(
-    program: Module,
-    min_iterations: float = MIN_ITERATIONS,
-    min_elements: float = MIN_ELEMENTS,
-    min_ratio: float = MIN_RATIO,
-) -> int:
-    """Gives loops a second version, in place; how many."""
-    graph = analyses_of(program).graph
-    if not any(names >= NEEDED for names in graph.names.values()):
-        return 0
-    with scope():
-        entries = graph.entry_points()
-        loops = _Loops(program, min_iterations, min_elements, min_ratio)
-        count = 0
-        for function in outside_kernels(program, SCANS):
-            for op, name in named_ops(function):
-                count += name == "jaxpr.scan" and loops.rewrite(function, op)
-        if count:
-            keep_reachable(program, entries, loops.uses)
-    return count
+        graph = analyses_of(program).graph
+        if not any(names >= NEEDED for names in graph.names.values()):
+            return False
+        with scope():
+            entries = graph.entry_points()
+            loops = _Loops(program, self.min_iterations, self.min_elements, self.min_ratio)
+            count = 0
+            for function in outside_kernels(program, SCANS):
+                for op, name in named_ops(function):
+                    count += name == "jaxpr.scan" and loops.rewrite(function, op)
+            if count:
+                keep_reachable(program, entries, loops.uses)
+        return count > 0
 
 
 @dataclass(frozen=True)
@@ -508,7 +498,7 @@ class _Loops:
                     answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
                 sources += [None] * (len(new.block.operations) - len(sources))
             with body.function.location:
-                index = self._rules.emit(_as_index, answers, "log_products.index")
+                index = self._rules.emit(_as_index, answers, "factor_logsumexp.index")
         new.finish(index)
         return new.op, sources
 
