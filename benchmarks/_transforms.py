@@ -33,7 +33,7 @@ def grad(case: Case, repetitions: int) -> Sides:
 
 
 def grad_rules(case: Case, repetitions: int) -> Sides | None:
-    """The same where custom rules are yet to be traced; ``None`` where there are none."""
+    """The gradient where custom rules are yet to be traced; ``None`` without such rules."""
     if not jaxmlir.from_jaxpr(case.trace()).has_untraced_rules:
         return None
     return _grad(case, repetitions, rules_traced=False)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from jaxmlir.support.lazy_names import lazy_names
+from jaxmlir.support.lazy import lazy_names
 
 __version__ = "0.1.0"
 

@@ -17,32 +17,22 @@ New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import exporter
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, copy, erase, returned
-from jaxmlir.dialect.ir import body_of, func, functions, ir, scope
+from jaxmlir.dialect.ir import functions, ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, PassError
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-
-def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
-    """The ops before the return, in order: each with its name and operands.
-
-    The op at hand may be replaced; those after it are seen with the operands they then have.
-    """
-    for op in list(body_of(function).operations):
-        name = op.operation.name
-        if name != "func.return":
-            yield op, name, list(op.operands)
 
 
 def definition(value: ir.Value) -> tuple[Any, str] | None:

@@ -4,6 +4,7 @@ Both settings are read once, when JAX starts, so they have to be in the environm
 test module imports JAX.
 """
 
+import collections
 import gc
 import os
 from importlib import metadata
@@ -43,11 +44,27 @@ def pytest_addoption(parser):
         default=round_trip.WAYS[0],
         help="how tests write programs down and read them back",
     )
+    parser.addoption(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the cases of each test, every Nth and at least one; always the same ones",
+    )
 
 
 def pytest_configure(config):
     # In the environment, for the workers of pytest-xdist.
     os.environ[round_trip.VARIABLE] = config.getoption("--through")
+
+
+def pytest_collection_modifyitems(config, items):
+    every, cases = config.getoption("--every"), collections.defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    chosen = {item for those in cases.values() for item in those[::every]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 def pytest_collection_finish():

@@ -63,7 +63,7 @@ class Case:
         try:
             return canonical(self.jitted.lower(*self.args))
         except Exception as e:
-            raise JaxFails(_reason(e)) from e
+            raise JaxFails(first_line(e)) from e
 
     @functools.cached_property
     def expected(self) -> Any:
@@ -71,7 +71,7 @@ class Case:
         try:
             return jax.block_until_ready(self.jitted(*self.args))
         except Exception as e:
-            raise JaxFails(_reason(e)) from e
+            raise JaxFails(first_line(e)) from e
 
     @functools.cached_property
     def imported(self) -> jaxmlir.Program:
@@ -204,7 +204,7 @@ def _agree(pair: transforms.Pair, always_run: bool) -> str:
         if got != expected or always_run:
             compare_closely(theirs(*pair.args), ours(*pair.args))
     except Exception as e:
-        raise Mismatch(f"{pair.name}: {_reason(e)}") from e
+        raise Mismatch(f"{pair.name}: {first_line(e)}") from e
     return SAME_TEXT if got == expected else PASSED
 
 
@@ -244,13 +244,14 @@ def check(case: Case, steps: Sequence[str] = tuple(STEPS)) -> dict[str, Any]:
             except JaxFails:
                 raise
             except Exception as e:
-                results[step] = f"failed: {_reason(e)}"
+                results[step] = f"failed: {first_line(e)}"
     except JaxFails as e:
         return {"excluded": f"jax.jit fails: {e}"}
     return {"steps": results}
 
 
-def _reason(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error, with its class unless it is a mismatch."""
     lines = str(error).strip().splitlines() or [""]
     kind = "" if isinstance(error, Mismatch) else f"{type(error).__name__}: "
     return (kind + lines[0])[:400]
@@ -306,8 +307,12 @@ def compare_arrays(expected: Any, got: Any, name: str) -> None:
 ROUNDINGS = 64
 
 
-def compare_closely(expected: Any, got: Any) -> None:
-    """Two pytrees of arrays, up to a few roundings of an array's largest number.
+def compare_closely(expected: Any, got: Any, slack: Sequence[float] | None = None) -> None:
+    """Compares two pytrees of arrays, up to a few roundings of an array's largest number.
+
+    Args:
+      expected, got: JAX's arrays, and ours.
+      slack: for each array, how far its numbers may be apart if that is more.
 
     Raises:
       Mismatch: says where, and by how much.
@@ -315,7 +320,8 @@ def compare_closely(expected: Any, got: Any) -> None:
     if jax.tree.structure(expected) != jax.tree.structure(got):
         compare(expected, got)
     leaves = jax.tree_util.tree_flatten_with_path(expected)[0]
-    for (path, a), b in zip(leaves, jax.tree.leaves(got), strict=True):
+    allowed = [0.0] * len(leaves) if slack is None else slack
+    for (path, a), b, least_bound in zip(leaves, jax.tree.leaves(got), allowed, strict=True):
         name = f"result{jax.tree_util.keystr(path)}"
         if not jax.numpy.issubdtype(a.dtype, jax.numpy.inexact):
             compare_arrays(a, b, name)
@@ -326,6 +332,7 @@ def compare_closely(expected: Any, got: Any) -> None:
         x, y = _components(a).astype(np.float64), _components(b).astype(np.float64)
         finite = np.isfinite(x) & np.isfinite(y)
         bound = ROUNDINGS * eps * np.max(np.abs(x), initial=0.0, where=finite)
+        bound = max(bound, least_bound)
         wrong = np.where(finite, np.abs(np.where(finite, x - y, 0.0)) > bound, ~_same_kind(x, y))
         if wrong.any():
             i = int(np.argmax(wrong))

@@ -34,7 +34,7 @@ class Pair:
 
 def jvp(function: Any, program: jaxmlir.Program, args: Sequence[Any]) -> Iterator[Pair]:
     """Values and tangents, for random tangents of all arguments that have one."""
-    tangents, with_zeros = _random_tangents(tuple(args), 1)
+    tangents, with_zeros = random_tangents(tuple(args), 1)
 
     def theirs(args: Any, tangents: Any) -> Any:
         return jax.jvp(function, args, with_zeros(tangents))
@@ -48,7 +48,7 @@ def jvp(function: Any, program: jaxmlir.Program, args: Sequence[Any]) -> Iterato
 def vjp(function: Any, program: jaxmlir.Program, args: Sequence[Any]) -> Iterator[Pair]:
     """Values and cotangents, for random cotangents of all results that have one."""
     results = jax.eval_shape(function, *args)
-    cotangents, with_zeros = _random_tangents(results, 2)
+    cotangents, with_zeros = random_tangents(results, 2)
 
     def theirs(args: Any, cotangents: Any) -> Any:
         out, pullback = jax.vjp(function, *args)
@@ -99,7 +99,7 @@ def _batch(value: Any) -> list[Any]:
     return [value, *(value * np.asarray(0.5**i, value.dtype) for i in range(1, BATCH))]
 
 
-def _random_tangents(values: Any, seed: int) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+def random_tangents(values: Any, seed: int) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Random tangents of the leaves that have one, and what puts the others, zeros, between."""
     leaves, tree = jax.tree.flatten(values)
     random = np.random.RandomState(seed)

@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -163,7 +162,7 @@ def reference() -> str:
     """The op reference as Markdown."""
     contents = [
         f"- [{_title(family)}](#{_title(family).lower().replace(' ', '-')}): "
-        f"{', '.join(f'`{op.name}`' for op in family.OPS)}"
+        f"{', '.join(f'`{op.name}`' for op in family.ops)}"
         for family in ops.FAMILIES
     ]
     count = f"{len(ops.OPS)} ops in {len(ops.FAMILIES)} families:\n"
@@ -173,16 +172,16 @@ def reference() -> str:
     return "\n".join([header, count, *contents, "", *sections])
 
 
-def _title(family: ModuleType) -> str:
-    return family.__name__.rpartition(".")[2].replace("_", " ").capitalize()
+def _title(family: ops.Family) -> str:
+    return family.name.replace("_", " ").capitalize()
 
 
-def _section(family: ModuleType) -> Iterator[str]:
+def _section(family: ops.Family) -> Iterator[str]:
     yield f"## {_title(family)}\n"
-    yield f"{(family.__doc__ or '').strip()}\n"
+    yield f"{family.meaning}\n"
     yield "| op | meaning | in | out | attributes | linear in | traits | inverse | JAX |"
     yield "|---|---|---|---|---|---|---|---|---|"
-    for op in family.OPS:
+    for op in family.ops:
         cells = [
             f"`{op.name}`" + ("†" if op.functions and op.bodies == "inspected" else ""),
             op.summary,
@@ -246,10 +245,10 @@ def inverses() -> str:
     return "\n".join([before + _BEGIN, *sections, _END + after])
 
 
-def _inverses_of(family: ModuleType) -> Iterator[str]:
+def _inverses_of(family: ops.Family) -> Iterator[str]:
     rules: dict[tuple[str, str], list[str]] = {}
     reasons: dict[str, list[str]] = {}
-    for op in family.OPS:
+    for op in family.ops:
         if op.has_inverse:
             rules.setdefault((op.inverse, op.domain), []).append(op.name)
         else:

@@ -73,17 +73,17 @@ class Comparison:
 
     @cached_property
     def tests(self) -> list[str]:
-        """Those that were run both ways."""
+        """The tests that were run both ways."""
         return [test for test in self.through if test in self.plain]
 
     @cached_property
     def passed(self) -> list[str]:
-        """Those that pass plainly."""
+        """The tests that pass plainly."""
         return [test for test in self.tests if self.plain[test]["outcome"] == "passed"]
 
     @cached_property
     def listed(self) -> dict[str, str]:
-        """Those that pass plainly only, and are expected to: why."""
+        """Why tests that pass plainly only are expected to, by test."""
         expected = {re.compile(pattern): why for pattern, why in differ().items()}
         found = {}
         for test in self.passed:
@@ -94,7 +94,7 @@ class Comparison:
 
     @cached_property
     def broken(self) -> list[Record]:
-        """Those that pass plainly only."""
+        """The tests that pass plainly only."""
         records = [self.through[test] for test in self.passed if test not in self.listed]
         return [record for record in records if record["outcome"] != "passed"]
 

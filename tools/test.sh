@@ -4,7 +4,8 @@
 #
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
-# The stage `compat-0.11`, which is not among those, is `compat` with the JAX between the two.
+# The stage `compat` runs every third case of each of its tests. Two stages are not among the default
+# ones: `compat-whole` runs all cases, and `compat-0.11` all of them with the JAX between the two.
 #
 # Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
 #
@@ -28,6 +29,7 @@ lint() {
     .venv/bin/ruff check --quiet . || status=1
     .venv/bin/ruff format --check --quiet . || status=1
     .venv/bin/python tools/lint_imports.py || status=1
+    .venv/bin/python tools/lint_docstrings.py || status=1
     .venv/bin/python tools/lint_lit.py lit_tests || status=1
     return $status
 }
@@ -49,10 +51,12 @@ find_python312() {
 # Whether Python is 3.12 or newer where it is not asked for by its version.
 is_new() { .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; }
 
-# run_compat VENV PYTHON [REQUIREMENT]
+# run_compat EVERY VENV PYTHON [REQUIREMENT]: every EVERYth case of each test.
 run_compat() {
-    venv=$1
-    sh tools/setup.sh "$@" && "$venv/bin/python" -m pytest -q -n 2 --dist worksteal -m compat --through=text
+    every=$1
+    shift
+    sh tools/setup.sh "$@" && "$1/bin/python" -m pytest -q -n 2 --dist worksteal -m compat \
+        --through=text "--every=$every"
 }
 
 sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
@@ -62,21 +66,23 @@ for requested in "$@"; do
         lint) stage lint lint ;;
         pytest) stage pytest run_pytest ;;
         lit) stage lit run_lit ;;
-        compat)
+        compat | compat-whole)
+            every=3
+            [ "$requested" = compat ] || every=1
             python312=$(find_python312)
             if is_new; then
-                echo "== compat: part of the pytest stage, which ran on Python 3.12 or newer"
+                echo "== $requested: part of the pytest stage, which ran on Python 3.12 or newer"
             elif [ -z "$python312" ]; then
-                echo "== compat: left out, there is no Python 3.12 here"
+                echo "== $requested: left out, there is no Python 3.12 here"
             else
-                stage compat run_compat .venv312 "$python312"
+                stage "$requested" run_compat "$every" .venv312 "$python312"
             fi
             ;;
         compat-0.11)
             python312=$(find_python312)
             if [ -z "$python312" ] && is_new; then python312=python3; fi
             if [ -n "$python312" ]; then
-                stage compat-0.11 run_compat .venv-0.11 "$python312" 'jax>=0.11,<0.12'
+                stage compat-0.11 run_compat 1 .venv-0.11 "$python312" 'jax>=0.11,<0.12'
             else
                 echo "== compat-0.11: FAILED, jax 0.11 needs Python 3.12, which is not here"
                 failed="$failed compat-0.11"

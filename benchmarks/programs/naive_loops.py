@@ -216,7 +216,7 @@ def examples_unrolled(examples: int, width: int, depth: int) -> Program:
     full={"examples": 512, "width": 128, "depth": 3},
 )
 def examples_fori(examples: int, width: int, depth: int) -> Program:
-    """The same loss, summed up by a `fori_loop` over the examples."""
+    """A loss over examples, summed up by a `fori_loop` over them."""
     rng = np.random.RandomState(106)
 
     def examples_fori(layers, xs, labels):

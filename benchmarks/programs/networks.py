@@ -90,7 +90,7 @@ def transformer_unrolled(batch: int, time: int, width: int, layers: int) -> Prog
 
 @benchmark(**TRANSFORMER_SIZES)
 def transformer_scanned(batch: int, time: int, width: int, layers: int) -> Program:
-    """The same model as one `scan` over stacked layers."""
+    """A transformer as one `scan` over stacked layers."""
     parameters, tokens = transformer_arguments(batch, time, width, layers)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *parameters["layers"])
 

@@ -32,8 +32,8 @@ _FAMILIES = """
 FOLDABLE = frozenset(
     f"jaxpr.{record.name}"
     for family in ops.FAMILIES
-    if family.__name__.rpartition(".")[2] in _FAMILIES
-    for record in family.OPS
+    if family.name in _FAMILIES
+    for record in family.ops
     if not record.name.startswith(("remat", "compute_on", "platform_index"))
 )
 

@@ -44,8 +44,8 @@ def jacobian_sparsity(program: Any, x: Any) -> np.ndarray:
 ELEMENTWISE = frozenset(
     f"jaxpr.{record.name}"
     for family in ops.FAMILIES
-    if family.__name__.endswith((".elementwise", ".transcendental", ".comparison", ".special"))
-    for record in family.OPS
+    if family.name in ("elementwise", "transcendental", "comparison", "special")
+    for record in family.ops
 )
 
 

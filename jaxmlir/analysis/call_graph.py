@@ -5,16 +5,20 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir.dialect import ops
+from jaxmlir._compat import core, effects, state_types
+from jaxmlir.analysis.liveness import liveness_of
+from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import Uses, named_ops, reachable, symbols_of
-from jaxmlir.dialect.ir import func, is_private
+from jaxmlir.dialect.ir import context, func, ir, is_private
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops.kernels import HARDWARE
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import ImportingError
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
 
 # What who looks for loops of a known number of iterations asks for.
 SCANS = frozenset({"jaxpr.scan"})
@@ -144,7 +148,7 @@ class CallGraph:
         ]
 
 
-KERNELS = ops.names(ops.hardware.OPS)
+KERNELS = ops.names(HARDWARE.ops)
 
 
 def visit_functions(
@@ -213,3 +217,59 @@ def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | No
 def is_plain_call(op: Any, name: str) -> bool:
     """Whether an op calls a function, and asks for nothing of its own."""
     return name in CALLS and all(key in _PLAIN for key, _ in op.attributes.items())
+
+
+class CallSignature(NamedTuple):
+    """Operands, results and effects of a function, as JAX has them."""
+
+    operands: tuple[Any, ...]
+    results: tuple[Any, ...]
+    effects: Any
+    uses_refs: bool
+
+
+class _Signatures(dict[str, CallSignature]):
+    """The signatures of a module's functions, each found when it is first asked for."""
+
+    def __init__(self, program: Module):
+        super().__init__()
+        self._program = program
+
+    def __missing__(self, symbol: str) -> CallSignature:
+        program = self._program
+        with context():
+            function = program._function(symbol)
+            listed = liveness_of(program).listed_effects(symbol)
+            # References of this process may be constants, of which no effect needs to tell: a
+            # custom rule writes to them.
+            closes_over_refs = any(isinstance(b.value, core.Ref) for b in program._handles.values())
+            try:
+                found = _signature(function, listed, closes_over_refs)
+            except ImportingError as e:
+                raise program.at_function(function, e) from e
+        self[symbol] = found
+        return found
+
+
+def call_signature(program: Module, symbol: str) -> CallSignature:
+    """The signature of a function of a module.
+
+    Raises:
+      ImportingError: an argument or result has a type that is none of the dialect's.
+    """
+    return program.get_analysis(_Signatures)[symbol]
+
+
+def _signature(
+    function: func.FuncOp, effect_lists: Iterable[ir.ArrayAttr], closes_over_refs: bool
+) -> CallSignature:
+    type_ = function.type
+    found = {codec.decode(item) for items in effect_lists for item in items}
+    operands = tuple(map(aval_of, type_.inputs))
+    internal = getattr(core, "InternalMutableArrayEffect", ())
+    uses_refs = (
+        closes_over_refs
+        or any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found)
+        or any(isinstance(aval, state_types.AbstractRef) for aval in operands)
+    )
+    return CallSignature(operands, tuple(map(aval_of, type_.results)), frozenset(found), uses_refs)

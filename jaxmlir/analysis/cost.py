@@ -26,15 +26,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.dialect import locations, ops
 from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import check_program
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
+from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.support.source_files import source_line
+from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -158,7 +160,7 @@ class Counter:
     def of(self, op: Any, name: str) -> Costs:
         """What an op costs, with the functions that it refers to."""
         found = Costs()
-        self.op(OpView(op, name, ()), found)
+        self.op(OpView(op, name), found)
         return found
 
     def function(self, symbol: str) -> Costs:
@@ -167,7 +169,7 @@ class Counter:
             found = self.known[symbol] = Costs()
             for op, name in named_ops(self.program._function(symbol)):
                 if name != "jaxpr.constant":
-                    self.op(OpView(op, name, ()), found)
+                    self.op(OpView(op, name), found)
         return found
 
     def op(self, node: OpView, found: Costs) -> None:
@@ -360,8 +362,8 @@ _TRANSCENDENTAL = with_trait(Trait.TRANSCENDENTAL)
 
 def _formulas() -> Mapping[str, Formula]:
     found: dict[str, Formula] = {}
-    for family in (ops.shape, ops.indexing, ops.sharding):
-        found.update(dict.fromkeys((record.name for record in family.OPS), _free))
+    for family in (SHAPE, INDEXING, SHARDING):
+        found.update(dict.fromkeys((record.name for record in family.ops), _free))
     for record in ops.OPS.values():
         if Trait.ELEMENTWISE in record.traits:
             found[record.name] = _each_result

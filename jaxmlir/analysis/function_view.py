@@ -1,24 +1,87 @@
-"""A function as passes walk it, with its values numbered.
+"""How passes read a function: as a whole, with its values numbered, or op by op.
 
 Reading an op through MLIR's bindings takes several microseconds, and hashing a value or a
 type some tenths of one.  A pass that walks a :class:`FunctionView` does so once for each op, and
-is from there a walk over small integers, with tables by signature.
+is from there a walk over small integers, with tables by signature; who gives and who uses each
+value is found when somebody asks.  It is the function as it was read.
+
+An :class:`OpView` is one op: of such a function (:attr:`FunctionView.op_views`), of a function
+that is rewritten meanwhile (:func:`ops_of`), or the one that gives a value (:func:`node_of`).
 """
 
 from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from jaxmlir.dialect import custom_rule_ops, op_signature
+import numpy as np
+
+from jaxmlir._compat import dtypes
+from jaxmlir.dialect import codec, custom_rule_ops, op_signature
 from jaxmlir.dialect.builder import named_ops, returned, symbols_of
 from jaxmlir.dialect.ir import body_of, captured, func, has_regions, ir, is_foreign, symbol_uses
 from jaxmlir.dialect.op_signature import Signature, WithRegions
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.types import aval_of
 
 B = TypeVar("B", bound="FunctionView")
+
+
+class OpView:
+    """An op with its name, its operands, and its attributes, which are read when asked for.
+
+    It unpacks to the first three: ``for op, name, operands in ops_of(function)``.
+    """
+
+    __slots__ = ("attributes", "name", "op", "operands")
+
+    attributes: dict[str, ir.Attribute]
+
+    def __init__(self, op: Any, name: str, operands: Sequence[Any] = ()):
+        self.op = op
+        self.name = name
+        self.operands = operands
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.op, self.name, self.operands))
+
+    def __getattr__(self, name: str) -> Any:
+        """Reads the attributes when they are first asked for."""
+        if name != "attributes":
+            raise AttributeError(name=name, obj=self)
+        self.attributes = attributes_of(self.op)
+        return self.attributes
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A decoded attribute, in which a function is its symbol."""
+        attr = self.attributes.get(name)
+        return default if attr is None else codec.decode(attr, codec.SYMBOLS)
+
+
+def attributes_of(op: Any) -> dict[str, ir.Attribute]:
+    """The attributes of an op by name."""
+    attributes = op.attributes
+    # As many have none.
+    return dict(attributes.items()) if len(attributes) else {}
+
+
+def ops_of(function: func.FuncOp) -> Iterator[OpView]:
+    """The ops before the return, in order.
+
+    The op at hand may be replaced; those after it are seen with the operands they then have.
+    """
+    for op in list(body_of(function).operations):
+        name = op.name if type(op) is ir.OpView else op.operation.name
+        if name != "func.return":
+            yield OpView(op, name, list(op.operands))
+
+
+def node_of(value: ir.Value) -> OpView | None:
+    """The op that gives a value; ``None`` of a function's argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else OpView(owner, owner.name, list(owner.operands))
 
 
 class FunctionView:
@@ -50,13 +113,13 @@ class FunctionView:
         numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(arguments)}
         self.arity = len(arguments)
         self.types: list[ir.Type] = [v.type for v in arguments]
-        """Of the values, by number."""
+        """The types of the values, by number."""
         self.ops: list[Any] = []
         self.signatures: list[Signature] = []
         self.operands: list[list[int]] = []
-        """Of each op; what the ops in its regions read counts among them, at the end."""
+        """The operands of each op; what the ops in its regions read comes last."""
         self.results: list[tuple[int, int]] = []
-        """Of each op, the number of its first result, and that after its last."""
+        """The number of each op's first result, and the number after its last."""
         types, marked = self.types, frozenset() if custom_rules else custom_rule_ops.OPS
         for op, name in named_ops(function) if ops is None else ops:
             self.ops.append(op)
@@ -166,6 +229,7 @@ class FunctionView:
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new.op_string = None
+        new.__dict__.pop("op_views", None)
         new.function, new.ops, new.signatures = function, ops, self.signatures.copy()
         for index, old in enumerate(self.signatures):
             if old.name == "jaxpr.constant":
@@ -192,11 +256,40 @@ class FunctionView:
 
     @functools.cached_property
     def makers(self) -> list[int | None]:
-        """Of each value the op that gives it; ``None`` of an argument."""
+        """The op that gives each value, by index; ``None`` for an argument."""
         found: list[int | None] = [None] * self.arity
         for index, (first, last) in enumerate(self.results):
             found += [index] * (last - first)
         return found
+
+    @functools.cached_property
+    def users(self) -> list[list[int]]:
+        """The ops that read each value, in order, each once; the return is none of them."""
+        found: list[list[int]] = [[] for _ in self.types]
+        for index, operands in enumerate(self.operands):
+            for value in dict.fromkeys(operands):
+                found[value].append(index)
+        return found
+
+    @functools.cached_property
+    def use_counts(self) -> list[int]:
+        """How often each value is an operand, of the return included."""
+        found = [0] * len(self.types)
+        for operands in (*self.operands, self.returned):
+            for value in operands:
+                found[value] += 1
+        return found
+
+    @functools.cached_property
+    def outputs(self) -> frozenset[int]:
+        """The values that the function returns."""
+        return frozenset(self.returned)
+
+    @functools.cached_property
+    def op_views(self) -> list[OpView]:
+        """The ops one by one, with the operands that they have when this is first asked for."""
+        views = zip(self.ops, self.names, strict=True)
+        return [OpView(op, name, list(op.operands)) for op, name in views]
 
     @functools.cached_property
     def structure(self) -> Hashable:
@@ -261,3 +354,78 @@ class Inlined(FunctionView):
 
     own: list[int]
     tops: list[int]
+
+
+# --- what values are known to be ------------------------------------------------------------------
+
+
+def array_of(node: OpView | None) -> np.ndarray | None:
+    """The value of a ``jaxpr.constant`` that stands in the IR; ``None`` of other ops."""
+    if node is None or node.name != "jaxpr.constant":
+        return None
+    attr = node.attributes.get("value")
+    return codec.decode(attr) if isinstance(attr, ir.DenseElementsAttr) else None
+
+
+def number_of(
+    value: ir.Value, node_of: Callable[[ir.Value], OpView | None] = node_of
+) -> np.generic | None:
+    """The number that every element of a value is, where a constant says so.
+
+    Args:
+      node_of: the op that gives a value.
+    """
+    node = node_of(value)
+    while node is not None and node.name == "jaxpr.broadcast_in_dim":
+        node = node_of(node.operands[0])
+    array = array_of(node)
+    if array is None or not array.size:
+        return None
+    first = array.flat[0]
+    if array.size > 1 and array.tobytes() != first.tobytes() * array.size:
+        return None
+    return first
+
+
+def numbers_rows(node: OpView | None) -> bool:
+    """Whether an op is an iota that gives each row of its dimension another number, from 0 on:
+    its type holds them all."""
+    if node is None or node.name != "jaxpr.iota":
+        return False
+    length = node.get("shape")[node.get("dimension")]
+    return type(length) is int and can_count(aval_of(node.op.results[0].type).dtype, length)
+
+
+def can_count(dtype: Any, length: int) -> bool:
+    """Whether a type holds all of 0, 1, 2 ..., so many."""
+    whole = dtypes.issubdtype(dtype, np.integer)
+    if whole:
+        return length - 1 <= dtypes.iinfo(dtype).max
+    info = dtypes.finfo(dtype)
+    return length - 1 <= min(2 ** (info.nmant + 1), float(info.max))
+
+
+def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpView | None]) -> int | None:
+    """The dimension along which a value is 0, 1, 2 ..., and the same along all others; ``None``
+    where that is not known.
+
+    Args:
+      node_of: the op that gives a value.
+    """
+    node = node_of(value)
+    if node is None:
+        return None
+    if numbers_rows(node):
+        return node.get("dimension")
+    if node.name not in ("jaxpr.broadcast_in_dim", "jaxpr.convert_element_type"):
+        return None
+    source = node.operands[0]
+    d = counts_along(source, node_of)
+    if d is None:
+        return None
+    have, want = aval_of(source.type), aval_of(value.type)
+    if node.name == "jaxpr.broadcast_in_dim":
+        new = node.get("broadcast_dimensions")[d]
+        return new if have.shape[d] == want.shape[new] else None
+    whole = dtypes.issubdtype(want.dtype, np.integer)
+    return d if whole and can_count(want.dtype, have.shape[d]) else None

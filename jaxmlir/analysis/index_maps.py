@@ -36,7 +36,7 @@ from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 
 Dims = tuple[int | None, ...]
-"""Of a value's dimensions the loops that they follow."""
+"""The loop that each dimension of a value follows."""
 Shape = tuple[int, ...]
 
 
@@ -229,8 +229,8 @@ def _convolution(op: Op) -> IndexingMaps | None:
 
 
 def _along(*names: str) -> Callable[[Op], IndexingMaps]:
-    """Of ops that work along some dimensions, of all operands, and repeat themselves along the
-    others."""
+    """The maps of ops that work along some dimensions of all operands, and repeat themselves along
+    the others."""
 
     def make(op: Op) -> IndexingMaps:
         along = [op.get(name) for name in names]
@@ -245,7 +245,7 @@ def _along(*names: str) -> Callable[[Op], IndexingMaps]:
 
 
 def _leading(count: int) -> Callable[[Op], IndexingMaps]:
-    """Of ops on the last ``count`` dimensions: matrices, say."""
+    """The maps of ops on the last ``count`` dimensions: matrices, say."""
 
     def make(op: Op) -> IndexingMaps:
         rank = len(op.operands[0]) - count

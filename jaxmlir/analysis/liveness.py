@@ -171,8 +171,8 @@ class Liveness:
         return found
 
     def _of_outermost(self, symbol: str, results: Mask) -> Live:
-        """The same where nothing is asked for meanwhile: what is too deep is found before the rest,
-        from the top of Python's stack."""
+        """The answer to a question that no other waits for: what is too deep is found before the
+        rest, from the top of Python's stack."""
         asked_for = [(symbol, results, set[str]())]
         try:
             while asked_for:
@@ -233,7 +233,7 @@ class Liveness:
         return found
 
     def effects_left(self, effects: Iterable[ir.Attribute], cut: Cut) -> list[ir.Attribute]:
-        """Of the effects of an op those that what remains of it has; operands are renumbered."""
+        """The effects that what remains of an op has; operands are renumbered."""
         operands = cut.operands
         positions = dict(
             zip(chosen(range(len(operands)), operands), itertools.count(), strict=False)

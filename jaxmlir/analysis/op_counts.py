@@ -22,10 +22,9 @@ from jaxmlir.dialect.types import aval_of, is_key, type_of
 from jaxmlir.errors import JaxmlirError
 
 if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView
+    from jaxmlir.analysis.function_view import FunctionView, OpView
     from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
-    from jaxmlir.dialect.op_view import OpView
 
 # exp, tanh, sin of an element: 9 to 21 additions.
 TRANSCENDENTAL = 16
@@ -172,6 +171,6 @@ def is_plain_op(node: OpView) -> bool:
 
 @functools.cache
 def is_plain_signature(signature: Signature) -> bool:
-    """The same of all ops of a signature."""
+    """Whether the values of the ops of a signature are plain arrays, wherever they are."""
     asked = not _ASKED.isdisjoint(signature.named)
     return not asked and all(map(is_plain_array, (*signature.operands, *signature.results)))

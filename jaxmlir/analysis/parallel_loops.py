@@ -17,7 +17,7 @@ from jaxmlir._compat import jax_version
 from jaxmlir.dialect.ir import ir
 
 ATTRIBUTE = "jaxpr.parallel"
-"""Of a loop that is to be kept so, on a CPU."""
+"""The attribute of a loop that is to stay parallel on a CPU."""
 
 _SINCE = (0, 12)
 

@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 
     key: Any
     shape: Shape
-    """Of the operands and results that are no scalars."""
+    """The shape of the operands and results that are no scalars."""
 
     @property
     def text(self) -> str:

@@ -10,6 +10,7 @@ from jaxmlir.dialect import ops
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops.random import RANDOM
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -89,7 +90,7 @@ class _Reaching:
         return self._known[symbol]
 
 
-_RANDOM = ops.names(ops.random.OPS) - {"jaxpr.threefry2x32"}
+_RANDOM = ops.names(RANDOM.ops) - {"jaxpr.threefry2x32"}
 _WITHOUT_KEYS = frozenset({"jaxpr.rng_bit_generator", "jaxpr.rng_uniform"})
 
 

@@ -126,16 +126,16 @@ class OpString:
 
     @functools.cached_property
     def made(self) -> np.ndarray:
-        """Of each value, by its number in the body, the letter that gives it; -1 of arguments and
-        of what is no letter."""
+        """The letter that gives each value, by its number in the body; -1 for arguments and for
+        what is no letter."""
         found = np.full(len(self.body.types), -1)
         found[self._results.items] = self._results.owners
         return found
 
     @functools.cached_property
     def last_use(self) -> np.ndarray:
-        """Of each value the last letter that uses it; ``len(letters)`` of what the function
-        returns, -1 of what nobody uses."""
+        """The last letter that uses each value; ``len(letters)`` for what the function returns, -1
+        for what nobody uses."""
         found = np.full(len(self.body.types), -1)
         # Of several uses the last one counts, which is written last.
         found[self._operands.items] = self._operands.owners
@@ -182,7 +182,7 @@ class OpString:
         return self._at(self._results, word)
 
     def readers(self, word: RepeatedBlock) -> np.ndarray:
-        """Of each operand of a word, which of its ops reads it."""
+        """Which op of a word reads each of its operands."""
         return self._operands.places(word.starts[0], word.length)[:, 0]
 
     def used_by(self, first: int, which: np.ndarray) -> np.ndarray:
@@ -292,7 +292,7 @@ class OpString:
 
     @functools.cached_property
     def _first_result(self) -> np.ndarray:
-        """Of each letter the number of its first result."""
+        """The number of each letter's first result."""
         return np.array([self.body.results[i][0] for i in self.index], np.int64)
 
     @functools.cached_property
@@ -347,7 +347,7 @@ class _Lists:
         return slice(int(self.starts[first]), int(self.starts[first + count]))
 
     def places(self, first: int, count: int) -> np.ndarray:
-        """Likewise, each item as the number of its list, from the first one on, and where in it."""
+        """The items of lists, each as the number of its list, from the first on, and its index."""
         items = self.of(first, count)
         owners = self.owners[items]
         within = np.arange(items.start, items.stop) - self.starts[owners]

@@ -13,7 +13,7 @@ it is executed by loading it, and nobody has to trust it to look at it:
 
 from __future__ import annotations
 
-from jaxmlir.support.lazy_names import lazy_names
+from jaxmlir.support.lazy import lazy_names
 
 __all__ = ["describe", "map_file", "pieces", "read", "save"]
 

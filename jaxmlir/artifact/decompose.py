@@ -75,7 +75,7 @@ def adapt(program: Module, made_with: str) -> None:
     with context():
         # In order: an op that calls a kernel makes the instructions of kernels known.
         names = dict.fromkeys(name for _, name in _ops(program))
-        if not custom_rule_ops.HIGH_LEVEL_OPS.isdisjoint(names):
+        if any(map(may_expand, names)):
             from jaxmlir.artifact import expansions
 
             problems += expansions.settle(program)
@@ -106,6 +106,12 @@ def _ops(program: Module) -> Iterator[tuple[Any, str]]:
             for op in function.entry_block.operations:
                 if type(op) is ir.OpView:
                     yield op, op.name
+
+
+def may_expand(op_name: str) -> bool:
+    """Whether ops of a name have a primitive that is none of JAX's, or is an object of a class."""
+    is_ours = is_foreign(op_name) or ops.record_of(op_name) is not None
+    return not is_ours or op_name in custom_rule_ops.HIGH_LEVEL_OPS
 
 
 def _is_known(op_name: str) -> bool:

@@ -1,32 +1,71 @@
-"""What high-level primitives stand for, in an artifact.
+"""What primitives that another process may lack stand for, in an artifact.
 
-A high-level primitive is an object of a Python class that has its rules as methods.  The process
-that loads an artifact may not have the class: those of JAX itself differ from version to version.
-So an artifact says of each such op what it expands to, in an attribute that names a function.  Its
-derivative is the primitive's, as a custom rule of the function.
+A primitive of a library exists where the library is imported, one that is an object of a Python
+class where the class is, and one whose parameters are Python objects in this process alone.  What
+it computes and its rules can be traced, though.  So an op of such a primitive *expands* to a call
+of a function that has these rules beside it, a ``custom_jvp_call_jaxpr``:
 
-Where the class is there, the op stays what it is, and the function goes when the file is loaded.
+* the function is the primitive's implementation: what it is lowered by, where that is a function
+  of JAX's (``mlir.lower_fun``), else ``def_impl`` or the method ``expand``;
+* the JVP and transpose rules are traced for the sets of operands that they work for; a primitive
+  that has none is differentiated as its implementation is;
+* the batching rule is traced for a batch of symbolic size; a primitive that has none, or one that
+  wants a number, is batched as its implementation is, its other rules with it;
+* a rule that raises an error raises that where it is applied.
+
+Rules apply primitives too, their own among them, which expand in turn.
+
+An op that can be written stays, and names what it expands to in an attribute.  Where a file is
+loaded and the primitive is there, the function goes (:func:`settle`).
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import functools
 import itertools
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+import re
+import types
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import ad_util, core, debug_info, dtypes, hijax, open_jaxpr, tree_util
-from jaxmlir.bridge.custom_rules.hijax import Sum, args_of, cotangents_of
-from jaxmlir.dialect import codec, op_signature
-from jaxmlir.dialect.builder import reachable, rename_call
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    batching,
+    cells_of,
+    core,
+    dtypes,
+    hijax,
+    in_context,
+    is_made_by,
+    mlir,
+    open_jaxpr,
+)
+from jaxmlir.artifact.decompose import may_expand
+from jaxmlir.bridge.custom_rules.hijax import args_of, cotangents_of
+from jaxmlir.bridge.custom_rules.identity import Identities
+from jaxmlir.dialect import codec, op_signature, ops, primitives
+from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, HIGH_LEVEL_OPS
-from jaxmlir.dialect.ir import context, functions, ir, is_private, scope
-from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ir import (
+    context,
+    functions,
+    ir,
+    is_private,
+    new_function,
+    scope,
+)
+from jaxmlir.dialect.types import size_variable, widths_of
+from jaxmlir.errors import JaxmlirError
 from jaxmlir.rewriting.dedupe import merge_functions
-from jaxmlir.support.masks import chosen
+from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.vmap import batch_axis
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -35,48 +74,60 @@ EXPANSION = "jaxpr.expansion"
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
 # functions do. Those of the last have no rules.
 _ORDERS = 4
+# Up to so many operands a rule is traced for each set of them.
+_FEW = 3
+
+Mask = tuple[bool, ...]
 
 
-def expanded(program: Module) -> Module:
-    """The program with what its high-level primitives expand to; the same one if it has none."""
+def may_expand_in(program: Module) -> bool:
+    """Whether a program has ops whose primitive another process may lack."""
     with context():
-        if not any(True for _ in _high_level(program)):
-            return program
-    program = program.clone()
+        return any(True for _ in _expandable(program))
+
+
+def expand(program: Module) -> dict[str, ir.Location]:
+    """Adds to a program what its primitives expand to, in place, and replaces the ops that cannot
+    be written.
+
+    Returns:
+      Of each function that was added, the location of an op that it was added for.
+    """
+    places: dict[str, ir.Location] = {}
     with scope():
-        before = functions(program.module).keys()
-        found: dict[Signature, str | None] = {}
-        # The rules of a function that was written may apply primitives too, its own among them.
-        for order in itertools.count():
-            ops = [op for op in _high_level(program) if _key(op) not in found]
-            if not ops:
-                break
-            rules = Rules(program)
-            for op in ops:
-                if _key(op) not in found:
-                    found[_key(op)] = _write(rules, op, with_rules=order < _ORDERS)
-            # Functions that a primitive names are written again with it, and so on without end.
-            present = functions(program.module)
-            merge_functions(present, present.keys() - before - {*found.values()})
-            program.changed()
-        for op in _high_level(program):
-            symbol = found[_key(op)]
-            if symbol is not None:
-                op.attributes[EXPANSION] = ir.FlatSymbolRefAttr.get(symbol)
-    program.changed()
-    return program
+        _write(program, places)
+    return places
+
+
+def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
+    """Removes what ops expand to, in place, where that has an op that cannot be written."""
+    with context():
+        ops = list(_ops(program, lambda op: EXPANSION in op.attributes))
+        present = functions(program.module)
+        bad = {
+            name
+            for name, function in present.items()
+            if not all(map(is_written, function.entry_block.operations))
+        }
+        symbols = {op.attributes[EXPANSION].value for op in ops}
+        symbols = {s for s in symbols if not bad.isdisjoint(reachable(present, s))}
+        for op in ops:
+            if op.attributes[EXPANSION].value in symbols:
+                del op.attributes[EXPANSION]
+        _erase_unused(program, reachable(present, *symbols))
 
 
 def settle(program: Module) -> list[Any]:
-    """Replaces the ops whose class this process does not have by what they expand to.
+    """Replaces the ops whose primitive this process does not have by what they expand to.
 
     The context must be entered.
 
     Returns:
-      The ops of which nothing is known.
+      The high-level ones of which nothing is known.
     """
-    symbols = []
-    for op, is_known in [(op, _is_known(program, op)) for op in _high_level(program)]:
+    symbols, unknown = [], []
+    for op in list(_ops(program, lambda op: EXPANSION in op.attributes or _is_high_level(op))):
+        is_known = _is_known(program, op)
         expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
         if isinstance(expansion, ir.FlatSymbolRefAttr):
             symbols.append(expansion.value)
@@ -85,23 +136,62 @@ def settle(program: Module) -> list[Any]:
             else:
                 name = ir.StringAttr.get(expansion.value)
                 rename_call(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
-    _erase_unused(program, symbols)
-    return [op for op in _high_level(program) if not _is_known(program, op)]
+        elif not is_known and _is_high_level(op):
+            unknown.append(op)
+    if symbols:
+        present = functions(program.module)
+        _erase_unused(program, reachable(present, *(s for s in symbols if s in present)))
+    return unknown
 
 
-def _high_level(program: Module) -> Iterator[Any]:
+def handles_in(attr: ir.Attribute) -> Iterator[str]:
+    """The names of the Python objects that an attribute refers to."""
+    if isinstance(attr, ir.ArrayAttr):
+        for item in attr:
+            yield from handles_in(item)
+    elif isinstance(attr, ir.DictAttr):
+        for item in attr:
+            if item.name == codec.HANDLE and isinstance(item.attr, ir.StringAttr):
+                yield item.attr.value
+            else:
+                yield from handles_in(item.attr)
+
+
+def _has_handles(op: Any) -> bool:
+    return any(True for _, attr in op.attributes.items() for _ in handles_in(attr))
+
+
+def _ops(program: Module, wanted: Callable[[Any], bool]) -> Iterator[Any]:
     for function in functions(program.module).values():
         for op in function.entry_block.operations:
-            if type(op) is ir.OpView and op.name in HIGH_LEVEL_OPS:
+            if type(op) is ir.OpView and wanted(op):
                 yield op
 
 
-def _key(op: Any) -> Signature:
-    return op_signature.of_op(op, op.name, op.operands)
+def _expandable(program: Module) -> Iterator[Any]:
+    return _ops(program, lambda op: _may_expand(op.name))
+
+
+@functools.cache
+def _may_expand(name: str) -> bool:
+    """Whether ops of a name have a primitive that other processes may lack, or parameters that are
+    Python objects."""
+    record = ops.record_of(name)
+    if record is None or may_expand(name):
+        return may_expand(name)
+    has_objects = any(attr.kind.removesuffix("?") == "handle" for attr in record.attributes)
+    primitive = primitives.find(record.name) if has_objects else None
+    return primitive is not None and _lowered_function(primitive) is not None
+
+
+def _is_high_level(op: Any) -> bool:
+    return op.name in HIGH_LEVEL_OPS
 
 
 def _is_known(program: Module, op: Any) -> bool:
-    """Whether this process has the class of an op's primitive, and it takes the parameters."""
+    """Whether this process has the primitive of an op, and it takes the parameters."""
+    if not _is_high_level(op):
+        return primitives.find(op.name.removeprefix("jaxpr.")) is not None
     try:
         codec.decode(op.attributes["_prim"], program.exporter)
     except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
@@ -109,12 +199,11 @@ def _is_known(program: Module, op: Any) -> bool:
     return True
 
 
-def _erase_unused(program: Module, symbols: list[str]) -> None:
-    """Erases the functions that only expansions use, if none of these is left."""
+def _erase_unused(program: Module, candidates: Collection[str]) -> None:
+    """Erases those functions among some that no others use."""
     present = functions(program.module)
-    used_by = reachable(present, *(s for s in symbols if s in present))
-    others = [name for name, op in present.items() if name not in used_by or not is_private(op)]
-    for name in used_by - reachable(present, *others):
+    others = [name for name, op in present.items() if name not in candidates or not is_private(op)]
+    for name in candidates - reachable(present, *others):
         present[name].operation.erase()
     program.changed()
 
@@ -122,129 +211,348 @@ def _erase_unused(program: Module, symbols: list[str]) -> None:
 # --- writing -------------------------------------------------------------------------------------
 
 
-def _write(rules: Rules, op: Any, *, with_rules: bool) -> str | None:
-    """The function that an op's primitive expands to; ``None`` if it has no expansion."""
-    mark = rules.mark()
-    try:
-        (eqn,) = rules.jaxpr_of(op, op.name).jaxpr.eqns
-        avals = [v.aval for v in eqn.invars]
-        closed = jax.make_jaxpr(_function(eqn, with_rules))(*avals)
-        name = type(eqn.params["_prim"]).__name__
-        symbol = rules.importer.unique_name(name)
-        rules.importer.add_function(closed.jaxpr, closed.consts, symbol)
-    except Exception:  # of the user's methods
-        rules.undo(mark)
-        return None
+class _Expansion(NamedTuple):
+    """What the ops of one primitive with the same parameters expand to."""
+
+    primitive: str
+    op_name: str
+    attributes: dict[str, ir.Attribute]
+
+
+def _write(program: Module, places: dict[str, ir.Location]) -> None:
+    """Writes what the ops of a program expand to, and replaces those that cannot be written."""
+    before = functions(program.module).keys()
+    identities, found = _Parameters(), {}
+    # The rules of a function that was written may apply primitives too, its own among them.
+    for order in itertools.count():
+        rules = Rules(program)
+        by_key = collections.defaultdict(list)
+        for op in _expandable(program):
+            by_key[_key(rules, op, identities)].append(op)
+        new = by_key.keys() - found.keys()
+        if not new:
+            break
+        for key, alike in by_key.items():
+            if key in new:
+                known = functions(program.module).keys()
+                found[key] = _expansion(rules, alike[0], with_rules=order < _ORDERS)
+                # Of an op that is in a function that was added, the one that this is added for.
+                place = places.get(_function_of(alike[0]), alike[0].location)
+                places |= dict.fromkeys(functions(program.module).keys() - known, place)
+        program.changed()
+    for key, alike in by_key.items():
+        if found[key] is not None:
+            symbol = None
+            for op in alike:
+                if _has_handles(op):
+                    rename_call(op, *found[key][1:])
+                else:
+                    symbol = symbol or _function(rules, op, found[key])
+                    op.attributes[EXPANSION] = symbol_ref(symbol)
+    present = functions(program.module)
+    new = present.keys() - before
+    merge_functions(present, new)
+    _erase_unused(program, new & present.keys())
+
+
+def _function_of(op: Any) -> str:
+    return op.operation.parent.attributes["sym_name"].value
+
+
+def _key(rules: Rules, op: Any, identities: Identities) -> Any:
+    """What tells the expansion of an op from those of others."""
+    signature = op_signature.of_op(op, op.name, op.operands)
+    if _has_handles(op):
+        with contextlib.suppress(JaxmlirError):
+            (eqn,) = open_jaxpr(rules.jaxpr_of(op, op.name))[0].eqns
+            return op.name, signature.types, identities(eqn.params)
+    return signature
+
+
+class _Parameters(Identities):
+    """Numbers for the parameters of primitives, equal for those that say the same: an object of a
+    library's class says what its attributes do, a jaxpr what is printed of it."""
+
+    def _structure(self, value: Any, kind: str) -> Any:
+        if kind == "object":
+            if isinstance(value, (core.Jaxpr, core.ClosedJaxpr)):
+                jaxpr, consts = open_jaxpr(value)
+                return (type(value), str(jaxpr), *map(self, consts))
+            slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
+            names = [*itertools.chain(*([s] if isinstance(s, str) else s for s in slots))]
+            names = [*getattr(value, "__dict__", ()), *(n for n in names if n[:2] != "__")]
+            root = type(value).__module__.partition(".")[0]
+            if names and root not in ("jax", "jaxlib", "numpy", "builtins"):
+                found = [(name, self(getattr(value, name, None))) for name in names]
+                return (type(value), *found)
+        return super()._structure(value, kind)
+
+
+def _function(rules: Rules, op: Any, expansion: _Expansion) -> str:
+    """The symbol of a new function that does what an op expands to."""
+    symbol = rules.importer.unique_name(expansion.primitive)
+    operands, results = ([v.type for v in side] for side in (op.operands, op.results))
+    place = ir.InsertionPoint(rules.program.module.body)
+    _, block = new_function(symbol, operands, results, op.location, place, visibility="private")
+    attributes = expansion.attributes
+    if "jaxpr.effects" in op.attributes:
+        attributes = attributes | {"jaxpr.effects": op.attributes["jaxpr.effects"]}
+    with ir.InsertionPoint(block), op.location:
+        write_return(create(expansion.op_name, results, list(block.arguments), attributes))
     return symbol
 
 
-def _function(eqn: Any, with_rules: bool) -> Callable[..., Any]:
-    """What an equation computes, as a function of its flat operands."""
-    prim, base = eqn.params["_prim"], hijax.HiPrim
+def _expansion(rules: Rules, op: Any, *, with_rules: bool) -> _Expansion | None:
+    """What an op expands to; ``None`` if what it computes cannot be traced."""
+    try:
+        closed = rules.jaxpr_of(op, op.name)
+        (eqn,) = open_jaxpr(closed)[0].eqns
+        with in_context(eqn.ctx), widths_of(v.aval for v in (*eqn.invars, *eqn.outvars)):
+            return _Expander(rules, closed, eqn, with_rules).expansion()
+    except Exception:  # of the user's functions
+        import os
+
+        if os.environ.get("DBGX"):
+            import traceback
+
+            traceback.print_exc()
+        return None
+
+
+class _Expander:
+    """Traces what one equation computes and its rules, and writes them as functions.
+
+    Args:
+      closed: a jaxpr of the equation alone.
+    """
+
+    def __init__(self, rules: Rules, closed: Any, eqn: Any, with_rules: bool):
+        self.importer = rules.importer
+        self.closed, self.eqn, self.with_rules = closed, eqn, with_rules
+        self.primitive = eqn.primitive
+        self.high_level = eqn.params["_prim"] if eqn.primitive.name == "call_hi_primitive" else None
+        self.avals = [v.aval for v in eqn.invars]
+        self.out_avals = [v.aval for v in eqn.outvars]
+        prim = eqn.primitive if self.high_level is None else type(self.high_level)
+        self.name = getattr(prim, "__name__", None) or prim.name
+        self.attributes: dict[str, ir.Attribute] = {}
+
+    def expansion(self) -> _Expansion:
+        with_vjp = self.with_rules and self._has("vjp_fwd") and not self._has("jvp")
+        function = _with_vjp(self.high_level) if with_vjp else _implementation(self.eqn)
+        self.call = jax_rules.trace_flat(function, self.avals, self.name)
+        symbol = self.written(self.call, "")
+        if self.with_rules and not with_vjp and not self.eqn.effects:
+            self.add_transposes()
+            self.add_batches()
+            if self._has("jvp", ad.primitive_jvps, ad.primitive_linearizations):
+                self.add_jvp(self.closed)
+            elif self.attributes:
+                self.add_jvp(_as_call(self.call, self.avals, self.name))
+        if not self.attributes:
+            name = ir.StringAttr.get(self.name)
+            return _Expansion(self.name, "jaxpr.jit", {"jaxpr": symbol, "name": name})
+        self.attributes.setdefault("transposes", ir.ArrayAttr.get([]))
+        attributes = {"call_jaxpr": symbol, **self.attributes}
+        return _Expansion(self.name, "jaxpr.custom_jvp_call_jaxpr", attributes)
+
+    def _has(self, method: str, *registries: Mapping[Any, Any]) -> bool:
+        """Whether the primitive has a rule: as a method, where it is an object of a class."""
+        if self.high_level is None:
+            return any(self.primitive in registry for registry in registries)
+        own, base = (getattr(c, method, None) for c in (type(self.high_level), hijax.HiPrim))
+        return own is not base
+
+    def written(self, closed: Any, suffix: str, **attributes: Any) -> ir.Attribute:
+        """Writes a function; the attribute that names it."""
+        jaxpr, consts = open_jaxpr(closed)
+        symbol = self.importer.unique_name(self.name + suffix)
+        # The names of arguments and results tell nothing of the user's.
+        self.importer.add_function(jaxpr, consts, symbol, attributes=attributes)
+        return symbol_ref(symbol)
+
+    def add_jvp(self, closed: Any) -> None:
+        """Adds the JVP rules of a jaxpr that does what the equation does."""
+
+        def rule(mask: Mask) -> ir.Attribute:
+            jaxpr, nonzero = jax_rules.jvp(closed, mask)
+            zeros = {"jaxpr.in_zeros": _other(mask), "jaxpr.out_zeros": _other(nonzero)}
+            return self.written(jaxpr, "_jvp", **zeros)
+
+        rules, error = _rules_for(_masks(map(_is_differentiable, self.avals)), rule)
+        if rules:
+            self.attributes["jvp_jaxpr"] = rules[0]
+            self.attributes["symbolic_zeros"] = ir.BoolAttr.get(True)
+        if rules[1:]:
+            self.attributes["jvp_with_zeros"] = ir.ArrayAttr.get(rules[1:])
+        self._add_error("jvp_error", error)
+
+    def add_transposes(self) -> None:
+        if not self._has("transpose", ad.primitive_transposes, ad.fancy_transposes):
+            return
+        nonzero = tuple(map(_is_differentiable, self.out_avals))
+
+        def rule(mask: Mask) -> ir.Attribute:
+            jaxpr, nonzero_in = jax_rules.transpose(self.closed, mask, nonzero)
+            zeros = {"jaxpr.in_zeros": _other(nonzero), "jaxpr.out_zeros": _other(nonzero_in)}
+            return self.written(jaxpr, "_transpose", **{"jaxpr.linear": mask}, **zeros)
+
+        rules, error = _rules_for(_masks(map(_is_differentiable, self.avals)), rule)
+        self.attributes["transposes"] = ir.ArrayAttr.get(rules)
+        self._add_error("transpose_error", error)
+
+    def add_batches(self) -> None:
+        if not self._has("batch", batching.fancy_primitive_batchers):
+            return
+        taken = re.findall(r"\bbatch_(\d+)", " ".join(str(aval) for aval in self.avals))
+        name = f"batch_{1 + max(map(int, taken), default=-1)}"
+        size = size_variable(name, self.avals)
+
+        def rule(mask: Mask) -> ir.Attribute:
+            batched, dims = self._batched(mask, size)
+            found = {
+                "jaxpr.batched": mask,
+                "jaxpr.out_batched": tuple([dim is not None for dim in dims]),
+                "jaxpr.batch_size": name,
+            }
+            in_avals, function = batched.in_avals, core.jaxpr_as_fun(batched)
+
+            def in_front(*operands: Any) -> list[Any]:
+                results = zip(function(*operands), dims, strict=True)
+                return [x if d is None else batching.moveaxis(x, d, 0) for x, d in results]
+
+            jaxpr = jax_rules.trace_flat(in_front, in_avals, self.name)
+            return self.written(jaxpr, "_batched", **found)
+
+        everything = (True,) * len(self.avals)
+        if self._batches_the_implementation(everything, size):
+            return
+        masks = _masks(everything) if len(everything) < _FEW else [everything]
+        rules, error = _rules_for(masks, rule)
+        if rules:
+            self.attributes["batches"] = ir.ArrayAttr.get(rules)
+        elif error is not None:
+            with contextlib.suppress(Exception):
+                self._batched(everything, 2)
+                # It wants a number.
+                return
+            self._add_error("batch_error", error)
+
+    def _batched(self, mask: Mask, size: Any) -> tuple[Any, Any]:
+        dims = tuple([0 if batched else None for batched in mask])
+        return jax_rules.batch(self.closed, dims, batch_axis(size))
+
+    def _batches_the_implementation(self, mask: Mask, size: Any) -> bool:
+        """Whether the batching rule does what batching the implementation does, be it by another
+        primitive."""
+        try:
+            own, _ = self._batched(mask, size)
+            eqns = open_jaxpr(own)[0].eqns
+            if len(eqns) == 1 and _may_expand(primitives.op_name(eqns[0].primitive.name)):
+                function = _implementation(eqns[0])
+                own = jax_rules.trace_flat(function, own.in_avals, self.name)
+            in_axes = tuple([0 if batched else None for batched in mask])
+            function = jax.vmap(core.jaxpr_as_fun(self.call), in_axes, axis_size=size)
+            batched = jax_rules.trace_flat(function, own.in_avals, self.name)
+        except Exception:  # of the user's functions
+            return False
+        return str(own) == str(batched)
+
+    def _add_error(self, name: str, error: Exception | None) -> None:
+        if error is not None:
+            self.attributes[name] = ir.StringAttr.get(f"{type(error).__name__}: {error}")
+
+
+def _masks(operands: Iterable[bool]) -> list[Mask]:
+    """The sets of some operands, largest first; of many all together and each alone."""
+    operands = tuple(operands)
+    indices = [i for i, wanted in enumerate(operands) if wanted]
+    sizes = range(len(indices), 0, -1) if len(indices) <= _FEW else (len(indices), 1)
+    sets = itertools.chain(*(itertools.combinations(indices, n) for n in sizes))
+    return [tuple([i in found for i in range(len(operands))]) for found in sets]
+
+
+def _rules_for(
+    masks: Sequence[Mask], rule: Callable[[Mask], ir.Attribute]
+) -> tuple[list[ir.Attribute], Exception | None]:
+    """The rules for those sets of operands for which there is one, and what the first other one
+    raised if there is none.
+
+    Where there is none for many operands together, one for those that have one alone is tried.
+    """
+    found: dict[Mask, ir.Attribute] = {}
+    first = None
+
+    def attempt(mask: Mask) -> None:
+        nonlocal first
+        try:
+            found[mask] = rule(mask)
+        except Exception as error:  # of the user's function
+            first = first or error
+
+    for mask in masks:
+        attempt(mask)
+    if found and masks[0] not in found and sum(masks[0]) > _FEW:
+        together = tuple(map(any, zip(*found, strict=True)))
+        attempt(together)
+    ordered = sorted(found, key=lambda mask: -sum(mask))
+    return [found[mask] for mask in ordered], None if found else first
+
+
+def _other(mask: Mask) -> Mask:
+    return tuple([not m for m in mask])
+
+
+def _is_differentiable(aval: Any) -> bool:
+    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
+
+
+def _lowered_function(primitive: Any) -> tuple[Callable[..., Any], bool] | None:
+    """The function that a primitive is lowered by, and whether it gives a list of results."""
+    rule = getattr(mlir._lowerings.get(primitive), "rule", None)
+    if isinstance(rule, types.FunctionType) and is_made_by(rule, mlir.__name__, ("lower_fun",)):
+        cells = cells_of(rule)
+        return cells["fun"].cell_contents, cells["multiple_results"].cell_contents
+    return None
+
+
+def _implementation(eqn: Any) -> Callable[..., list[Any]]:
+    """What an equation computes, as a function of its operands."""
+    primitive, params = eqn.primitive, eqn.params
+    if primitive.name in HIGH_LEVEL:
+        return lambda *operands: list(primitive.to_lojax(*operands, **params))
+    default = primitive.impl, primitive.multiple_results
+    function, several = _lowered_function(primitive) or default
+
+    def implementation(*operands: Any) -> list[Any]:
+        results = function(*operands, **params)
+        results = list(results) if several else [results]
+        return list(map(_as_type, results, [v.aval for v in eqn.outvars]))
+
+    return implementation
+
+
+def _as_call(closed: Any, avals: Sequence[Any], name: str) -> Any:
+    """A jaxpr of one equation that calls another jaxpr."""
+    return jax_rules.trace_flat(jax.jit(core.jaxpr_as_fun(closed)), avals, name)
+
+
+def _as_type(value: Any, aval: Any) -> Any:
+    """A result as the primitive's abstract evaluation says that it is."""
+    have = core.typeof(value)
+    if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):
+        return value
+    return jax.lax.convert_element_type_p.bind(
+        value, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
+    )
+
+
+def _with_vjp(prim: Any) -> Callable[..., Any]:
+    """A high-level primitive that has a VJP rule only, as a function with that rule."""
 
     def expand(*leaves: Any) -> list[Any]:
-        return list(eqn.primitive.to_lojax(*leaves, **eqn.params))
+        return prim.out_tree.flatten_up_to(prim.expand(*args_of(prim, leaves)))
 
-    if not with_rules or eqn.primitive.name != "call_hi_primitive" or prim.effects:
-        return expand
-    cls = type(prim)
-    if cls.transpose is not base.transpose:
-        function = _linear(prim, expand)
-        if function is not None:
-            return function
-    if cls.jvp is not base.jvp:
-        function = jax.custom_jvp(expand)
-        function.defjvp(_jvp(prim), symbolic_zeros=True)
-        return function
-    if cls.vjp_fwd is not base.vjp_fwd:
-        function = jax.custom_vjp(expand)
-        function.defvjp(*_vjp(prim))
-        return function
-    return expand
-
-
-def _linear(prim: Any, expand: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The primitive as a call that is linear in all that has a tangent, with its transpose.
-
-    ``None`` if it has none in all of that.
-    """
-    avals = prim.in_avals_flat
-    linear = [dtypes.issubdtype(getattr(aval, "dtype", None), np.inexact) for aval in avals]
-    others = [not is_linear for is_linear in linear]
-
-    def merged(fixed: Any, moving: Any) -> list[Any]:
-        given = iter(fixed), iter(moving)
-        return [next(given[is_linear]) for is_linear in linear]
-
-    def transposed(fixed: Any, cotangents: Any) -> list[Any]:
-        sums = [Sum(aval.to_ct_aval()) for aval in chosen(avals, linear)]
-        out = tree_util.tree_unflatten(prim.out_tree, cotangents)
-        prim.transpose(out, *args_of(prim, merged(fixed, sums)))
-        return [_instantiated(found.freeze()) for found in sums]
-
-    def function(*leaves: Any) -> Any:
-        call = jax.custom_derivatives.linear_call
-        # Nobody differentiates the transpose, which may apply the primitive.
-        back = _without_rules(transposed)
-        return call(
-            lambda *args: expand(*merged(*args)),
-            back,
-            chosen(leaves, others),
-            chosen(leaves, linear),
-        )
-
-    try:
-        jax.make_jaxpr(transposed)(chosen(avals, others), list(prim.out_avals_flat))
-    except Exception:  # of a transpose that takes other operands
-        return None
-    return function
-
-
-def _without_rules(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that computes what its high-level primitives expand to."""
-
-    def plain(*args: Any) -> Any:
-        closed, out = jax.make_jaxpr(function, return_shape=True)(*args)
-        values = _evaluated(closed, tree_util.tree_leaves(args))
-        return tree_util.tree_unflatten(tree_util.tree_structure(out), values)
-
-    return plain
-
-
-def _evaluated(closed: Any, args: list[Any]) -> list[Any]:
-    jaxpr, consts = open_jaxpr(closed)
-    values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
-
-    def value(atom: Any) -> Any:
-        return atom.val if isinstance(atom, core.Literal) else values[atom]
-
-    for eqn in jaxpr.eqns:
-        given = list(map(value, eqn.invars))
-        if eqn.primitive.name in HIGH_LEVEL:
-            outs = eqn.primitive.to_lojax(*given, **eqn.params)
-        elif eqn.primitive.name == "jit":
-            outs = _evaluated(eqn.params["jaxpr"], given)
-        else:
-            invars = [core.Var(atom.aval) for atom in eqn.invars]
-            info = debug_info("jit", eqn.primitive.name, len(invars), len(eqn.outvars))
-            alone = eqn.replace(invars=invars)
-            one = core.Jaxpr([], invars, eqn.outvars, [alone], eqn.effects, info)
-            outs = core.eval_jaxpr(one, [], *given)
-        values.update(zip(eqn.outvars, outs, strict=True))
-    return list(map(value, jaxpr.outvars))
-
-
-def _jvp(prim: Any) -> Callable[..., Any]:
-    def jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
-        given = [_internal(t) for t in tangents]
-        out, out_tangents = prim.jvp(args_of(prim, primals), args_of(prim, given))
-        leaves = prim.out_tree.flatten_up_to(out_tangents)
-        return prim.out_tree.flatten_up_to(out), [_instantiated(leaf) for leaf in leaves]
-
-    return jvp
-
-
-def _vjp(prim: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def fwd(*leaves: Any) -> tuple[list[Any], Any]:
         nonzero = args_of(prim, [True] * len(leaves))
         # Since JAX 0.12 which results have tangents may follow, and residuals with a structure.
@@ -256,20 +564,15 @@ def _vjp(prim: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     def bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         found = cotangents_of(prim, residuals, cotangents)
-        return tuple([_instantiated(ct) for ct in found])
+        return tuple(map(_instantiated, found))
 
-    return fwd, bwd
-
-
-def _internal(tangent: Any) -> Any:
-    """A tangent as JAX gives it to a primitive: zeros by their type."""
-    if isinstance(tangent, ad_util.SymbolicZero):
-        return ad_util.Zero(tangent.aval)
-    return tangent
+    function = jax.custom_vjp(expand)
+    function.defvjp(fwd, bwd)
+    return function
 
 
 def _instantiated(value: Any) -> Any:
-    """A (co)tangent as a rule of the user's gives it."""
+    """A cotangent as a rule of the user's gives it."""
     if not isinstance(value, (ad_util.Zero, ad_util.SymbolicZero)):
         return value
     aval = value.aval

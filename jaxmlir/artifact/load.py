@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jaxmlir.artifact import container, format, module_text
 from jaxmlir.dialect import dialect_version
-from jaxmlir.dialect.constants import Constants, Unread
+from jaxmlir.dialect.handles import Constants, Unread
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
-from jaxmlir.support.collector import collector_paused
+from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +14,18 @@ import numpy as np
 from jaxmlir.artifact import container, expansions, format
 from jaxmlir.artifact import module_text as _module
 from jaxmlir.dialect import codec, handles, locations
-from jaxmlir.dialect.ir import DIALECT_VERSION, TREES, context, func, ir, module_text
-from jaxmlir.errors import ArtifactError, Diagnostic, JaxmlirError
+from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
+from jaxmlir.dialect.ir import (
+    DIALECT_VERSION,
+    TREES,
+    context,
+    frames,
+    functions,
+    ir,
+    module_text,
+)
+from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
+from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -21,47 +33,48 @@ if TYPE_CHECKING:
 MAX_DIAGNOSTICS = 20
 
 
-def save(
-    program: Module,
-    path: str | os.PathLike[str],
-    *,
-    source_info: bool = True,
-    as_flat: bool = False,
-) -> None:
+EFFECTS = ("error", "drop", "keep-print")
+
+
+def save(program: Module, path: str | os.PathLike[str], **options: Any) -> None:
     """Writes a program to a file, which :func:`load` reads.
 
     The file is replaced at once when everything is written: whatever interrupts this leaves the
     old contents or the new.
 
     Args:
+      options: as for :func:`pieces`.
+
+    Raises:
+      ArgumentError, ArtifactError: as :func:`pieces` does.
+      OSError: the file cannot be written.
+    """
+    container.write_atomically(path, pieces(program, **options))
+
+
+def pieces(
+    program: Module, source_info: bool = True, as_flat: bool = False, effects: str = "error"
+) -> list[Any]:
+    """The contents of an artifact, as buffers to be written one after another.
+
+    Args:
       source_info: keep the Python files and lines that ops come from, and JAX's name stacks.
       as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for nodes
         that hold Python objects of this process.
+      effects: what becomes of debug callbacks, prints and run-time checks; ``"error"``: they are
+        an error if they are Python objects, ``"drop"``: they are left out, ``"keep-print"``: prints
+        of a format string are kept.
 
     Raises:
+      ArgumentError: ``effects`` is none of these.
       ArtifactError: the program refers to Python objects of this process, such as callbacks; names
         each op and the user's line.  Or a constant has no value.
-      OSError: the file cannot be written.
     """
-    container.write_atomically(path, pieces(program, source_info, as_flat))
-
-
-def pieces(program: Module, source_info: bool = True, as_flat: bool = False) -> list[Any]:
-    """The contents of an artifact, as buffers to be written one after another."""
     import jax
 
     import jaxmlir
 
-    if as_flat:
-        program = program.clone()
-        _module.forget_trees(program)
-    problems = list(_unwritable(program.module))
-    if problems:
-        raise ArtifactError(problems[:MAX_DIAGNOSTICS])
-    expanded = expansions.expanded(program)
-    # What an op expands to may be a callback.
-    if expanded is program or not any(True for _ in _unwritable(expanded.module)):
-        program = expanded
+    program = _writable(program, as_flat, effects)
     elements: dict[str, dict[str, str]] = {}
     parts: dict[str, container.Part] = {}
     # The widest elements first: then each array begins at a multiple of its element's size.
@@ -83,6 +96,27 @@ def pieces(program: Module, source_info: bool = True, as_flat: bool = False) -> 
     return container.pack(metadata, parts)
 
 
+def _writable(program: Module, as_flat: bool, effects: str) -> Module:
+    """The program in terms of what another process has."""
+    if effects not in EFFECTS:
+        expected = ", ".join(map(repr, EFFECTS))
+        raise ArgumentError(f"effects: expected one of {expected}, got {effects!r}")
+    expands = expansions.may_expand_in(program)
+    if as_flat or effects != "error" or expands:
+        program = program.clone()
+    if as_flat:
+        _module.forget_trees(program)
+    places = expansions.expand(program) if expands else {}
+    if effects != "error":
+        DropCallbacks(keep_print=effects == "keep-print").run(program)
+    if places:
+        expansions.forget(program, lambda op: not any(_why_unwritable(op, "")))
+    problems = list(_unwritable(program.module, places))
+    if problems:
+        raise ArtifactError(problems[:MAX_DIAGNOSTICS])
+    return program
+
+
 def _arrays(program: Module) -> dict[str, np.ndarray]:
     """The arrays that the module names."""
     found = {}
@@ -91,7 +125,9 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
             if name in found:
                 continue
             if name not in program.constants:
-                raise ArtifactError([_at(op, f"constant {name!r} has no value that can be saved")])
+                message = f"constant {name!r} has no value that can be saved"
+                position = locations.position(op.location)
+                raise ArtifactError([Diagnostic("error", message, *position)])
             found[format.check_name(name)] = np.asarray(program.constants[name])
     return found
 
@@ -112,39 +148,113 @@ def _ops(module: ir.Module) -> Iterator[Any]:
 # --- what has no form outside of the process ---------------------------------------------------
 
 
-def _unwritable(module: ir.Module) -> Iterator[Diagnostic]:
-    """The ops that name Python objects of this process."""
+def _unwritable(module: ir.Module, places: Mapping[str, ir.Location]) -> Iterator[Diagnostic]:
+    """The ops that name Python objects of this process.
+
+    Args:
+      places: of functions that no user wrote, the location of an op that they were added for.
+    """
     text = module_text(module)
     if not any(mark in text for mark in ("{handle = ", "!jaxpr.aval<", "!jaxpr.dtype<")):
         return
     with context():
-        for op in module.body.operations:
-            symbol = f"@{op.attributes['sym_name'].value}"
-            yield from _unwritable_attributes(op, symbol)
-            yield from _unwritable_types(op, symbol)
-        for op in _ops(module):
-            name = op.name if type(op) is ir.OpView else op.operation.name
-            if not isinstance(op, func.ReturnOp):
-                yield from _unwritable_op(op, name)
-                yield from _unwritable_types(op, f"'{name}' op")
+        callers = _Callers(module, places)
+        found: dict[Diagnostic, None] = {}
+        for function in module.body.operations:
+            symbol = function.attributes["sym_name"].value
+            ops = [op for region in function.regions for block in region for op in block.operations]
+            for op in (function, *ops):
+                what = f"@{symbol}" if op is function else f"'{op.operation.name}' op"
+                for message in _why_unwritable(op, what):
+                    found[callers.diagnostic(message, op, symbol)] = None
+        yield from found
 
 
+class _Callers:
+    """Who calls the functions of a module, to find a user's line."""
+
+    def __init__(self, module: ir.Module, places: Mapping[str, ir.Location]):
+        self._module = module
+        self._places = places
+
+    @functools.cached_property
+    def _calls(self) -> dict[str, list[tuple[str, ir.Location]]]:
+        """The ops that refer to each function: the functions that they are in, and where."""
+        found = collections.defaultdict(list)
+        for caller, function in functions(self._module).items():
+            for op, _ in ops_with_symbols(function):
+                for symbol in symbols_of(op):
+                    found[symbol].append((caller, self._places.get(caller, op.location)))
+        return found
+
+    def diagnostic(self, message: str, op: Any, symbol: str) -> Diagnostic:
+        """An error at the line of the user's that an op is for, which names the line that made it
+        if that is a library's."""
+        location = self._places.get(symbol, op.location)
+        made_by = locations.position(op.location)
+        position = self._users(symbol, location) or locations.position(location)
+        if made_by[1] and made_by[:2] != position[:2]:
+            message += f" ({made_by[0]}:{made_by[1]} makes it)"
+        return Diagnostic("error", message, *position)
+
+    def _users(self, symbol: str, location: ir.Location) -> tuple[str, int, int] | None:
+        """The innermost position in a user's file, of an op or of a call that it is in."""
+        seen, pending = {symbol}, collections.deque([(symbol, location)])
+        while pending:
+            symbol, location = pending.popleft()
+            own = [frame for frame in frames(location) if not _is_of_library(frame[0])]
+            if own:
+                return own[0]
+            pending += [call for call in self._calls[symbol] if call[0] not in seen]
+            seen.update(caller for caller, _ in self._calls[symbol])
+        return None
+
+
+def _is_of_library(file: str) -> bool:
+    """Whether a Python file is one of an installed package or of Python."""
+    return "site-packages" in file or "dist-packages" in file or file.startswith(_PYTHON)
+
+
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 # A type that names a Python object.
 _OWN_TYPE = re.compile(r'!jaxpr\.(?:aval|dtype)<"(?:[^"\\]|\\.)*", "\w+">')
 
 
-def _unwritable_op(op: Any, name: str) -> Iterator[Diagnostic]:
-    what = f"'{name}' op"
+def _why_unwritable(op: Any, what: str) -> Iterator[str]:
+    name = op.operation.name
     options = _options(op) if name == "jaxpr.call_hi_primitive" else ()
     if options:
         names = " and ".join(f"'{option}'" for option in options)
-        yield _at(
-            op,
+        yield (
             f"{what} cannot be saved: no op has the option {names} of a custom_vjp function, so "
-            "its rules are Python functions of this process",
+            "its rules are Python functions of this process"
         )
-    else:
-        yield from _unwritable_attributes(op, what)
+        return
+    for key in op.attributes:
+        handle = next(expansions.handles_in(op.attributes[key]), None)
+        if handle is not None:
+            box = handles.find_box(handle)
+            found = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
+            yield (
+                f"{what} cannot be saved: attribute '{key}' is {found}, which has no form outside "
+                f"of this process{_way_out(op, name, key)}"
+            )
+    parts = [*op.results.types, *(attr for _, attr in op.attributes.items())]
+    for own in dict.fromkeys(_OWN_TYPE.findall(" ".join(map(str, parts)))):
+        yield f"{what} cannot be saved: the type {own} exists in this process only"
+
+
+def _way_out(op: Any, name: str, key: str) -> str:
+    if key in TREES:
+        return "; as_flat=True saves a program of the flat leaves"
+    if is_dropped(op, name):
+        return (
+            "; effects='drop' saves the program without its debug callbacks and run-time checks, "
+            "effects='keep-print' with its prints"
+        )
+    if name.endswith("_callback"):
+        return "; compute its result with JAX, or save what comes before and after the call"
+    return ""
 
 
 def _options(op: Any) -> Sequence[str]:
@@ -160,41 +270,6 @@ def _options(op: Any) -> Sequence[str]:
         return ()
 
 
-def _unwritable_types(op: Any, what: str) -> Iterator[Diagnostic]:
-    parts = [*op.results.types, *(attr for _, attr in op.attributes.items())]
-    for own in dict.fromkeys(_OWN_TYPE.findall(" ".join(map(str, parts)))):
-        yield _at(op, f"{what} cannot be saved: the type {own} exists in this process only")
-
-
-def _unwritable_attributes(op: Any, what: str) -> Iterator[Diagnostic]:
-    for key, attr in op.attributes.items():
-        for handle in _handles(attr):
-            box = handles.find_box(handle)
-            found = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
-            flat = "; as_flat=True saves a program of the flat leaves" if key in TREES else ""
-            yield _at(
-                op,
-                f"{what} cannot be saved: attribute '{key}' is {found}, which has no form outside "
-                f"of this process{flat}",
-            )
-
-
-def _handles(attr: ir.Attribute) -> Iterator[str]:
-    if isinstance(attr, ir.ArrayAttr):
-        for item in attr:
-            yield from _handles(item)
-    elif isinstance(attr, ir.DictAttr):
-        for item in attr:
-            if item.name == "handle" and isinstance(item.attr, ir.StringAttr):
-                yield item.attr.value
-            else:
-                yield from _handles(item.attr)
-
-
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def _at(op: Any, message: str) -> Diagnostic:
-    return Diagnostic("error", message, *locations.position(op.location))

@@ -16,8 +16,8 @@ from jaxmlir._compat import mlir, open_jaxpr, source_info_util
 from jaxmlir.backend.dump import Dump
 from jaxmlir.backend.settings import Settings
 from jaxmlir.errors import JaxmlirError, LoweringError, PassError
+from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
-from jaxmlir.lowering.per_target import lower_for_targets
 from jaxmlir.passes import Instrumentation, parse_pipeline
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, parse

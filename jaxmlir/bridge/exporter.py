@@ -40,6 +40,7 @@ class Exporter:
 
     def __init__(self, program: Module, *, to_run: bool = True):
         self.program = program
+        program.exporters.add(self)
         self._to_run = to_run
         self.leaves_rules = False
         self.made: dict[tuple[str, ...], Any] = {}

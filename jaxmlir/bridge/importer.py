@@ -43,8 +43,8 @@ from jaxmlir.dialect import (
     locations,
     primitives,
 )
-from jaxmlir.dialect.codec.dense import dense
-from jaxmlir.dialect.constants import Constants
+from jaxmlir.dialect.codec.types import dense
+from jaxmlir.dialect.handles import Constants
 from jaxmlir.dialect.ir import (
     DIALECT_VERSION,
     free_symbol,
@@ -455,7 +455,8 @@ class _Function:
         if eqn.primitive.name in custom_rule_ops.HIGH_LEVEL:
             eqn = hijax.ordinary(eqn)
         if eqn.primitive.name in custom_rule_ops.PRIMITIVES:
-            eqn = closures.with_constants(eqn, self.importer.origins, env)
+            closed = self.importer._nest.closed
+            eqn = closures.with_constants(eqn, self.importer.origins, env, closed)
         return eqn
 
     def splice(self, eqn: Any, env: dict[Any, ir.Value], loc: ir.Location) -> None:
@@ -548,12 +549,14 @@ class _Nest:
       depth: how many functions are around the next one.
       symbols: their names.
       waiting: those that are nested deep, with or without a body.
+      closed: what custom rules are made of and holds no value of a trace, by ids.
     """
 
     def __init__(self) -> None:
         self.depth = 0
         self.symbols: list[str] = []
         self.waiting: list[_Waiting] = []
+        self.closed: dict[int, Any] = {}
 
 
 class _Opening(NamedTuple):

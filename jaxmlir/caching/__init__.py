@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jaxmlir.support.cache_directory import directory
+from jaxmlir.support.files import directory
 
 if TYPE_CHECKING:
     from jaxmlir.caching.rule_cache import RuleCache

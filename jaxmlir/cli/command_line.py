@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
 from typing import IO
 
-from jaxmlir.dialect import stand_ins
+from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
-from jaxmlir.support.source_files import PACKAGE, source_line
+from jaxmlir.support.files import PACKAGE, source_line
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -234,7 +234,7 @@ def run_tool(
 
     Where Ctrl-C ends it, the status is the one that a shell gives a command that died of it.
     """
-    unknown_nodes = stand_ins.allowed.set(True)
+    before = unknown_nodes.set(True)
     try:
         status = body(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -250,7 +250,7 @@ def run_tool(
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
-        stand_ins.allowed.reset(unknown_nodes)
+        unknown_nodes.reset(before)
     return 1
 
 

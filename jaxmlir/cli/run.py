@@ -100,7 +100,7 @@ def _help() -> str:
 
 
 def _run(path: str, arguments: Arguments) -> None:
-    from jaxmlir.analysis.call_signature import call_signature
+    from jaxmlir.analysis.call_graph import call_signature
     from jaxmlir.cli.module_io import read_program
     from jaxmlir.dialect.types import widths_of
 
@@ -273,7 +273,7 @@ def _stablehlo_primitive() -> Any:
 
     @primitive.def_abstract_eval
     def abstract_eval(*_: Any, program: Program, entry: str) -> Any:
-        from jaxmlir.analysis.call_signature import call_signature
+        from jaxmlir.analysis.call_graph import call_signature
 
         return call_signature(program, entry).results
 

@@ -148,7 +148,7 @@ def _check(arguments: Arguments) -> None:
     if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
         raise UsageError(f"--{output} and --emit-bytecode exclude each other")
     if output == "to-stablehlo" and (platforms := _platforms(arguments)):
-        from jaxmlir.support.platforms import check_platforms
+        from jaxmlir.support.options import check_platforms
 
         check_platforms(platforms)
     if output != "to-stablehlo" and "platforms" in arguments.values:
@@ -186,7 +186,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
 
         return b"".join(artifact.pieces(program))
     if arguments.on("to-jaxpr"):
-        from jaxmlir.lowering.legalize import MAKE_PRIVATE
+        from jaxmlir.lowering.lowering import MAKE_PRIVATE
 
         program.chosen("", how=MAKE_PRIVATE)
         return f"{program.to_jaxpr()}\n".encode()

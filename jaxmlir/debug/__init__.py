@@ -10,9 +10,7 @@ too:
 
 from __future__ import annotations
 
-from jaxmlir.debug.breakpoint import breakpoint_at
 from jaxmlir.debug.diff import Difference, diff
-from jaxmlir.debug.nonfinite import NonFinite, find_nan
-from jaxmlir.debug.values import Place, Range
+from jaxmlir.debug.steps import NonFinite, Place, Range, breakpoint_at, find_nan
 
 __all__ = ["Difference", "NonFinite", "Place", "Range", "breakpoint_at", "diff", "find_nan"]

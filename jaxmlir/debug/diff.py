@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir.debug.values import Place, Range, check, comparable, host, is_inexact
+from jaxmlir.debug.steps import Place, Range, check, comparable, host, is_inexact
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Hook, Interpreter, Step
 from jaxmlir.program.arguments import check_tree
@@ -35,7 +35,7 @@ class Difference:
     index: tuple[int, ...]
     """The element that differs most."""
     values: tuple[Any, Any]
-    """That element, in the first and in the second evaluation."""
+    """The element that differs most, in the first and in the second evaluation."""
     absolute: float
     relative: float
     """The largest absolute and relative differences of the result."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
@@ -26,15 +26,6 @@ def attribute(op: Any, name: str, default: Any = None) -> Any:
     """An op's attribute as a Python value: numbers, tuples, dtypes, JAX's enumerations ..."""
     attributes = op.attributes
     return codec.decode(attributes[name]) if name in attributes else default
-
-
-def ops_of(function: func.FuncOp) -> Iterator[tuple[Any, str, list[ir.Value]]]:
-    """The ops before the return: each with its name and operands."""
-    for op in body_of(function).operations:
-        name = op.name if type(op) is ir.OpView else op.operation.name
-        if name == "func.return":
-            return
-        yield op, name, [*op.operands]
 
 
 def overwrites(op: Any) -> bool:
@@ -86,7 +77,7 @@ def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
 
 
 def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
-    """Likewise, of a function whose type is still to be set."""
+    """Makes a function whose type is still to be set return other values of its body."""
     block = body_of(function)
     old = _return_of(block)
     if list(old.operands) != list(results):
@@ -156,7 +147,7 @@ def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def take_in(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
-    """Likewise, where it is no call but the body of a larger function: ops are where they were."""
+    """Copies a function's body in as a part of a larger one: ops keep their locations."""
     nowhere = ir.Location.unknown()
     return list(jax_mlir_ext.inlined_func_call(function.operation, list(args), nowhere))
 

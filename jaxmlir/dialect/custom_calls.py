@@ -48,7 +48,7 @@ def find(module: ir.Module) -> Iterator[CustomCall]:
 
 
 def among(ops: Iterable[tuple[ir.OpView, str]]) -> Iterator[CustomCall]:
-    """Those of some ops, which come with their names."""
+    """The ops among some, given with their names, that reach beyond XLA."""
     for op, name in ops:
         if name == "jaxpr.jit" or name in OPS:
             yield from _of_op(op, name)

@@ -32,6 +32,8 @@ ATTRIBUTES = frozenset(
         "vjp_with_zeros",
         "bwd",
         "bwd_with_zeros",
+        "transposes",
+        "batches",
     }
 )
 
@@ -50,6 +52,11 @@ def is_untraced(op: Any) -> bool:
 def is_choosy(op: Any) -> bool:
     """Whether the rules of an op are told which tangents are zero."""
     return "symbolic_zeros" in op.attributes
+
+
+def stands_for_primitive(op: Any) -> bool:
+    """Whether a call of a function with a JVP rule has the other rules of a primitive, too."""
+    return "transposes" in op.attributes
 
 
 def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
@@ -74,7 +81,7 @@ _STATIC = ("call_jaxpr", "num_consts", "num_res", "in_zeros", "symbolic_zeros")
 
 
 def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) -> T | None:
-    """Of some rules that are each for certain zeros the one for the most of those that there are.
+    """The rule specialised to the largest subset of the given symbolic zeros.
 
     Args:
       zeros: which tangents are zero.

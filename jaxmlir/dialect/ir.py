@@ -15,6 +15,7 @@ import itertools
 import re
 import threading
 from collections.abc import Container, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal
 
 from jaxlib.mlir import ir
@@ -30,6 +31,13 @@ DIALECT_VERSION = "0.1"
 
 TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
 """The attributes of the public function that say what the pytrees are."""
+
+unknown_nodes: ContextVar[bool] = ContextVar("unknown_nodes", default=False)
+"""Whether a pytree that is read may have nodes of classes that this process does not know.
+
+To a Python program that is an error: what it gives to a function, or gets, would be of another
+class.  The command line tools pass pytrees on and never make such a node, so they need no class.
+"""
 
 _cext.globals.append_dialect_search_prefix("jaxmlir.dialect.mlir")
 
@@ -419,5 +427,6 @@ __all__ = [
     "scope",
     "stablehlo",
     "symbol_uses",
+    "unknown_nodes",
     "verify_module",
 ]

@@ -18,8 +18,7 @@ from typing import Any
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.dialect.ir import context, file_line_col, ir
 from jaxmlir.dialect.ir import frames as frames_of
-from jaxmlir.support.cache_directory import directory
-from jaxmlir.support.source_files import PACKAGE, may_be_shown
+from jaxmlir.support.files import PACKAGE, directory, may_be_shown
 
 # The user's frames are wanted; ours are among them when a rule is traced.
 source_info_util.register_exclusion(PACKAGE)

@@ -15,12 +15,12 @@ import jax
 from jaxmlir.dialect import handles, locations
 from jaxmlir.dialect import ir as mlir_ir
 from jaxmlir.dialect.codec import pytrees
-from jaxmlir.dialect.constants import Constants
 from jaxmlir.dialect.custom_rule_ops import MARK, marked_ops
+from jaxmlir.dialect.handles import Constants
 from jaxmlir.dialect.ir import context, func, functions, ir, is_private
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError, PassError, at_op, nearest
-from jaxmlir.support.cached import analysis, forget_analyses
+from jaxmlir.support.lazy import analysis, forget_analyses
 from jaxmlir.targets import Target, default_target
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Module:
         self.sizes_scope: Any | None = None
         self._target: Target | None = None
         self._analyses: dict[Callable[[Any], Any], Any] = {}
+        # What makes jaxprs of the module, and refers to its functions by their symbols.
+        self.exporters: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rule_tracing = self.new_rule_tracing()
         self.changed()
 
@@ -163,7 +165,16 @@ class Module:
         self._analyses.clear()
 
     def become(self, other: Module) -> None:
-        """Has the module of another program, which computes the same: what was compiled stays."""
+        """Has the module of another program, which computes the same: what was compiled stays.
+
+        Jaxprs that were made of the module so far stay those of that module.
+        """
+        before: Any = object.__new__(type(self))
+        before.__dict__ = {**self.__dict__, "core": before, "_analyses": {}}
+        before.rule_tracing = self.rule_tracing.of_clone(before, held=False)
+        for exporter in self.exporters:
+            exporter.program = before
+        self.exporters = weakref.WeakSet()
         self._module = other._module
         self._constants, self._handles = other._constants, other._handles
         self._analyses.clear()

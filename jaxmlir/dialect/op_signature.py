@@ -38,7 +38,7 @@ class Signature:
 
     @property
     def types(self) -> tuple[ir.Type, ...]:
-        """Those of the operands, and of the results."""
+        """The types of the operands, then of the results."""
         return self.operands + self.results
 
     def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
@@ -70,7 +70,7 @@ class Signature:
 
 
 class WithRegions(Signature):
-    """That of one op, of another dialect, whose regions it does not tell of."""
+    """The signature of one op of another dialect, whose regions it does not tell of."""
 
     def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
         message = f"'{self.name}' op cannot be copied: it has regions"

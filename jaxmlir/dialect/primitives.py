@@ -17,7 +17,7 @@ from jaxmlir import _compat
 from jaxmlir._compat import ad, batching, core, mlir, pe, state_discharge
 from jaxmlir.dialect import ops
 from jaxmlir.dialect.ir import is_foreign
-from jaxmlir.dialect.ops import kernel
+from jaxmlir.dialect.ops.kernels import KERNEL
 from jaxmlir.errors import ExportError, nearest
 
 _known: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def registries() -> list[dict[Any, Any]]:
 
 
 def transformations() -> list[dict[Any, Any]]:
-    """Those of them that transform equations."""
+    """JAX's tables of the rules that transform equations."""
     return [
         ad.primitive_jvps,
         ad.primitive_linearizations,
@@ -97,7 +97,7 @@ def _find_late(name: str) -> Any | None:
 
 # Few of the instructions of kernels have rules.  Some names are those of two: of two backends, as
 # there is one on all of them otherwise.  The first is meant.
-_IN_KERNELS = frozenset(op.name for op in kernel.OPS)
+_IN_KERNELS = frozenset(op.name for op in KERNEL.ops)
 _PALLAS = "jax.experimental.pallas"
 
 

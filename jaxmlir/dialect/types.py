@@ -20,6 +20,7 @@ from jaxmlir.dialect.codec.types import (
     dtype_called,
     dtype_of,
     element_of,
+    symbolic_shape,
     type_of,
 )
 from jaxmlir.dialect.ir import ir
@@ -37,6 +38,7 @@ __all__ = [
     "is_narrowed",
     "is_wide",
     "linear_aval",
+    "size_variable",
     "tangent_type",
     "tangent_type_of",
     "type_of",
@@ -64,6 +66,13 @@ def tangent_type(value: ir.Value) -> ir.Type:
 def tangent_type_of(type_: ir.Type) -> ir.Type:
     """The type of tangents of values of a type; ``float0`` for integers."""
     return type_of(aval_of(type_).to_tangent_aval())
+
+
+def size_variable(name: str, avals: Iterable[Any]) -> Any:
+    """A dimension variable that can stand beside the symbolic dimensions of some values."""
+    dims = (dim for aval in avals for dim in getattr(aval, "shape", ()))
+    symbolic = next((dim for dim in dims if not core.is_constant_dim(dim)), None)
+    return symbolic_shape(name, () if symbolic is None else constraints_of(symbolic))[0]
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.support.lazy_names import lazy_names
+from jaxmlir.support.lazy import lazy_names
 
 __all__ = ["Frame", "Hook", "Interpreter", "Node", "Step"]
 

@@ -34,7 +34,7 @@ from jaxmlir.errors import (
 )
 from jaxmlir.interpret.control_flow import INTERPRETATIONS, Frame
 from jaxmlir.interpret.plans import Node, array_of, constant_of, plan_of
-from jaxmlir.support.source_files import source_line
+from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
@@ -51,9 +51,10 @@ from jaxmlir.dialect.ir import (
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of
-from jaxmlir.lowering.deferred_bodies import Nesting
+from jaxmlir.lowering.functions import Nesting
 from jaxmlir.lowering.templates import KeptLeaves, Template, kept_leaves
-from jaxmlir.support.cache_directory import directory
+from jaxmlir.passes.base import Pass
+from jaxmlir.support.files import directory
 from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:
@@ -88,6 +89,41 @@ def legalize(program: Module, platforms: Sequence[str] | None = None) -> None:
             main.attributes[key] = tree
     program.module = module
     program.changed()
+
+
+MAKE_PRIVATE = "symbol-privatize{{exclude={}}} makes the others private"
+
+
+class LegalizeToStablehlo(Pass):
+    """Legalize every jaxpr op to StableHLO; custom derivative rules are dropped here.
+
+    The module becomes what JAX lowers a call of its public function to: JAX's own lowering rules
+    run, once per signature of an op.
+
+    Options:
+      platforms: the platforms to lower for (``cpu``, ``cuda``, ``rocm``, ``tpu``), comma-separated;
+        by default that of JAX's default backend.
+    """
+
+    name: ClassVar[str] = "jaxpr-legalize-to-stablehlo"
+    platforms: tuple[str, ...] = ()
+
+    def run(self, program: Module) -> None:
+        program.chosen("", how=MAKE_PRIVATE)
+        before = _counts(program)
+        legalize(program, self.platforms or None)
+        attributes = program.function(program.name).attributes
+        for tree, had, has in zip(TREES, before, _counts(program), strict=True):
+            # For several platforms, or ordered effects, JAX adds operands and results: the
+            # platform's index, tokens. The pytrees do not have them.
+            if has != had and tree in attributes:
+                del attributes[tree]
+
+
+def _counts(program: Module) -> tuple[int, int]:
+    """How many values the public function takes and gives."""
+    type_ = program.function(program.name).type
+    return len(type_.inputs), len(type_.results)
 
 
 PLATFORMS = "jaxpr.platforms"
@@ -337,7 +373,7 @@ class _Lowering:
         rules: tuple[Any, ...],
         alike: pointwise.Kind | None = None,
     ) -> Template:
-        """The same for the op's own shape, read back where earlier modules have had it.
+        """The template for the op's own shape, read back where earlier modules have had it.
 
         It is written down for the second, or for other processes: most of a process's first program
         are met in no other.

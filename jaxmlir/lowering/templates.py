@@ -28,7 +28,7 @@ class Template:
 
     @classmethod
     def read(cls, code: bytes) -> Template:
-        """That of which :attr:`code` is the bytecode, in the current context."""
+        """The template whose :attr:`code` is some bytecode, in the current context."""
         module = ir.Module.parse(code)
         (function,) = module.body.operations
         return cls(function.operation, module)
@@ -73,7 +73,7 @@ class KeptLeaves:
         return key and self._cache.find(key)
 
     def find_alike(self, alike: Kind) -> tuple[bytes, Shape] | None:
-        """That of pointwise ops of some shape, and the shape."""
+        """The template's bytecode for pointwise ops of any shape, and the shape it was made for."""
         found = self._cache.find_alike(self._key("alike", alike.text))
         code = found and self._cache.find(found[0])
         return (code, found[1]) if found and code else None

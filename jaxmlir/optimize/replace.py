@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.toolbox import ops_of, replace
 from jaxmlir.transforms.templates import Rules
 
@@ -32,11 +32,12 @@ def replace_ops(
     with scope():
         rules = Rules(program)
         for function in outside_kernels(program, names):
-            for op, name, operands in ops_of(function):
-                if name not in names:
+            for node in ops_of(function):
+                if node.name not in names:
                     continue
+                op = node.op
                 with ir.InsertionPoint(op), op.location:
-                    written = write(rules, OpView(op, name, operands))
+                    written = write(rules, node)
                     if written is None:
                         continue
                     values = [written] if isinstance(written, ir.Value) else written

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jaxmlir.errors import nearest
-from jaxmlir.support.lazy_names import lazy_names
+from jaxmlir.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from jaxmlir.passes.base import Option, Pass
@@ -50,6 +50,7 @@ BUILTIN_PASSES = (
     ("jaxpr-dedupe-functions", "jaxmlir.rewriting.dedupe:DedupeFunctions"),
     ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
+    ("jaxpr-drop-callbacks", "jaxmlir.optimize.simplify.drop_callbacks:DropCallbacks"),
     ("jaxpr-duplicate-producers", "jaxmlir.optimize.memory.duplicate_producers:DuplicateProducers"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.optimize.cpu.expand_cumlogsumexp:ExpandCumlogsumexp"),
@@ -78,7 +79,7 @@ BUILTIN_PASSES = (
     ("jaxpr-inplace-scans", "jaxmlir.optimize.loops.inplace_scans:InplaceScans"),
     ("jaxpr-inverse", "jaxmlir.transforms.inverse:Inverse"),
     ("jaxpr-jvp", "jaxmlir.transforms.jvp:Jvp"),
-    ("jaxpr-legalize-to-stablehlo", "jaxmlir.lowering.legalize:LegalizeToStablehlo"),
+    ("jaxpr-legalize-to-stablehlo", "jaxmlir.lowering.lowering:LegalizeToStablehlo"),
     ("jaxpr-licm", "jaxmlir.optimize.loops.licm:Licm"),
     ("jaxpr-linearize", "jaxmlir.transforms.linearize:Linearize"),
     ("jaxpr-materialize-shared", "jaxmlir.optimize.cpu.materialize_shared:MaterializeShared"),
@@ -102,7 +103,7 @@ BUILTIN_PASSES = (
     ("jaxpr-transpose", "jaxmlir.transforms.transpose:Transpose"),
     ("jaxpr-unroll-reductions", "jaxmlir.optimize.cpu.unroll_reductions:UnrollReductions"),
     ("jaxpr-vectorize-blocks", "jaxmlir.optimize.vectorize.vectorize_blocks:VectorizeBlocks"),
-    ("jaxpr-verify", "jaxmlir.verify.verify_pass:Verify"),
+    ("jaxpr-verify", "jaxmlir.verify.verifier:Verify"),
     ("jaxpr-vjp", "jaxmlir.transforms.vjp:Vjp"),
     ("jaxpr-vmap", "jaxmlir.transforms.vmap:Vmap"),
 )
@@ -114,9 +115,9 @@ __getattr__ = lazy_names(__name__, _EXPORTS, ())
 
 def find_pass(name: str) -> type[Pass] | None:
     """The class of a pass written in Python, or None: then it may be a C++ pass."""
-    from jaxmlir.passes import registry
+    from jaxmlir.passes import base
 
-    return registry.find(name, BUILTIN_PASSES)
+    return base.find_class(name, BUILTIN_PASSES)
 
 
 def pass_exists(name: str) -> bool:
@@ -128,11 +129,11 @@ def pass_exists(name: str) -> bool:
 
 def describe_passes() -> dict[str, dict[str, Description]]:
     """Summary and options of every pass, by origin and name, without importing the passes."""
-    from jaxmlir.passes import cxx, descriptions, registry
+    from jaxmlir.passes import base, cxx, descriptions
     from jaxmlir.passes.base import Pass
 
     builtin = {name: descriptions.of_target(target) for name, target in BUILTIN_PASSES}
-    plugins = {p.name: descriptions.of_target(p.value) for p in registry.plugins()}
+    plugins = {p.name: descriptions.of_target(p.value) for p in base.plugins()}
     loaded = {
         name: descriptions.of_class(cls)
         for name, cls in Pass.loaded.items()

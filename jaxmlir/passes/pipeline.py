@@ -24,7 +24,7 @@ from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.collector import collector_paused
+from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

@@ -20,7 +20,7 @@ import jax
 from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
-from jaxmlir.support.collector import collector_paused
+from jaxmlir.support.lazy import collector_paused
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

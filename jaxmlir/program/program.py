@@ -33,9 +33,8 @@ from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.calls import Calls
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
-from jaxmlir.support.cached import analysis
-from jaxmlir.support.collector import collector_paused
-from jaxmlir.support.platforms import check_platforms
+from jaxmlir.support.lazy import analysis, collector_paused
+from jaxmlir.support.options import check_platforms
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -135,7 +134,12 @@ class Program(Module):
     # -- reading --
 
     def save(
-        self, path: str | os.PathLike[str], *, source_info: bool = True, as_flat: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        source_info: bool = True,
+        as_flat: bool = False,
+        effects: str = "error",
     ) -> None:
         """Writes the program to one file, which :func:`jaxmlir.load` reads anywhere.
 
@@ -143,14 +147,20 @@ class Program(Module):
           source_info: keep the Python files and lines that ops come from.
           as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for
             nodes that hold Python objects of this process.
+          effects: what becomes of debug callbacks, prints and run-time checks: ``"drop"`` leaves
+            them out, ``"keep-print"`` all but prints of a format string; by default those that are
+            Python functions are an error.
 
         Raises:
-          ArtifactError: the program refers to Python objects of this process, such as callbacks.
+          ArgumentError: ``effects`` is none of these.
+          ArtifactError: the program refers to Python objects of this process, such as callbacks;
+            names each op, the user's line, and what to do.
           OSError: the file cannot be written; one that was there is as it was.
         """
         from jaxmlir import artifact
 
-        artifact.save(self, path, source_info=source_info, as_flat=as_flat)
+        options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
+        artifact.save(self, path, **options)
 
     def __repr__(self) -> str:
         try:

@@ -9,26 +9,21 @@ symbolic shapes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import core, shape_poly, state_types
-from jaxmlir.dialect import codec
-from jaxmlir.dialect.codec.dense import dense
-from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir._compat import core, shape_poly
+from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import ArgumentError
+from jaxmlir.rewriting.sizes import Sizes, Substitution, evaluate, plain
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 M = TypeVar("M", bound="Module")
-
-Sizes = Mapping[str, Any]
-"""Of each variable the size: a number, or a symbolic dimension."""
 
 
 def is_symbolic(aval: Any) -> bool:
@@ -49,7 +44,7 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     try:
         solution, constraints, measured = shape_poly.solve_dim_vars(avals, program.in_tree)
         evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
-        sizes = {name: _plain(evaluator.evaluate(size)) for name, size in solution.items()}
+        sizes = {name: plain(evaluator.evaluate(size)) for name, size in solution.items()}
         _check_explicit(program, avals, sizes)
         constraints.check_statically(evaluator)
     except (ValueError, shape_poly.UnexpectedDimVar, core.InconclusiveDimensionOperation) as e:
@@ -116,112 +111,15 @@ def _holds(constraint: Any, sizes: Sizes) -> bool | None:
         return None
 
 
-def evaluate(dim: Any, sizes: Sizes) -> Any:
-    """A dimension at given sizes of the variables."""
-    return _plain(dim if core.is_constant_dim(dim) else dim._evaluate(sizes))
-
-
-def _plain(size: Any) -> Any:
-    return int(size) if core.is_constant_dim(size) else size
-
-
 def specialize(program: M, sizes: Sizes) -> M:
     """A copy of a program with its dimension variables fixed."""
     result = program.clone()
     scopes = (size.scope for size in sizes.values() if not core.is_constant_dim(size))
     result.sizes_scope = next(scopes, None)
     with scope():
-        substitution = _Substitution(sizes)
+        substitution = Substitution(sizes)
         for op in result.module.body.operations:
             if isinstance(op, func.FuncOp):
                 substitution.function(op)
     result.changed()
     return result
-
-
-class _Substitution:
-    """Numbers for dimension variables, in types, attributes and ops."""
-
-    def __init__(self, sizes: Sizes):
-        self.sizes = sizes
-        self.types: dict[ir.Type, ir.Type] = {}
-        self.attributes: dict[ir.Attribute, ir.Attribute] = {}
-
-    def function(self, function: func.FuncOp) -> None:
-        type_ = function.type
-        types = [[self.type(t) for t in side] for side in (type_.inputs, type_.results)]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
-        for block in function.body:
-            for argument in block.arguments:
-                argument.set_type(self.type(argument.type))
-            for op in list(block.operations):
-                if type(op) is ir.OpView and op.name == "jaxpr.dim_as_value":
-                    self.replace_with_size(op)
-                    continue
-                for value in op.results:
-                    value.set_type(self.type(value.type))
-                attributes = op.attributes
-                for key, attr in list(attributes.items()):
-                    changed = self.attribute(attr)
-                    if changed is not attr:
-                        attributes[key] = changed
-
-    def replace_with_size(self, op: Any) -> None:
-        """Makes a dimension that is used as a number the number."""
-        (result,) = op.results
-        size = evaluate(codec.decode(op.attributes["dim"]), self.sizes)
-        if not core.is_constant_dim(size):
-            op.attributes["dim"] = codec.encode(size)
-            return
-        value = dense(np.asarray(size, aval_of(result.type).dtype))
-        with ir.InsertionPoint(op):
-            constant = ir.Operation.create(
-                "jaxpr.constant", [result.type], [], {"value": value}, loc=op.location
-            )
-        result.replace_all_uses_with(constant.result)
-        op.operation.erase()
-
-    def type(self, type_: ir.Type) -> ir.Type:
-        found = self.types.get(type_)
-        if found is None:
-            found = self.types[type_] = self._new_type(type_)
-        return found
-
-    def _new_type(self, type_: ir.Type) -> ir.Type:
-        if "shape = " not in str(type_):
-            return type_
-        aval = aval_of(type_)
-        if isinstance(aval, state_types.AbstractRef):
-            return type_of(aval.update(inner_aval=self._aval(aval.inner_aval)))
-        return type_of(self._aval(aval))
-
-    def _aval(self, aval: Any) -> Any:
-        return aval.update(shape=tuple(evaluate(dim, self.sizes) for dim in aval.shape))
-
-    def attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        found = self.attributes.get(attr)
-        if found is None:
-            found = self.attributes[attr] = self._new_attribute(attr)
-        return found
-
-    def _new_attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        """The attribute with numbers; itself if it mentions no dimension."""
-        if isinstance(attr, ir.TypeAttr):
-            type_ = self.type(attr.value)
-            return attr if type_ == attr.value else ir.TypeAttr.get(type_)
-        if isinstance(attr, ir.ArrayAttr):
-            items = list(attr)
-            changed = [self.attribute(item) for item in items]
-            if changed == items:
-                return attr
-            # A tuple of integers has a form of its own.
-            if all(isinstance(item, ir.IntegerAttr) for item in changed):
-                return ir.DenseI64ArrayAttr.get([item.value for item in changed])
-            return ir.ArrayAttr.get(changed)
-        if isinstance(attr, ir.DictAttr):
-            fields = {item.name: item.attr for item in attr}
-            if fields.keys() == {"dim"}:
-                return codec.encode(evaluate(codec.decode(attr), self.sizes))
-            changed = {name: self.attribute(field) for name, field in fields.items()}
-            return attr if changed == fields else ir.DictAttr.get(changed)
-        return attr

@@ -22,7 +22,7 @@ from jaxmlir.program.program import Program
 from jaxmlir.program.recipes import Recipe, at_level
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.calls import Calls
-from jaxmlir.support.collector import collector_paused
+from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
     from jax.stages import Lowered

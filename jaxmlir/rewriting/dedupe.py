@@ -14,7 +14,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from jaxmlir.dialect.builder import named_ops, ops_of, returned
+from jaxmlir.analysis.function_view import ops_of
+from jaxmlir.dialect.builder import named_ops, returned
 from jaxmlir.dialect.ir import (
     func,
     has_regions,
@@ -87,7 +88,7 @@ def merge_functions(
     among: Collection[str] | None = None,
     copies: dict[str, Copy] | None = None,
 ) -> None:
-    """Likewise, of a module's functions; those that go, leave the dictionary too.
+    """Merges equal functions of a module in place; those that go leave the dictionary too.
 
     Args:
       among: only these may go, by default all.

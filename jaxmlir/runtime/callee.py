@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.errors import TransformError, deep_calls_as
+from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
-from jaxmlir.lowering.per_target import lower_for_targets
 from jaxmlir.optimize.simplify.dce import prune
 from jaxmlir.runtime.placement import placement_of
-from jaxmlir.support.collector import collector_paused
+from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:

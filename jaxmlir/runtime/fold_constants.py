@@ -31,13 +31,14 @@ import jax
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect import custom_calls, ops
 from jaxmlir.dialect.builder import copy, drop_dead_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ops.random import RANDOM
 from jaxmlir.dialect.types import aval_of, is_key, widths_of
 from jaxmlir.errors import LoweringError, count
 from jaxmlir.passes.base import Amount, Pass
@@ -61,7 +62,7 @@ MAX_GROWTH = 64 * 1024
 
 # How often they run their body is not known.
 _NEVER = frozenset({"jaxpr.while", "jaxpr.checkpointed_while"})
-_RANDOM = frozenset(f"jaxpr.{op.name}" for op in ops.random.OPS)
+_RANDOM = frozenset(f"jaxpr.{op.name}" for op in RANDOM.ops)
 _CONSTANT = "jaxpr.constant"
 
 

@@ -28,13 +28,13 @@ from jaxmlir._compat import (
     resolve,
     source_info_util,
 )
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import Cut, Variant, liveness_of
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.exporter import Exporter, count_constvars
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.dialect.types import in_scope
-from jaxmlir.lowering.deferred_bodies import Nesting
+from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, Pruned

@@ -50,7 +50,7 @@ class Target:
         return name if self.devices == 1 else f"{name}:{self.devices}"
 
     def on(self, devices: int) -> Target:
-        """The same for another number of devices."""
+        """The target on another number of devices."""
         return self if devices == self.devices else replace(self, devices=devices)
 
     @property

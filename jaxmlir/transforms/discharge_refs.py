@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from jaxmlir.dialect.ir import functions, ir, scope
-from jaxmlir.dialect.ops.state import MAKERS
+from jaxmlir.dialect.ops.effects import MAKERS
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir.analysis.call_graph import CALLS
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import attribute, ops_of, reachable, returned, zeros
+from jaxmlir.dialect.builder import attribute, reachable, returned, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.dialect.builder import drop_dead_ops, filled, inline, reachable
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.types import type_of

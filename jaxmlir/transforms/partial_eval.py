@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute
 from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
+from jaxmlir.dialect.custom_rule_ops import stands_for_primitive
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
@@ -209,7 +210,7 @@ def loses_rules(rules: Rules, op: Any, name: str, unknown: Sequence[bool]) -> bo
     """Whether the halves of an op may lack a custom JVP rule, which a further derivative needs: of
     a call with such a rule that is split, and of ops that JAX's rules split."""
     if name in OF_RULES:
-        if name != "jaxpr.custom_jvp_call_jaxpr":
+        if name != "jaxpr.custom_jvp_call_jaxpr" or stands_for_primitive(op):
             return False
         callee = op.attributes["call_jaxpr"].value
         return not all(unknown_results(rules, callee, tuple(unknown)))

@@ -15,10 +15,11 @@ import jax
 
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.call_graph import CallGraph
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import copy, create, ops_of, returned, symbol_ref
+from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
 from jaxmlir.dialect.ir import func, ir, symbol_uses
-from jaxmlir.dialect.ops.state import MAKERS
+from jaxmlir.dialect.ops.effects import MAKERS
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.support.masks import chosen

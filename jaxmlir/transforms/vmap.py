@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir._compat import batching, core
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of

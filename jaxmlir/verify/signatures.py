@@ -1,6 +1,7 @@
-"""Do the functions that an op names take and give what the op passes and expects?
+"""Checks of the functions that an op names: they take what it passes, and give what it expects.
 
-And are attributes within their range, where JAX checks that before it makes an equation only.
+And of attributes: they are of their kind, and within their range, where JAX checks that before it
+makes an equation only.
 
 JAX's abstract evaluation of a call looks at the called jaxpr's results, not always at its operands,
 and never at a custom derivative rule, which is a Python thunk there.  Here both are functions:
@@ -10,6 +11,8 @@ and never at a custom derivative rule, which is a Python thunk there.  Here both
 ``fwd_jaxpr``          ``(*primals) -> (*residuals, *results)``
 ``bwd_jaxpr``          ``(*residuals, *cotangents) -> (*cotangents)``
 ``bwd`` (custom_lin)   the same, of the residuals that are the op's first operands
+``transposes``         ``(*operands, *cotangents) -> (*cotangents)``, of the nonlinear operands
+``batches``            ``(*operands) -> (*results)``, with a dimension in front of those batched
 =====================  =============================================================================
 
 Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells,
@@ -29,8 +32,107 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import func, ir, symbol_uses
-from jaxmlir.dialect.types import aval_of, linear_aval, type_of
+from jaxmlir.dialect.types import aval_of, linear_aval, size_variable, type_of
 from jaxmlir.errors import count
+from jaxmlir.support.masks import chosen
+
+
+def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
+    """What an attribute of a kind is to be, where it is something else."""
+    if not _fits(attr, kind):
+        return kind
+    if kind == "axes":
+        # XLA ends the process over a mesh axis that is named twice.
+        names = codec.decode(attr)
+        return "different axes" if isinstance(names, tuple) and len({*names}) < len(names) else ""
+    if kind in ("dimension", "dimensions") and len(op.operands):
+        type_, value = op.operands[0].type, codec.decode(attr)
+        dims = value if isinstance(value, tuple) else (value,)
+        if isinstance(type_, ir.RankedTensorType) and not (
+            len({*dims}) == len(dims)
+            and all(isinstance(dim, (int, np.integer)) and 0 <= dim < type_.rank for dim in dims)
+        ):
+            what = "a dimension" if kind == "dimension" else "different dimensions"
+            return f"{what} of {type_}, counted from 0"
+    return ""
+
+
+def _fits(attr: ir.Attribute, kind: str) -> bool:
+    """Whether an attribute can be of a kind, for those kinds that are easy to tell."""
+    if kind.endswith("?") and str(attr) == "none":
+        return True
+    if " or " in kind:
+        return any(_fits(attr, each) for each in kind.removesuffix("?").split(" or "))
+    kind, _, name = kind.removesuffix("?").partition(" ")
+    match kind:
+        case "bool":
+            return isinstance(attr, ir.BoolAttr)
+        case "str":
+            return isinstance(attr, ir.StringAttr)
+        case "int" | "dimension":
+            # A dictionary is a symbolic or a huge one, or a scalar of numpy's.
+            return isinstance(attr, ir.IntegerAttr) or (
+                isinstance(attr, ir.DictAttr) and core.is_dim(codec.decode(attr))
+            )
+        case "dtype" | "type":
+            # A dictionary is an extended dtype of a module, or a Python object.
+            return isinstance(attr, (ir.TypeAttr, ir.DictAttr))
+        case "ints":
+            return _is_tuple_of(attr, core.is_dim)
+        case "bools":
+            return _is_tuple_of(attr, lambda item: isinstance(item, (bool, np.bool_)))
+        case "strs":
+            return _is_tuple_of(attr, lambda item: isinstance(item, str))
+        case "pairs":
+            return _is_tuple_of(attr, _is_pair)
+        case "platforms":
+            return _is_tuple_of(attr, lambda item: item is None or _are_names(item))
+        case "policy":
+            # A record, or a Python object.
+            return isinstance(attr, ir.DictAttr)
+        case "dimensions":
+            return isinstance(attr, (ir.DenseI64ArrayAttr, ir.ArrayAttr, ir.DictAttr))
+        case "function":
+            return isinstance(attr, ir.FlatSymbolRefAttr)
+        case "functions":
+            return isinstance(attr, ir.ArrayAttr) and all(_fits(a, "function") for a in attr)
+        case "lists":  # of functions
+            return isinstance(attr, ir.ArrayAttr) and all(
+                _fits(a, "functions") and len(a) for a in attr
+            )
+        case "enum" | "record":
+            # Of records of functions, more is said where these are checked.
+            class_name = _tag(attr).rpartition(".")[2]
+            return codec.depends_on_module(attr) or class_name in (name, codec.HANDLE)
+        case "sharding":
+            return _tag(attr) not in _PLAIN
+    return True
+
+
+def _is_tuple_of(attr: ir.Attribute, fits: Callable[[Any], bool]) -> bool:
+    # A dictionary that is none may be of this module, or of this process.
+    if isinstance(attr, ir.DictAttr) and codec.depends_on_module(attr):
+        return True
+    value = codec.decode(attr)
+    return isinstance(value, (tuple, list)) and all(map(fits, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2 and all(map(core.is_dim, value))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(name, str) for name in value)
+
+
+# Tags of values of Python's, and none at all.
+_PLAIN = ("", "bytes", "complex", "container_type", "dict", "int", "list", "scalar", "set")
+
+
+def _tag(attr: ir.Attribute) -> str:
+    """The class of the value that an attribute stands for, where that is a dictionary's key."""
+    return attr[0].name if isinstance(attr, ir.DictAttr) and len(attr) == 1 else ""
+
 
 Functions = Mapping[str, func.FuncOp]
 
@@ -126,6 +228,12 @@ class _Function:
     def get(self, name: str, default: Any) -> Any:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
 
+    def mask(self, name: str, values: Sequence[Any]) -> tuple[bool, ...]:
+        """An attribute that tells some values from others; of none, where it is not one of them."""
+        found = self.get(name, ())
+        is_mask = isinstance(found, tuple) and len(found) == len(values)
+        return found if is_mask else (False,) * len(values)
+
     def takes(self, *groups: tuple[str, Sequence[Any]]) -> Iterator[str]:
         yield from self._compare("takes", self.operands, groups)
 
@@ -157,11 +265,11 @@ class _Function:
                 yield f"{where}{type_of(w)} for {name}, got {got}"
 
     def without_zeros(self, avals: Sequence[Any]) -> list[Any]:
-        """Those of the (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
+        """The (co)tangents that the rule takes, as its ``jaxpr.in_zeros`` tells."""
         return self._nonzero("jaxpr.in_zeros", avals)
 
     def drop_zeros(self, avals: Sequence[Any]) -> list[Any]:
-        """Those of the values that the function gives, as its ``jaxpr.out_zeros`` tells."""
+        """The values that the function gives, as its ``jaxpr.out_zeros`` tells."""
         return self._nonzero("jaxpr.out_zeros", avals)
 
     def _nonzero(self, attribute: str, avals: Sequence[Any]) -> list[Any]:
@@ -359,6 +467,33 @@ def _custom_jvp(op: _Op) -> Iterator[str]:
         yield from jvp.takes(("primal", primals), ("tangent", nonzero))
         tangents = jvp.drop_zeros(_tangents(op.results))
         yield from jvp.gives(("result", op.results), ("nonzero tangent", tangents))
+    for rule in op.functions("transposes"):
+        linear = rule.mask("jaxpr.linear", op.operands)
+        nonzero = rule.without_zeros(_cotangents(op.results))
+        yield from rule.takes(
+            ("operand", chosen(op.operands, [not is_linear for is_linear in linear])),
+            ("cotangent", nonzero),
+        )
+        moving = _cotangents(chosen(op.operands, linear))
+        yield from rule.gives(("nonzero cotangent", rule.drop_zeros(moving)))
+    for rule in op.functions("batches"):
+        name = rule.get("jaxpr.batch_size", "")
+        if not (isinstance(name, str) and re.fullmatch(r"batch_\d+", name)):
+            yield (
+                f" attribute '{rule.attribute}': expected a function with a name such as "
+                f"\"batch_0\" as 'jaxpr.batch_size', got @{rule.symbol} with {name!r}"
+            )
+            continue
+        size = size_variable(name, op.operands)
+        operands = rule.mask("jaxpr.batched", op.operands)
+        results = rule.mask("jaxpr.out_batched", op.results)
+        yield from rule.takes(("operand", _batches(op.operands, operands, size)))
+        yield from rule.gives(("result", _batches(op.results, results, size)))
+
+
+def _batches(avals: Sequence[Any], batched: Sequence[bool], size: Any) -> list[Any]:
+    """Types with one more dimension in front, where they are batched."""
+    return [core.unmapped_aval(size, 0, a) if b else a for a, b in zip(avals, batched, strict=True)]
 
 
 def _custom_vjp(op: _Op) -> Iterator[str]:

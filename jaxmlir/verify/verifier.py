@@ -23,7 +23,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
@@ -41,8 +41,8 @@ from jaxmlir.dialect import (
     ops,
 )
 from jaxmlir.dialect.codec import pytrees
-from jaxmlir.dialect.constants import Unread
 from jaxmlir.dialect.custom_rule_ops import MARK
+from jaxmlir.dialect.handles import Unread
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, element_of, type_of
@@ -55,7 +55,8 @@ from jaxmlir.errors import (
     message_of,
     nearest,
 )
-from jaxmlir.verify import attribute_kinds, signatures
+from jaxmlir.passes.base import Pass
+from jaxmlir.verify import signatures
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -496,12 +497,12 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
                 yield f" attribute '{key}': expected {n} items, by its {attr.each}, got {value}"
             elif isinstance(value, ir.ArrayAttr):
                 for i, item in enumerate(value):
-                    if expected := attribute_kinds.unmet(op, item, attr.kind):
+                    if expected := signatures.unmet(op, item, attr.kind):
                         yield f" attribute '{key}': expected {expected} at {i}, got {item}"
         if attr is not None and not attr.each:
             # A rule that there is not has no attribute.
             kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
-            expected = attribute_kinds.unmet(op, attributes[key], kind)
+            expected = signatures.unmet(op, attributes[key], kind)
             if expected:
                 yield f" attribute '{key}': expected {expected}, got {attributes[key]}"
 
@@ -664,3 +665,17 @@ def _type_text(aval: Any) -> str:
 def _nearest(name: str, known: Iterable[str]) -> str:
     near = nearest(name, known)
     return f"; did you mean {near if near[0] == '@' else repr(near)}?" if near else ""
+
+
+class Verify(Pass):
+    """Verify the program: structure, symbols, and types by JAX's abstract evaluation.
+
+    The same check runs after every pass unless ``--verify-each=0``; as a pass of its own it checks
+    a file that was written by hand or by another tool.
+    """
+
+    name: ClassVar[str] = "jaxpr-verify"
+
+    def run(self, program: Module) -> bool:
+        program.verify()
+        return False

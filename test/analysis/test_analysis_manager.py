@@ -9,7 +9,7 @@ from hypothesis import given
 from jax import lax
 
 import jaxmlir
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, node_of, ops_of
 from jaxmlir.analysis.manager import AnalysisManager, analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.passes import LEVELS, Pass, parse_pipeline
@@ -99,6 +99,38 @@ def test_a_function_is_read_as_if_its_calls_were_inlined():
 def test_random_programs_are_read_as_if_their_calls_were_inlined(steps):
     x = jnp.ones(3)
     check_inlined(jaxmlir.trace(lambda x, y: random_programs.run(steps, x, y))(x, x))
+
+
+@given(steps=random_programs.programs_of("call", "scan"))
+@random_programs.budget
+def test_the_users_of_values_are_those_that_mlir_knows(steps):
+    x = jnp.ones(3)
+    program = jaxmlir.trace(lambda x, y: (random_programs.run(steps, x, y), x * x, y, y))(x, x)
+    with scope():
+        for function in program.functions.values():
+            body = FunctionView(function)
+            places = {op.operation: i for i, op in enumerate(body.ops)}
+            for number in range(len(body.types)):
+                uses = [use.owner for use in body.value(number).uses]
+                users = [places[owner] for owner in uses if owner in places]
+                assert body.users[number] == sorted(set(users))
+                assert body.use_counts[number] == len(uses)
+                assert (number in body.outputs) == (len(users) < len(uses))
+                maker, node = body.makers[number], node_of(body.value(number))
+                assert (maker is None) == (node is None)
+                assert node is None or places[node.op] == maker
+
+
+def test_a_view_of_an_op_unpacks_to_the_op_its_name_and_its_operands():
+    program = jaxmlir.trace(lambda x, y: x @ y)(jnp.ones((2, 3)), jnp.ones((3, 4)))
+    function = program.function(program.name)
+    with scope():
+        ((op, name, operands),) = views = list(ops_of(function))
+        assert (name, operands) == ("jaxpr.dot_general", [*function.arguments])
+        assert views[0].get("dimension_numbers") == (((1,), (0,)), ((), ()))
+        assert views[0].get("absent", 3) == 3
+        (view,) = FunctionView(function).op_views
+        assert (view.op, view.operands) == (op, operands)
 
 
 def test_a_function_that_differs_in_constants_is_read_from_another_one():

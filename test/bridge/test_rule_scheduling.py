@@ -191,6 +191,34 @@ def test_what_was_derived_from_a_program_that_changed_since_stays():
     )
 
 
+@pytest.mark.parametrize("mode", ["jvp", "vjp"])
+def test_what_calls_a_derivative_differentiates_it_though_that_was_read_since(mode):
+    inner, outer = functions_with_rules_that_call_another(mode)
+
+    def loss(x):
+        return jnp.sum(outer(x))
+
+    x = jnp.arange(3.0)
+    gradient = jaxmlir.trace(loss)(x).grad()
+    calls = jaxmlir.trace(lambda x: jnp.sum(gradient(x) * inner(x)))(x)
+    gradient.as_text()
+    expected = jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) * inner(x)))(x)
+    np.testing.assert_allclose(calls.grad()(x), expected, rtol=1e-6)
+
+
+def functions_with_rules_that_call_another(mode):
+    """Functions with rules: that of the second calls the first."""
+    if mode == "jvp":
+        inner, outer = jax.custom_jvp(jnp.sin), jax.custom_jvp(jnp.square)
+        inner.defjvp(lambda p, t: (inner(*p), jnp.cos(*p) * t[0]))
+        outer.defjvp(lambda p, t: (outer(*p), 2 * inner(*p) * t[0]))
+    else:
+        inner, outer = jax.custom_vjp(jnp.sin), jax.custom_vjp(jnp.square)
+        inner.defvjp(lambda x: (inner(x), x), lambda x, ct: (jnp.cos(x) * ct,))
+        outer.defvjp(lambda x: (outer(x), x), lambda x, ct: (2 * inner(x) * ct,))
+    return inner, outer
+
+
 def test_rules_are_traced_under_the_configuration_of_the_import():
     square, _ = square_with_counted_rule()
     with jax.default_matmul_precision("highest"):

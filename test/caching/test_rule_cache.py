@@ -17,8 +17,8 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir._compat import ad
-from jaxmlir.caching import rule_cache, rule_files
-from jaxmlir.caching.rule_files import RuleFiles, digest
+from jaxmlir.caching import rule_cache
+from jaxmlir.caching.rule_cache import RuleFiles, digest
 
 HERE = Path(__file__).resolve().parent
 
@@ -293,7 +293,7 @@ def test_what_is_no_file_of_ours(tmp_path):
     (tmp_path / "link.rules").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe.rules")
     assert read(tmp_path, values) == values
-    for number in range(rule_files.MAX_FILES):
+    for number in range(rule_cache.MAX_FILES):
         write(tmp_path, entries(2, f"more {number}"))
     assert read(tmp_path, values) == values
 
@@ -328,18 +328,18 @@ def test_damaged_for_a_process(tmp_path):
 
 def test_many_files_become_one(tmp_path, monkeypatch):
     values = {}
-    for number in range(3 * rule_files.MAX_FILES):
+    for number in range(3 * rule_cache.MAX_FILES):
         new = entries(5, f"from {number}")
         write(tmp_path, new)
         values |= new
         assert read(tmp_path, values) == values
-        assert len(written(tmp_path)) <= rule_files.MAX_FILES
+        assert len(written(tmp_path)) <= rule_cache.MAX_FILES
     (tmp_path / "old.rules.new").write_text("")
     (tmp_path / "young.rules.new").write_text("")
     os.utime(tmp_path / "old.rules.new", (0, 0))
     # The oldest are forgotten.
-    monkeypatch.setattr(rule_files, "MAX_BYTES", 500)
-    for number in range(rule_files.MAX_FILES):
+    monkeypatch.setattr(rule_cache, "MAX_BYTES", 500)
+    for number in range(rule_cache.MAX_FILES):
         write(tmp_path, entries(5, f"at last {number}"))
     assert not (tmp_path / "old.rules.new").exists()
     assert (tmp_path / "young.rules.new").exists()

@@ -30,7 +30,7 @@ import stock_verify  # noqa: E402
 
 
 def test_names_are_unique_and_summaries_are_sentences():
-    records = [op for family in ops.FAMILIES for op in family.OPS]
+    records = [op for family in ops.FAMILIES for op in family.ops]
     assert len(records) == len(ops.OPS)
     primitives = [p for op in records if op.jax != ops.OURS for p in op.primitive_names]
     assert len(primitives) == len(ops.BY_PRIMITIVE)

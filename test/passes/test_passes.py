@@ -29,12 +29,12 @@ from jaxmlir.passes import (
     Instrumentation,
     Pass,
     Timing,
+    base,
     cxx,
     describe_passes,
     descriptions,
     list_passes,
     parse_pipeline,
-    registry,
 )
 from jaxmlir.program.program import Program
 
@@ -594,7 +594,7 @@ def test_a_pass_is_found_when_its_module_is_there_to_the_end(tmp_path, monkeypat
     thread.start()
     while name not in Pass.loaded:
         time.sleep(0.001)
-    found = registry.find(name, ((name, target),))
+    found = base.find_class(name, ((name, target),))
     assert sys.modules[found.__module__].COMPLETE
     thread.join()
     del sys.modules["slow_to_import"]

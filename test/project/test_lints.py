@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools import lint_imports, lint_lit
+from tools import lint_docstrings, lint_imports, lint_lit
 
 RUN = "// RUN: jaxmlir-opt %s | FileCheck %s\n"
 
@@ -104,6 +104,27 @@ def test_a_room_imports_downwards_and_modules_in_no_circle(tmp_path, line, messa
     (tmp_path / "jaxmlir" / "dialect" / "b.py").write_text("from jaxmlir.dialect import a\n")
     found = list(lint_imports.layer_violations(tmp_path))
     assert found == [] if message is None else message in found[0]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('"""Of the only result."""', "a.py:1: error: a docstring begins with 'Of'"),
+        ('"""Offers are sentences."""', None),
+        ('def f():\n    """Likewise, of a module."""', "a.py:2: error: a docstring begins with"),
+        ('class A:\n    x: int\n    """Those of the operands."""', "a.py:3: error: a docstring"),
+        ('"""The result"""', "a.py:1: error: a docstring's first sentence has no end"),
+        ('"""A decorator::\n\n    @f\n"""', None),
+        ("'The rest of it.'.split()", None),
+    ],
+)
+def test_a_docstring_names_its_subject(tmp_path, text, message):
+    (tmp_path / "jaxmlir" / "dialect").mkdir(parents=True)
+    (tmp_path / "jaxmlir" / "dialect" / "a.py").write_text(text + "\n")
+    found = list(lint_docstrings.violations(tmp_path, ()))
+    assert found == [] if message is None else message in found[0]
+    listed = list(lint_docstrings.violations(tmp_path, ("dialect",)))
+    assert len(listed) == (message is None)
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path, capsys):

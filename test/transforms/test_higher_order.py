@@ -20,7 +20,7 @@ from random_programs import budget, programs, run
 
 import jaxmlir
 from jaxmlir._compat import core
-from jaxmlir.analysis.call_signature import call_signature
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import TransformError
 from jaxmlir.runtime import program_primitive
 

@@ -13,7 +13,7 @@ from jaxmlir.analysis import liveness
 from jaxmlir.bridge import exporter, importer
 from jaxmlir.dialect.codec.registry import encoders
 from jaxmlir.errors import EvaluationError, ImportingError, TransformError
-from jaxmlir.lowering import deferred_bodies
+from jaxmlir.lowering import functions
 
 pytestmark = pytest.mark.compat
 
@@ -68,14 +68,14 @@ def with_unused(x, y):
 )
 def test_bodies_that_wait_are_the_same(function, arguments, monkeypatch):
     expected = jax.jit(function)(*arguments)
-    monkeypatch.setattr(deferred_bodies, "_DEEP", 1)
+    monkeypatch.setattr(functions, "MAX_DEPTH", 1)
     lowered = jaxmlir.trace(function)(*arguments).lower()
     assert "jaxmlir.nested_body" not in lowered.as_text()
     same(lowered.compile()(*arguments), expected)
 
 
 def test_effects_of_bodies_that_wait_stay_in_order(monkeypatch):
-    monkeypatch.setattr(deferred_bodies, "_DEEP", 1)
+    monkeypatch.setattr(functions, "MAX_DEPTH", 1)
     seen = []
 
     def note(x):
@@ -97,7 +97,7 @@ def test_effects_of_bodies_that_wait_stay_in_order(monkeypatch):
 
 
 def test_bodies_of_any_size_wait(monkeypatch):
-    monkeypatch.setattr(deferred_bodies, "_DEEP", 1)
+    monkeypatch.setattr(functions, "MAX_DEPTH", 1)
     (n,) = jax.export.symbolic_shape("n")
     argument = jax.ShapeDtypeStruct((n,), np.float32)
     program = jaxmlir.trace(lambda x: nest(within_jit, 4)(x) + x.shape[0])(argument)

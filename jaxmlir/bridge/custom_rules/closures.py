@@ -88,17 +88,20 @@ def constants_of(eqn: Any) -> Constants:
     return eqn.params.get(_PARAMETER, Constants(own=eqn.params.get("num_consts", 0)))
 
 
-def with_constants(eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any]) -> Any:
+def with_constants(
+    eqn: Any, origins: Mapping[Any, Any], at_hand: Iterable[Any], closed: dict[int, Any]
+) -> Any:
     """The equation of a call with custom rules, with what its rules close over among its operands;
     it has no constants then.
 
     Args:
       origins: see :func:`jaxmlir.bridge.origins.note_origins`.
       at_hand: the variables of the jaxpr that have a value where the equation is.
+      closed: objects that hold no value of a trace, by their ids; gets those that are found.
     """
     params = eqn.params
     rules = [params[name] for name in THUNKS if name in params]
-    if "call_jaxpr" not in params or not (found := _closed_over(rules)):
+    if "call_jaxpr" not in params or not (found := _closed_over(rules, closed)):
         return eqn
     own = params["num_consts"]
     missing = found.difference(*(chain_of(v, origins) for v in eqn.invars[:own]))
@@ -201,7 +204,7 @@ def rules_may_read(closed_jaxpr: Any) -> bool:
 
     What that value is computed by looks dead where nothing else uses it.
     """
-    pending, seen = [open_jaxpr(closed_jaxpr)[0]], set()
+    pending, seen, closed = [open_jaxpr(closed_jaxpr)[0]], set(), {}
     while pending:
         jaxpr = pending.pop()
         if id(jaxpr) in seen:
@@ -211,22 +214,38 @@ def rules_may_read(closed_jaxpr: Any) -> bool:
             if eqn.primitive.name in HIGH_LEVEL:
                 eqn = hijax.ordinary(eqn)
             if eqn.primitive.name in PRIMITIVES:
-                if _closed_over(eqn.params[name] for name in THUNKS if name in eqn.params):
+                rules = [eqn.params[name] for name in THUNKS if name in eqn.params]
+                if _closed_over(rules, closed):
                     return True
             pending += core.jaxprs_in_params(eqn.params)
     return False
 
 
-def _closed_over(rules: Iterable[Any]) -> set[Any]:
-    """The variables of what rules, or what they are made of, close over."""
-    return {_variable(v) for v in made_of(rules) if isinstance(v, core.Tracer)} - {None}
+def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> set[Any]:
+    """The variables of what rules, or what they are made of, close over.
+
+    Args:
+      closed: see :func:`with_constants`.
+    """
+    closed = {} if closed is None else closed
+    before = len(closed)
+    tracers = [v for v in made_of(rules, closed) if isinstance(v, core.Tracer)]
+    if tracers or len(closed) >= before + MOST:
+        while len(closed) > before:
+            closed.popitem()
+    return {*map(_variable, tracers)} - {None}
 
 
-def made_of(rules: Iterable[Any]) -> Iterator[Any]:
-    """Rules, and what they are made of and close over."""
-    seen: dict[int, Any] = {}
+def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterator[Any]:
+    """Rules, and what they are made of and close over.
+
+    Args:
+      seen: objects that need not be looked into, by their ids; gets those that are.
+    """
+    seen = {} if seen is None else seen
+    most = len(seen) + MOST
     waiting = list(rules)
-    while waiting and len(seen) < MOST:
+    while waiting and len(seen) < most:
         value = waiting.pop()
         if id(value) in seen:
             continue

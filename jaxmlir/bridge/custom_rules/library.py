@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmlir._compat import flat_jvp
-from jaxmlir.bridge.custom_rules.closures import made_of
+from jaxmlir._compat import flat_jvp, pe
+from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
 from jaxmlir.bridge.custom_rules.identity import innermost
 from jaxmlir.caching.configuration_key import setting
 
@@ -29,24 +29,34 @@ _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: tuple[bool, ...]) -> Traced:
     """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
 
+    What no result depends on is left out, within loops too: a rule that differentiates a function
+    has primals and tangents of it in one loop, and may return some of them.
+
     Args:
       in_zeros: which tangents are zero.
     """
     thunk = eqn.params["jvp_jaxpr_fun"]
     key = _key(thunk)
     if key is None:
-        return thunk.call_wrapped(*in_zeros)
+        return _live(thunk.call_wrapped(*in_zeros))
     told = eqn.params["symbolic_zeros"]
     key = (*key, tuple(in_avals), in_zeros, told, eqn.ctx, setting())
     found = _traced.get(key)
     if found is None:
-        found = thunk.call_wrapped(*in_zeros)
+        found = _live(thunk.call_wrapped(*in_zeros))
         _, consts, _ = found
         if not consts:
             _traced[key] = found
             if len(_traced) > LIMIT:
                 _traced.pop(next(iter(_traced)), None)
     return found
+
+
+def _live(traced: Traced) -> Traced:
+    jaxpr, consts, out_zeros = traced
+    if not rules_may_read(jaxpr):
+        jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    return jaxpr, consts, out_zeros
 
 
 def _key(thunk: Any) -> tuple[Any, ...] | None:

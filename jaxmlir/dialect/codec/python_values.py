@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir.dialect import handles
-from jaxmlir.dialect.codec import sentinels
-from jaxmlir.dialect.codec.dense import dense, undense
+from jaxmlir.dialect.codec import records
 from jaxmlir.dialect.codec.registry import (
     HANDLE,
     NO_MODULE,
@@ -27,7 +26,7 @@ from jaxmlir.dialect.codec.registry import (
     string,
     tagged,
 )
-from jaxmlir.dialect.codec.types import element_of
+from jaxmlir.dialect.codec.types import dense, element_of, undense
 from jaxmlir.dialect.ir import context, ir, scope
 from jaxmlir.errors import ImportingError
 
@@ -208,7 +207,7 @@ decoders.update(
         "scalar_type": _decode_scalar_type,
         "container_type": lambda attr, _: _CONTAINERS[string(attr)],
         "scalar": lambda attr, _: undense(attr)[()],
-        "sentinel": lambda attr, _: sentinels.find(string(attr)),
+        "sentinel": lambda attr, _: records.sentinel_called(string(attr)),
         HANDLE: lambda attr, _: handles.get(string(attr)),
     }
 )

@@ -23,9 +23,8 @@ import jax
 
 from jaxmlir import _compat
 from jaxmlir._compat import tree_util
-from jaxmlir.dialect import stand_ins
 from jaxmlir.dialect.codec import registry as codec
-from jaxmlir.dialect.ir import context, ir
+from jaxmlir.dialect.ir import context, ir, unknown_nodes
 from jaxmlir.errors import ArgumentError, ExportError
 
 _node_types: dict[str, type] = {}
@@ -157,7 +156,7 @@ class _Decoder:
                 try:
                     return self.of_class(item.name, payload)
                 except ExportError:
-                    if not stand_ins.allowed.get():
+                    if not unknown_nodes.get():
                         raise
                 *said, children = payload
                 return self.make(_StandIn, _Said(item.name, *map(str, said)), children)
@@ -226,7 +225,7 @@ class _Said(NamedTuple):
 
 
 class _StandIn(tuple[Any, ...]):
-    """A node of an unknown class, with its children; see :mod:`jaxmlir.dialect.stand_ins`."""
+    """A node of an unknown class, with its children; see :mod:`jaxmlir.dialect.codec.pytrees`."""
 
     said: _Said
 

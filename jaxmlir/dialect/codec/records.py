@@ -1,11 +1,13 @@
-"""Records of JAX's packages of kernels: grids, block mappings, compiler parameters, memory spaces.
+"""Records of JAX's packages of kernels, and the sentinels of modules.
 
 Pallas has some hundred enums, named tuples, frozen dataclasses, effects and dtypes that may stand
 in an equation, other ones in each release.  One is written with the place of its class in JAX as
 its tag: ``{pallas.core.Blocked = {block_size = 32 : i64}}``.  Reading looks for the class
 there, in these packages only, and calls nothing but the constructor of such a record.  It may
-import the
-packages, but no module because a text names it.
+import the packages, but no module because a text names it.
+
+A sentinel is an object without state that a module holds under a name, as equinox's do: it is
+written as ``module:NAME``, and found there again.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import sys
+from types import ModuleType
 from typing import Any
 
 from jaxmlir import _compat
 from jaxmlir._compat import dtypes, effects
+from jaxmlir.errors import ExportError
 
 # The packages, and what they are in.
 _PACKAGES = {"pallas": "jax._src", "cudnn": "jax._src", "mosaic": "jax.experimental"}
@@ -77,3 +81,36 @@ def _is_record(cls: type) -> bool:
     if dataclasses.is_dataclass(cls):
         return cls.__dataclass_params__.frozen
     return issubclass(cls, dtypes.ExtendedDType)
+
+
+def sentinel_name(value: Any) -> str | None:
+    """``module:NAME`` of a sentinel; ``None`` of any other object."""
+    cls = type(value)
+    module = sys.modules.get(cls.__module__)
+    if module is None or callable(value) or _has_state(value):
+        return None
+    for name, candidate in vars(module).items():
+        if candidate is value:
+            return f"{cls.__module__}:{name}"
+    return None
+
+
+def _has_state(value: Any) -> bool:
+    """Whether anything but its class tells an object from others."""
+    slots = any(getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
+    # What is written in C has neither a dictionary nor slots, and any state.
+    return slots or not hasattr(value, "__dict__") or bool(vars(value))
+
+
+def sentinel_called(name: str) -> Any:
+    """The sentinel that :func:`sentinel_name` names so.
+
+    Raises:
+      ExportError: this process has none of that name.
+    """
+    module, _, attribute = name.partition(":")
+    found = sys.modules.get(module)
+    value = vars(found).get(attribute) if isinstance(found, ModuleType) else None
+    if sentinel_name(value) != name:
+        raise ExportError(f'the sentinel "{name}" is not known to this process: import its module')
+    return value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from jaxmlir.dialect import handles
-from jaxmlir.dialect.codec import records, sentinels
+from jaxmlir.dialect.codec import records
 from jaxmlir.dialect.ir import context, ir
 from jaxmlir.errors import ArgumentError, ExportError, ImportingError, JaxmlirError, nearest
 
@@ -227,7 +227,7 @@ def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
 
 def _encode_other(value: Any, writer: Writer) -> ir.Attribute:
     """A value of a class that nothing is known of."""
-    name = sentinels.name_of(value)
+    name = records.sentinel_name(value)
     if name is None:
         return encode_handle(value, writer)
     with context():

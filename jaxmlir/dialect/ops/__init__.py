@@ -1,4 +1,4 @@
-"""The op table: every primitive that JAX can lower, one record each, one file a family.
+"""The op table: every primitive that JAX can lower, one record each, in families.
 
 ``OPS`` maps an op's name to its record, ``BY_PRIMITIVE`` a JAX primitive's name, in the spelling of
 any supported version. A primitive without a record is no error: it is imported under its own name
@@ -10,31 +10,27 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from jaxmlir.dialect.ops import (
-    bitwise,
-    calls,
-    checkpointing,
-    collectives,
-    comparison,
-    contraction,
-    control_flow,
-    custom_derivatives,
-    effects,
-    elementwise,
-    hardware,
-    indexing,
-    kernel,
-    linalg,
-    random,
-    reduction,
-    shape,
-    sharding,
-    sparse,
-    special,
-    state,
-    transcendental,
+from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
+from jaxmlir.dialect.ops.devices import COLLECTIVES, SHARDING
+from jaxmlir.dialect.ops.effects import EFFECTS, STATE
+from jaxmlir.dialect.ops.elementwise import (
+    BITWISE,
+    COMPARISON,
+    ELEMENTWISE,
+    SPECIAL,
+    TRANSCENDENTAL,
 )
-from jaxmlir.dialect.ops.record import OURS, REQUIRED, Attr, Op, Trait, holds
+from jaxmlir.dialect.ops.functions import (
+    CALLS,
+    CHECKPOINTING,
+    CONTROL_FLOW,
+    CUSTOM_DERIVATIVES,
+)
+from jaxmlir.dialect.ops.kernels import HARDWARE, KERNEL
+from jaxmlir.dialect.ops.linalg import LINALG, SPARSE
+from jaxmlir.dialect.ops.random import RANDOM
+from jaxmlir.dialect.ops.record import OURS, REQUIRED, Attr, Family, Op, Trait, holds
+from jaxmlir.dialect.ops.reductions import CONTRACTION, REDUCTION
 
 __all__ = [
     "BY_PRIMITIVE",
@@ -45,9 +41,9 @@ __all__ = [
     "OURS",
     "REQUIRED",
     "Attr",
+    "Family",
     "Op",
     "Trait",
-    "distinct",
     "holds",
     "may_have_functions",
     "names",
@@ -57,31 +53,31 @@ __all__ = [
 
 # In the order of the reference: from the elementwise to the exotic.
 FAMILIES = (
-    elementwise,
-    transcendental,
-    bitwise,
-    comparison,
-    special,
-    shape,
-    indexing,
-    reduction,
-    contraction,
-    linalg,
-    random,
-    control_flow,
-    checkpointing,
-    calls,
-    custom_derivatives,
-    state,
-    effects,
-    sharding,
-    collectives,
-    sparse,
-    hardware,
-    kernel,
+    ELEMENTWISE,
+    TRANSCENDENTAL,
+    BITWISE,
+    COMPARISON,
+    SPECIAL,
+    SHAPE,
+    INDEXING,
+    REDUCTION,
+    CONTRACTION,
+    LINALG,
+    RANDOM,
+    CONTROL_FLOW,
+    CHECKPOINTING,
+    CALLS,
+    CUSTOM_DERIVATIVES,
+    STATE,
+    EFFECTS,
+    SHARDING,
+    COLLECTIVES,
+    SPARSE,
+    HARDWARE,
+    KERNEL,
 )
 
-OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.OPS}
+OPS: dict[str, Op] = {op.name: op for family in FAMILIES for op in family.ops}
 
 
 def record_of(name: str) -> Op | None:
@@ -122,23 +118,6 @@ def may_have_functions(name: str) -> bool:
 
 
 _with_functions: dict[str, bool] = {}
-
-# Families of which no two ops are one: what they do depends on more than their operands.
-_DISTINCT = {
-    effects: "its place in the program matters",
-    state: "it depends on what a reference or buffer holds",
-    hardware: "a kernel may do anything",
-    kernel: "it acts on the memory of a kernel",
-}
-
-
-def distinct(record: Op) -> str:
-    """Why two of an op with equal attributes and operands are not one; ``""`` where they are."""
-    for family, reason in _DISTINCT.items():
-        if record in family.OPS:
-            return reason
-    return record.distinct
-
 
 BY_PRIMITIVE: dict[str, Op] = {
     primitive: op for op in OPS.values() if op.jax != OURS for primitive in op.primitive_names

@@ -1,12 +1,115 @@
-"""Side effects: callbacks into Python, foreign functions, tokens, barriers, run-time checks."""
+"""Ops that read or change what is outside of values: references, callbacks, tokens."""
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, op, with_traits, without_inverse
+from jaxmlir.dialect.ops.record import Trait, binary, family, op, unary
+
+_SPACE = "memory_space: any?"
+
+STATE = family(
+    "state",
+    "Mutable references, ``!jaxpr.ref<tensor<...>>``, and buffers whose lifetime is explicit.",
+    unary(
+        "new_ref",
+        "A new reference that holds the operand.",
+        _SPACE,
+        "kind: any?",
+        "pin: bool = false @ >=0.11",
+    ),
+    op(
+        "empty_ref",
+        0,
+        1,
+        "A new reference whose value is not defined.",
+        "ty: type",
+        _SPACE,
+        "pin: bool = false @ >=0.11",
+    ),
+    unary(
+        "freeze",
+        "The value of a reference, which ends here.",
+    ),
+    op("free_ref", 1, 0, "Ends a reference without reading it."),
+    op("get", None, 1, "Reads ref[indices], of operands (ref, *indices).", "tree: tree"),
+    op(
+        "swap",
+        None,
+        1,
+        "Writes ref[indices] and gives its old value, of operands (ref, value, *indices).",
+        "tree: tree",
+        # A kernel on a SparseCore may mask, add or compress as it writes.
+        "has_mask: bool = absent",
+        "add: bool = absent",
+        "compress: bool = absent",
+    ),
+    op(
+        "addupdate",
+        None,
+        0,
+        "Adds to ref[indices], of operands (ref, value, *indices).",
+        "tree: tree",
+    ),
+    unary(
+        "accum_grad_in_ref",
+        "The operand; its gradient is accumulated in a reference.",
+        linear=(0,),
+    ),
+    op(
+        "run_state",
+        None,
+        None,
+        "Calls a function on references that hold the operands: gives their values at the end.",
+        "jaxpr: function",
+        "which_linear: bools",
+        "is_initialized: bools",
+        bodies="inspected",
+    ),
+    op(
+        "run_scoped",
+        None,
+        None,
+        "Calls a function on references that live as long as the call; operands are its consts.",
+        "jaxpr: function",
+        "collective_axes: any = ()",
+        "ref_transforms: any? = none",
+        bodies="inspected",
+    ),
+    # Buffers whose lifetime the program states itself
+    op(
+        "create_linear",
+        0,
+        1,
+        "A new buffer: a value to be used exactly once.",
+        "ty: type",
+        _SPACE,
+    ),
+    unary(
+        "pin",
+        "The operand in a buffer of a memory space: a value to be used exactly once.",
+        "to: str?",
+    ),
+    unary(
+        "unpin",
+        "The value of a pinned buffer.",
+    ),
+    unary(
+        "stage",
+        "The operand, a value of the program even where it was a literal.",
+        linear=(0,),
+    ),
+    traits=(Trait.IMPURE,),
+    inverse="no rule: what a reference held before is not kept",
+    distinct="it depends on what a reference or buffer holds",
+)
+
+MAKERS = frozenset({"jaxpr.new_ref", "jaxpr.empty_ref"})
+"""The ops that make references."""
 
 _OPAQUE = "no rule: what the function computes is opaque"
 
-OPS: tuple[Op, ...] = (
+EFFECTS = family(
+    "effects",
+    "Side effects: callbacks into Python, foreign functions, tokens, barriers, run-time checks.",
     # Callbacks
     op(
         "pure_callback",
@@ -119,6 +222,7 @@ OPS: tuple[Op, ...] = (
         "The second operand, made to depend on the first.",
         inverse="the result itself, of the second operand",
     ),
+    traits=(Trait.IMPURE,),
+    inverse="not invertible: a side effect is not undone",
+    distinct="its place in the program matters",
 )
-
-OPS = with_traits(without_inverse("not invertible: a side effect is not undone", OPS), Trait.IMPURE)

@@ -1,10 +1,12 @@
-"""Elementwise arithmetic: operands and results have one shape; each element is on its own."""
+"""Ops that compute each element on its own: arithmetic, functions, bits, comparisons."""
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary, with_traits
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, with_traits
 
-OPS: tuple[Op, ...] = (
+ELEMENTWISE = family(
+    "elementwise",
+    "Elementwise arithmetic: operands and results have one shape; each element is on its own.",
     # Arithmetic
     binary(
         "add",
@@ -227,6 +229,326 @@ OPS: tuple[Op, ...] = (
         "mantissa_bits: int",
         inverse="not invertible: rounding is many-to-one",
     ),
+    traits=(Trait.ELEMENTWISE,),
 )
 
-OPS = with_traits(OPS, Trait.ELEMENTWISE)
+# The result accuracy asked of XLA (`jax.lax.Tolerance` or an accuracy mode).
+_ACCURACY = "accuracy: enum AccuracyMode or record Tolerance?"
+
+_FUNCTIONS: tuple[Op, ...] = (
+    # Exponentials and logarithms
+    unary(
+        "exp",
+        "Exponential, e ** x.",
+        _ACCURACY,
+        inverse="log",
+        folds=("exp(log(x)) = x if fast-math",),
+    ),
+    unary("exp2", "Power of two, 2 ** x.", _ACCURACY, inverse="log(y) / log(2)"),
+    unary("expm1", "e ** x - 1, accurate near 0.", _ACCURACY, inverse="log1p"),
+    unary(
+        "log",
+        "Natural logarithm, log(x).",
+        _ACCURACY,
+        inverse="exp",
+        folds=("log(exp(x)) = x if fast-math",),
+    ),
+    unary("log1p", "log(1 + x), accurate near 0.", _ACCURACY, inverse="expm1"),
+    unary(
+        "log2", "Logarithm to base two, log(x) / log(2).", _ACCURACY, jax=">=0.11", inverse="exp2"
+    ),
+    unary(
+        "logistic", "Logistic function, 1 / (1 + e ** -x).", _ACCURACY, inverse="log(y) - log1p(-y)"
+    ),
+    # Roots
+    unary(
+        "sqrt",
+        "Square root, x ** (1/2).",
+        _ACCURACY,
+        inverse="square",
+        folds=("sqrt(square(x)) = abs(x) if fast-math",),
+    ),
+    unary("rsqrt", "Reciprocal square root, x ** (-1/2).", _ACCURACY, inverse="y ** -2"),
+    unary(
+        "cbrt",
+        "Real cube root, sign(x) |x| ** (1/3).",
+        _ACCURACY,
+        inverse="y ** 3",
+    ),
+    # Trigonometry
+    unary("sin", "Sine, sin(x).", _ACCURACY, inverse="asin", domain="-pi/2 <= x <= pi/2"),
+    unary("cos", "Cosine, cos(x).", _ACCURACY, inverse="acos", domain="0 <= x <= pi"),
+    unary(
+        "tan",
+        "Tangent, sin(x) / cos(x).",
+        _ACCURACY,
+        inverse="atan",
+        domain="-pi/2 < x < pi/2",
+    ),
+    unary("asin", "Arc sine, the y in [-pi/2, pi/2] with sin(y) = x.", inverse="sin"),
+    unary("acos", "Arc cosine, the y in [0, pi] with cos(y) = x.", inverse="cos"),
+    unary("atan", "Arc tangent, the y in (-pi/2, pi/2) with tan(y) = x.", inverse="tan"),
+    binary(
+        "atan2",
+        "Angle of the point (y, x), the operands in this order; in [-pi, pi].",
+        inverse="y = x tan(z), x = y / tan(z)",
+        domain="the known operand is not 0",
+    ),
+    # Hyperbolic functions
+    unary("sinh", "Hyperbolic sine, (e ** x - e ** -x) / 2.", inverse="asinh"),
+    unary("cosh", "Hyperbolic cosine, (e ** x + e ** -x) / 2.", inverse="acosh", domain="x >= 0"),
+    unary("tanh", "Hyperbolic tangent, sinh(x) / cosh(x).", _ACCURACY, inverse="atanh"),
+    unary("asinh", "Inverse hyperbolic sine, the y with sinh(y) = x.", inverse="sinh"),
+    unary("acosh", "Inverse hyperbolic cosine, the y >= 0 with cosh(y) = x.", inverse="cosh"),
+    unary("atanh", "Inverse hyperbolic tangent, the y with tanh(y) = x.", inverse="tanh"),
+)
+
+_COMPLEX: tuple[Op, ...] = (
+    binary(
+        "complex",
+        "The complex number x + iy, from its parts.",
+        linear=(0, 1),
+        folds=("complex(real(x), imag(x)) = x",),
+        inverse="x = real(z), y = imag(z)",
+    ),
+    unary(
+        "real",
+        "Real part.",
+        linear=(0,),
+        folds=("real(complex(x, y)) = x",),
+        inverse="complex(x, y), of the imaginary part too",
+    ),
+    unary(
+        "imag",
+        "Imaginary part.",
+        linear=(0,),
+        folds=("imag(complex(x, y)) = y",),
+        inverse="complex(x, y), of the real part too",
+    ),
+    unary(
+        "conj",
+        "Complex conjugate, x - iy; linear over the reals.",
+        "input_dtype: dtype = absent",
+        linear=(0,),
+        inverse="conj",
+    ),
+)
+
+TRANSCENDENTAL = family(
+    "transcendental",
+    "Elementwise elementary functions: exponentials, roots, trigonometry; and complex numbers.",
+    *with_traits(_FUNCTIONS, Trait.TRANSCENDENTAL),
+    *_COMPLEX,
+    traits=(Trait.ELEMENTWISE,),
+)
+
+BITWISE = family(
+    "bitwise",
+    "Bitwise and logical operations on integers and booleans, element by element.",
+    unary(
+        "not",
+        "Bitwise complement, ~x; of booleans the negation.",
+        inverse="not",
+        folds=(
+            "not(not(x)) = x",
+            "not(eq(x, y)) = ne(x, y)",
+            "not(ne(x, y)) = eq(x, y)",
+            "not(lt(x, y)) = ge(x, y) if integer or boolean or fast-math",
+            "not(le(x, y)) = gt(x, y) if integer or boolean or fast-math",
+            "not(gt(x, y)) = le(x, y) if integer or boolean or fast-math",
+            "not(ge(x, y)) = lt(x, y) if integer or boolean or fast-math",
+        ),
+    ),
+    binary(
+        "and",
+        "Bitwise and, x & y.",
+        traits=(Trait.COMMUTATIVE,),
+        folds=(
+            "and(x, x) = x",
+            "and(x, 0) = 0",
+            "and(x, ~0) = x",
+        ),
+        inverse="not invertible: 0 & y is 0 for all y",
+    ),
+    binary(
+        "or",
+        "Bitwise or, x | y.",
+        traits=(Trait.COMMUTATIVE,),
+        folds=(
+            "or(x, x) = x",
+            "or(x, 0) = x",
+            "or(x, ~0) = ~0",
+        ),
+        inverse="not invertible: x | y is all ones for many x",
+    ),
+    binary(
+        "xor",
+        "Bitwise exclusive or, x ^ y.",
+        traits=(Trait.COMMUTATIVE,),
+        folds=(
+            "xor(x, x) = 0",
+            "xor(x, 0) = x",
+            "xor(x, ~0) = not(x)",
+        ),
+        inverse="x = z ^ y, y = z ^ x",
+    ),
+    binary(
+        "shift_left",
+        "x << y; 0 once y reaches the width.",
+        folds=("shift_left(x, 0) = x",),
+        inverse="not invertible: the bits shifted out are lost",
+    ),
+    binary(
+        "shift_right_arithmetic",
+        "x >> y, filled with the sign bit.",
+        folds=("shift_right_arithmetic(x, 0) = x",),
+        inverse="not invertible: the bits shifted out are lost",
+    ),
+    binary(
+        "shift_right_logical",
+        "x >> y, filled with zeros.",
+        folds=("shift_right_logical(x, 0) = x",),
+        inverse="not invertible: the bits shifted out are lost",
+    ),
+    unary(
+        "population_count",
+        "Number of bits of x that are set.",
+        inverse="not invertible: many integers have as many bits set",
+    ),
+    unary(
+        "clz",
+        "Number of leading zero bits of x.",
+        inverse="not invertible: every integer of one magnitude has the same count",
+    ),
+    traits=(Trait.ELEMENTWISE,),
+)
+
+COMPARISON = family(
+    "comparison",
+    "Elementwise comparisons and selection. The results of comparisons are booleans.",
+    binary(
+        "eq",
+        "x == y; false where either is NaN.",
+        traits=(Trait.COMMUTATIVE,),
+        folds=(
+            "eq(x, x) = ~0 if integer or boolean or fast-math",
+            "eq(x, ~0) = x if boolean",
+        ),
+    ),
+    binary(
+        "ne",
+        "x != y; true where either is NaN.",
+        traits=(Trait.COMMUTATIVE,),
+        folds=(
+            "ne(x, x) = 0 if integer or boolean or fast-math",
+            "ne(x, 0) = x if boolean",
+        ),
+    ),
+    binary(
+        "lt",
+        "x < y.",
+        folds=("lt(x, x) = 0 if integer or boolean or fast-math",),
+    ),
+    binary(
+        "le",
+        "x <= y.",
+        folds=("le(x, x) = ~0 if integer or boolean or fast-math",),
+    ),
+    binary(
+        "gt",
+        "x > y.",
+        folds=("gt(x, x) = 0 if integer or boolean or fast-math",),
+    ),
+    binary(
+        "ge",
+        "x >= y.",
+        folds=("ge(x, x) = ~0 if integer or boolean or fast-math",),
+    ),
+    # The total order puts -NaN < -inf < ... < -0 < +0 < ... < inf < NaN: what sorting needs.
+    binary("eq_to", "x == y in the total order of floats: NaN equals NaN, -0 is not 0."),
+    binary("lt_to", "x < y in the total order of floats: -0 before 0, NaN last."),
+    binary("le_to", "x <= y in the total order of floats: -0 before 0, NaN last."),
+    op(
+        "select_n",
+        None,
+        1,
+        "Elementwise choice cases[which], of operands (which, *cases); which is boolean or "
+        "integer.",
+        linear=(1, ...),
+        folds=(
+            "select_n(p, x) = x",
+            "select_n(p, x, x) = x",
+            "select_n(0, x, y) = x",
+            "select_n(1, x, y) = y",
+            "select_n(not(p), x, y) = select_n(p, y, x) if boolean",
+            "select_n(p, 0, ~0) = p if boolean",
+        ),
+        inverse="what each case is where it is selected, put together",
+        domain="which is known",
+    ),
+    traits=(Trait.ELEMENTWISE,),
+    inverse="not invertible: a comparison is many-to-one",
+)
+
+SPECIAL = family(
+    "special",
+    "Special functions, element by element.",
+    # Error functions
+    unary(
+        "erf",
+        "Error function, 2/sqrt(pi) times the integral of exp(-t**2) over [0, x].",
+        inverse="erf_inv",
+    ),
+    unary(
+        "erfc",
+        "Complementary error function, 1 - erf(x).",
+        "accuracy: enum AccuracyMode or record Tolerance? @ >=0.12",
+        inverse="-ndtri(y / 2) / sqrt(2)",
+    ),
+    unary("erf_inv", "Inverse error function, the y with erf(y) = x.", inverse="erf"),
+    # Gamma functions
+    unary(
+        "lgamma",
+        "Logarithm of the absolute value of the gamma function, log|gamma(x)|.",
+        inverse="not invertible: lgamma is not monotone, lgamma(1) = lgamma(2) = 0",
+    ),
+    unary(
+        "digamma",
+        "Digamma function, the derivative of lgamma.",
+        inverse="not invertible: digamma takes each value between any two of its poles",
+    ),
+    binary(
+        "polygamma",
+        "Polygamma function of order m at x, the m-th derivative of digamma; operands (m, x).",
+        inverse="not invertible: it takes each value at many points",
+    ),
+    binary("igamma", "Regularised lower incomplete gamma function P(a, x)."),
+    binary("igammac", "Regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x)."),
+    binary("igamma_grad_a", "Derivative of igamma(a, x) with respect to a."),
+    op(
+        "regularized_incomplete_beta",
+        3,
+        1,
+        "Regularised incomplete beta function I_x(a, b), of operands (a, b, x).",
+    ),
+    # Bessel and zeta functions
+    unary(
+        "bessel_i0e",
+        "Scaled modified Bessel function of order 0, exp(-|x|) I0(x).",
+        inverse="not invertible: it is even",
+    ),
+    unary(
+        "bessel_i1e",
+        "Scaled modified Bessel function of order 1, exp(-|x|) I1(x).",
+        inverse="not invertible: it rises and falls on x > 0",
+    ),
+    binary(
+        "zeta",
+        "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q).",
+    ),
+    traits=(
+        Trait.ELEMENTWISE,
+        Trait.TRANSCENDENTAL,
+    ),
+    inverse="no rule: the inverse is no elementary function",
+)

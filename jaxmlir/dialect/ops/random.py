@@ -1,15 +1,20 @@
-"""Random numbers: typed keys, and the counter-based generators under them."""
+"""Random numbers."""
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, op, unary
+from jaxmlir.dialect.ops.record import Trait, binary, family, op, unary
 
 _ONE_WAY = "not invertible: the hash is one-way"
 
-OPS: tuple[Op, ...] = (
+RANDOM = family(
+    "random",
+    "Random numbers: typed keys, and the counter-based generators under them.",
     # Typed keys: tensors of !jaxpr.key<"fry">
     unary(
-        "random_seed", "Keys made from integer seeds.", "impl: record PRNGImpl", inverse=_ONE_WAY
+        "random_seed",
+        "Keys made from integer seeds.",
+        "impl: record PRNGImpl",
+        inverse=_ONE_WAY,
     ),
     unary(
         "random_wrap",

@@ -124,7 +124,7 @@ class Op(NamedTuple):
 
     name: str
     summary: str
-    """Its meaning in one line, with the equation."""
+    """The op's meaning in one line, with the equation."""
     operands: int | None
     """How many operands; ``None``: any number."""
     results: int | None
@@ -161,7 +161,7 @@ class Op(NamedTuple):
     jax: str = ""
     """The JAX versions that have the primitive; ``""`` is all."""
     bodies: str = "opaque"
-    """Of an op with sub-jaxprs: ``"opaque"`` when JAX's lowering rule only evaluates or calls them,
+    """How JAX's lowering rule uses sub-jaxprs: ``"opaque"`` when it only evaluates or calls them,
     ``"inspected"`` when it looks into their equations or emits them into a region."""
 
     @property
@@ -203,6 +203,41 @@ class Op(NamedTuple):
     def index_operands(self, count: int) -> tuple[int, ...]:
         """The operands of an instance with ``count`` operands that are indices."""
         return _operands(self.indices, count)
+
+
+class Family(NamedTuple):
+    """Ops of one kind: a section of the reference.
+
+    Attributes:
+      name: a word or two, as an identifier.
+      meaning: what they have in common, as Markdown.
+    """
+
+    name: str
+    meaning: str
+    ops: tuple[Op, ...]
+
+
+def family(
+    name: str,
+    meaning: str,
+    *records: Op,
+    traits: tuple[Trait, ...] = (),
+    inverse: str = "",
+    distinct: str = "",
+) -> Family:
+    """A family of ops.
+
+    Args:
+      traits: what they have besides their own.
+      inverse: why there is no inverse of those that do not say it themselves.
+      distinct: why no two of them are one: what they do depends on more than their operands.
+    """
+    ops = [
+        r._replace(inverse=r.inverse or inverse, distinct=distinct or r.distinct)
+        for r in with_traits(records, *traits)
+    ]
+    return Family(name, meaning.strip(), tuple(ops))
 
 
 def _operands(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
@@ -268,11 +303,6 @@ def op(
 ) -> Op:
     """A record; the attributes are in the notation of :func:`attr`."""
     return Op(name, summary, operands, results, attributes, **fields)
-
-
-def without_inverse(reason: str, records: tuple[Op, ...]) -> tuple[Op, ...]:
-    """Says of records that do not say it themselves why they have no inverse."""
-    return tuple(r if r.inverse else r._replace(inverse=reason) for r in records)
 
 
 def with_traits(records: tuple[Op, ...], *traits: Trait) -> tuple[Op, ...]:

@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.analysis.function_view import OpView, node_of, ops_of
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_op
-from jaxmlir.dialect.builder import drop_dead_ops, is_used, only_user, ops_of
+from jaxmlir.dialect.builder import drop_dead_ops, is_used, only_user
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.products import (
     DENSE,

@@ -29,11 +29,11 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of
+from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
@@ -83,13 +83,12 @@ class _Function:
         # How many elements all selections of a value take together.
         self._selected: Counter[ir.Value] = Counter()
         self._only_selected: dict[ir.Value, bool] = {}
-        for op, name, operands in ops_of(function):
-            node = OpView(op, name, operands)
-            if name in COMPUTING:
-                self._nodes[op.results[0]] = node
-            elif name in _SELECTING and _may_move(node):
+        for node in ops_of(function):
+            if node.name in COMPUTING:
+                self._nodes[node.op.results[0]] = node
+            elif node.name in _SELECTING and _may_move(node):
                 self._selections.append(node)
-                self._selected[operands[0]] += _size(op.results[0])
+                self._selected[node.operands[0]] += _size(node.op.results[0])
 
     def move(self) -> int:
         """Moves what there is; how many selections."""

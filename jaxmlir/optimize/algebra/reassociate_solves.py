@@ -43,12 +43,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from jax import lax
 
 from jaxmlir.analysis.call_graph import SCANS
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, ops_of
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops, ops_of, returned
+from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.reading import Reading
 from jaxmlir.optimize.algebra.products.network import number_both
@@ -311,12 +310,14 @@ class _System:
     """A system in a function.
 
     Attributes:
-      node: of its op.
+      index: of its op, ...
+      node: ... and that.
       matrix: what the solver takes: the matrix, its factors.
       b: the right sides, or ``None`` of an identity.
       as_rows: whether right sides and solutions are rows, not columns.
     """
 
+    index: int
     node: OpView
     solver: _Solver
     matrix: list[ir.Value]
@@ -331,13 +332,15 @@ class _System:
 def _rewrite(rules: Rules, function: func.FuncOp, min_gain: float) -> int:
     """Rewrites a function, again where right sides have become products with other solutions."""
     count = 0
+    body = analyses_of(rules.program).body(function)
     while True:
-        systems = _Systems(rules, function)
+        systems = _Systems(rules, body)
         found = sum(systems.solve_late(system, min_gain) for system in systems.found)
         if not found:
             return count
         drop_dead_ops(function)
         count += found
+        body = FunctionView(function)
 
 
 class _Systems:
@@ -347,43 +350,23 @@ class _Systems:
       found: these, in order.
     """
 
-    def __init__(self, rules: Rules, function: func.FuncOp):
+    def __init__(self, rules: Rules, body: FunctionView):
         self._rules = rules
-        self._nodes: dict[ir.Value, OpView] = {}
-        self.found: list[_System] = []
-        self._users: dict[ir.Value, list[OpView | None]] = {}
-        for op, name, operands in ops_of(function):
-            if name not in _LOOKED_AT:
-                for v in operands:
-                    if v in self._users:
-                        self._users[v].append(None)
-                continue
-            node = OpView(op, name, operands)
-            for v in operands:
-                if v in self._users:
-                    self._users[v].append(node)
-            for result in op.results:
-                self._nodes[result] = node
-            system = self._system(node)
-            if system is not None:
-                self.found.append(system)
-                self._users[system.solution] = []
-            elif name == "jaxpr.transpose" and operands[0] in self._users:
-                self._users[op.results[0]] = []
-        for v in returned(function):
-            if v in self._users:
-                self._users[v].append(None)
+        self._body = body
+        systems = (self._system(index, node) for index, node in enumerate(body.op_views))
+        self.found = [system for system in systems if system is not None]
 
     # --- what there is ---
 
-    def _system(self, node: OpView) -> _System | None:
+    def _system(self, index: int, node: OpView) -> _System | None:
         if node.name not in _SOLVES or not is_plain_op(node):
             return None
         if len(aval_of(node.op.results[0].type).shape) != 2:
             return None
-        return self._triangular(node) if node.name == _SOLVES[0] else self._general(node)
+        read = self._triangular if node.name == _SOLVES[0] else self._general
+        return read(index, node)
 
-    def _triangular(self, node: OpView) -> _System | None:
+    def _triangular(self, index: int, node: OpView) -> _System | None:
         params = {
             key: bool(node.get(key, False))
             for key in ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
@@ -392,9 +375,9 @@ class _Systems:
             return None
         a, b = node.operands
         solver = _Solver(tuple(sorted(params.items())))
-        return _System(node, solver, [a], None if self._is_identity(b) else b, False)
+        return _System(index, node, solver, [a], None if self._is_identity(b) else b, False)
 
-    def _general(self, node: OpView) -> _System | None:
+    def _general(self, index: int, node: OpView) -> _System | None:
         """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
         found = _Factored.read(node)
         if found is None or not _are_factors(found.matrix, found.lu, found.permutation):
@@ -403,47 +386,55 @@ class _Systems:
         if product is None or (product.summed, product.dim) != (-1, 1):
             return None
         b = None if self._is_identity(found.b) else found.b
-        return _System(node, _Solver(None), [found.matrix, found.lu, found.permutation], b, True)
+        return _System(
+            index, node, _Solver(None), [found.matrix, found.lu, found.permutation], b, True
+        )
 
     def _is_identity(self, value: ir.Value) -> bool:
         """Whether a matrix is ``eye(n)``."""
-        node = self._nodes.get(value)
+        node = node_of(value)
         while node is not None and node.name in ("jaxpr.transpose", "jaxpr.convert_element_type"):
-            node = self._nodes.get(node.operands[0])
+            node = node_of(node.operands[0])
         if node is None or node.name != "jaxpr.eq":
             return False
-        sides = [self._nodes.get(v) for v in node.operands]
+        sides = list(map(node_of, node.operands))
         return number_both(sides, aval_of(value.type).shape)
 
-    def _uses(self, value: ir.Value, transposed: bool) -> list[tuple[_Use, OpView]] | None:
+    def _uses(self, index: int, transposed: bool) -> list[tuple[_Use, OpView]] | None:
         """The products that a solution, or its transpose, is a factor of; ``None`` if it is used
-        otherwise, too."""
+        otherwise, too.
+
+        Args:
+          index: of the op that gives it.
+        """
+        value, _ = self._body.results[index]
+        if value in self._body.outputs:
+            return None
         found: list[tuple[_Use, OpView]] = []
-        for node in self._users.get(value, (None,)):
-            if node is None:
-                return None
+        for user in self._body.users[value]:
+            node = self._body.op_views[user]
             if node.name == "jaxpr.transpose":
-                inner = self._uses(node.op.results[0], not transposed)
+                inner = self._uses(user, not transposed)
                 if inner is None:
                     return None
                 found += inner
                 continue
-            use = self._use(node, value, transposed)
+            use = self._use(node, self._body.operands[user].index(value), transposed)
             if use is None:
                 return None
             found.append((use, node))
         return found
 
-    def _use(self, node: OpView, value: ir.Value, transposed: bool) -> _Use | None:
+    def _use(self, node: OpView, position: int, transposed: bool) -> _Use | None:
         if node.name != "jaxpr.dot_general" or not is_plain_op(node):
             return None
-        if node.operands.count(value) != 1:
+        # Both factors are the solution.
+        if len({*node.operands}) < len(node.operands):
             return None
         dtypes = {aval_of(v.type).dtype for v in (*node.operands, node.op.results[0])}
         contracted, batch = _tuples(node.get("dimension_numbers"))
         if len(dtypes) != 1 or batch != ((), ()) or len(contracted[0]) != 1:
             return None
-        position = node.operands.index(value)
         of_rows = (contracted[position][0] == 0) != transposed
         return _Use(of_rows, position == 0, contracted[1 - position][0])
 
@@ -451,7 +442,7 @@ class _Systems:
 
     def solve_late(self, system: _System, min_gain: float) -> bool:
         """Solves a system for what its solution is multiplied by, if that pays."""
-        uses = self._uses(system.solution, system.as_rows)
+        uses = self._uses(system.index, system.as_rows)
         # A product of a solution with itself needs the solution, whichever of the two goes.
         if not uses or len({node for _, node in uses}) < len(uses):
             return False
@@ -527,9 +518,9 @@ class _Loops:
 
     def rewrite(self, function: func.FuncOp) -> int:
         count = 0
-        for op, name, operands in list(ops_of(function)):
-            if name == _SOLVES[1]:
-                count += self._rewrite(OpView(op, name, operands))
+        for node in ops_of(function):
+            if node.name == _SOLVES[1]:
+                count += self._rewrite(node)
         if count:
             drop_dead_ops(function)
         return count
@@ -597,15 +588,3 @@ def _inverse(a: Any) -> list[Any]:
 
 
 _SOLVES = ("jaxpr.triangular_solve", "jaxpr.custom_linear_solve")
-_LOOKED_AT = frozenset(
-    {
-        *_SOLVES,
-        "jaxpr.convert_element_type",
-        "jaxpr.dot_general",
-        "jaxpr.eq",
-        "jaxpr.iota",
-        "jaxpr.lu",
-        "jaxpr.stop_gradient",
-        "jaxpr.transpose",
-    }
-)

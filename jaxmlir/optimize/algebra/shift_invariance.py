@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,11 +34,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_array
-from jaxmlir.dialect.builder import ops_of, returned
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
@@ -77,22 +76,16 @@ Laws = Sequence[Law | None]
 Rule = Callable[[OpView, Laws], Law | None]
 
 
-def does_depend(
-    shift: ir.Value,
-    nodes: Sequence[OpView],
-    users: Mapping[ir.Value, Sequence[int]],
-    outs: Collection[ir.Value],
-) -> bool:
+def does_depend(shift: int, body: FunctionView) -> bool:
     """Whether what a function returns, or does, may depend on a value; also if nothing uses it.
 
     Args:
-      nodes: the ops of the function.
-      users: those of them that use a value, by index, in order.
-      outs: the values returned.
+      shift: the number of the value.
     """
-    dims = tuple(d for d, size in enumerate(_shape(shift)) if size != 1)
-    laws: dict[ir.Value, Law] = {shift: Law(False, Fraction(1), dims)}
-    pending = list(users.get(shift, ()))
+    shape = aval_of(body.types[shift]).shape
+    dims = tuple(d for d, size in enumerate(shape) if size != 1)
+    laws: dict[int, Law] = {shift: Law(False, Fraction(1), dims)}
+    pending = list(body.users[shift])
     if not pending:
         return True
     done = -1
@@ -101,19 +94,19 @@ def does_depend(
         if index == done:
             # It uses several values that depend on the shift.
             continue
-        done, node = index, nodes[index]
-        if node.name not in RULES:
+        done, name = index, body.names[index]
+        if name not in RULES:
             return True
         try:
-            law = RULES[node.name](node, [laws.get(v) for v in node.operands])
+            law = RULES[name](body.op_views[index], [laws.get(v) for v in body.operands[index]])
         except Unknown:
             return True
         if law is not None:
-            (result,) = node.op.results
+            result, _ = body.results[index]
             laws[result] = law
-            for user in users.get(result, ()):
+            for user in body.users[result]:
                 heapq.heappush(pending, user)
-    return not outs.isdisjoint(laws)
+    return not body.outputs.isdisjoint(laws)
 
 
 def _shape(value: ir.Value) -> tuple[int, ...]:
@@ -299,41 +292,37 @@ class ShiftInvariance(Pass):
 
     def run(self, program: Module) -> bool:
         with scope():
-            count = sum(map(_stop, outside_kernels(program, ("jaxpr.reduce_max",))))
+            functions = outside_kernels(program, ("jaxpr.reduce_max",))
+            count = sum(_stop(program, function) for function in functions)
         if count:
             program.changed()
         return count > 0
 
 
-def _stop(function: func.FuncOp) -> int:
-    nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
-    names = {node.name for node in nodes}
-    if "jaxpr.reduce_max" not in names or "jaxpr.exp" not in names:
+def _stop(program: Module, function: func.FuncOp) -> int:
+    body = analyses_of(program).body(function)
+    if "jaxpr.reduce_max" not in body.names or "jaxpr.exp" not in body.names:
         return 0
-    outs = set(returned(function))
-    sources = {v: node for node in nodes for v in node.op.results}
-    users: dict[ir.Value, list[int]] = {}
-    for i, node in enumerate(nodes):
-        for v in dict.fromkeys(node.operands):
-            users.setdefault(v, []).append(i)
     count = 0
-    # Maxima, and what is put in place of those that are infinite.
-    maxima: set[ir.Value] = set()
-    for i, node in enumerate(nodes):
-        if node.name != "jaxpr.reduce_max" and maxima.isdisjoint(node.operands):
+    # Maxima whose derivative is taken, and what is put in place of those that are infinite.
+    maxima: set[int] = set()
+    for i, name in enumerate(body.names):
+        if name != "jaxpr.reduce_max" and maxima.isdisjoint(body.operands[i]):
             continue
-        if node.name not in _OF_MAXIMA:
+        if name not in _OF_MAXIMA:
             continue
+        number, _ = body.results[i]
+        if not is_array(body.types[number]) or does_depend(number, body):
+            maxima.add(number)
+            continue
+        node = body.op_views[i]
+        remark(node.op, "no derivative is taken of it: the results do not depend on it")
+        stopped = _stopped(node, body.ops[i + 1])
         (value,) = node.op.results
-        maxima.add(value)
-        if is_array(value.type) and not does_depend(value, nodes, users, outs):
-            remark(node.op, "no derivative is taken of it: the results do not depend on it")
-            stopped = _stopped(node, nodes[i + 1].op, sources)
-            value.replace_all_uses_except(stopped, stopped.owner.operation)
-            users[stopped] = users.pop(value)
-            for user in (nodes[k] for k in users[stopped]):
-                user.operands = [stopped if v == value else v for v in user.operands]
-            count += 1
+        value.replace_all_uses_except(stopped, stopped.owner.operation)
+        for user in (body.op_views[k] for k in body.users[number]):
+            user.operands = [stopped if v == value else v for v in user.operands]
+        count += 1
     return count
 
 
@@ -342,22 +331,22 @@ _OF_MAXIMA = frozenset(
 )
 
 
-def _stopped(node: OpView, before: Any, sources: dict[ir.Value, OpView]) -> ir.Value:
+def _stopped(node: OpView, before: Any) -> ir.Value:
     """The value of an op without a derivative."""
     (value,) = node.op.results
     with ir.InsertionPoint(before), node.op.location:
-        value = _scaled_maximum(node, sources) or value
+        value = _scaled_maximum(node) or value
         return ir.Operation.create("jaxpr.stop_gradient", [value.type], [value]).result
 
 
 # max(x / c) = max(x) / c where c > 0
-def _scaled_maximum(node: OpView, sources: dict[ir.Value, OpView]) -> ir.Value | None:
+def _scaled_maximum(node: OpView) -> ir.Value | None:
     """A maximum scaled, not of what is scaled: it may be needed at several scales.
 
     Rounding keeps the order, so it is the same number; only ties may be others, and with them the
     derivative.
     """
-    inner = sources.get(node.operands[0]) if node.name == "jaxpr.reduce_max" else None
+    inner = node_of(node.operands[0]) if node.name == "jaxpr.reduce_max" else None
     if inner is None or inner.name not in ("jaxpr.div", "jaxpr.mul"):
         return None
     x, factor = inner.operands

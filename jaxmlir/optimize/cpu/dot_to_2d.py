@@ -39,12 +39,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
 
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark

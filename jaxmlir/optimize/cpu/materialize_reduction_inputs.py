@@ -16,16 +16,13 @@ and the only array that a sum reads: its squares take little longer than it does
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE, LIBRARY_REDUCTIONS, SLOW
 from jaxmlir.analysis.op_counts import elements
-from jaxmlir.dialect.builder import ops_of, returned
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -43,7 +40,7 @@ MAX_WAY = 32
 _LONG = with_trait(Trait.TRANSCENDENTAL) | SLOW.keys()
 
 # What is stored for a sum: a value, or one that is spread to a shape.
-_Shared = tuple[ir.Value, ir.Type]
+_Shared = tuple[int, ir.Type]
 
 
 def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
@@ -53,12 +50,11 @@ def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
         for name, signature in zip(body.names, body.signatures, strict=True)
     ):
         return []
-    ops = list(ops_of(body.function))
-    search = _Search(ops, returned(body.function))
+    search = _Search(body)
     reads = {
-        search.index[op.operands[0]]: search.reads(op.operands[0])
-        for op, name, _ in ops
-        if name in LIBRARY_REDUCTIONS and search.is_summed_alone(op.operands[0])
+        body.makers[operands[0]]: search.reads(operands[0])
+        for name, operands in zip(body.names, body.operands, strict=True)
+        if name in LIBRARY_REDUCTIONS and search.is_summed_alone(operands[0])
     }
     sums = Counter(one for found in reads.values() for one in found.shared)
     return sorted(
@@ -77,85 +73,83 @@ class _Reads:
       shared: of that, what is stored for sums only.
     """
 
-    arrays: set[ir.Value] = field(default_factory=set)
+    arrays: set[int] = field(default_factory=set)
     shared: set[_Shared] = field(default_factory=set)
 
 
 class _Search:
     """What is known of the values of a function."""
 
-    def __init__(self, ops: Sequence[tuple[Any, str, list[ir.Value]]], outs: Collection[ir.Value]):
-        self.ops = ops
-        self.index = {v: i for i, (op, _, _) in enumerate(ops) for v in op.results}
-        self._users: dict[ir.Value, list[int]] = {}
-        for i, (_, _, operands) in enumerate(ops):
-            for v in dict.fromkeys(operands):
-                self._users.setdefault(v, []).append(i)
-        self._outs = set(outs)
+    def __init__(self, body: FunctionView):
+        self._body = body
 
-    def is_summed_alone(self, value: ir.Value) -> bool:
+    def is_summed_alone(self, value: int) -> bool:
         """Whether a value is large, computed by an elementwise op, and read by one op only."""
-        i = self.index.get(value)
+        i, type_ = self._body.makers[value], self._body.types[value]
         return (
             i is not None
-            and self.ops[i][1] in FUSED
-            and elements(value.type) >= MIN_SUMMED
-            and aval_of(value.type).dtype == np.float32
+            and self._body.names[i] in FUSED
+            and elements(type_) >= MIN_SUMMED
+            and aval_of(type_).dtype == np.float32
             and self._is_only_read_once(value)
         )
 
-    def reads(self, summed: ir.Value) -> _Reads:
+    def reads(self, summed: int) -> _Reads:
         """What a sum of a value reads, back to what is stored, and what is so only for it."""
-        found = _Reads()
+        found, body, types = _Reads(), self._body, self._body.types
         pending = [summed]
         for _ in range(MAX_WAY):
             if not pending:
                 break
             value = pending.pop()
-            i = self.index[value]
-            for operand in dict.fromkeys(self.ops[i][2]):
-                is_small = elements(operand.type) < elements(value.type)
+            i = body.makers[value]
+            for operand in dict.fromkeys(body.operands[i]):
+                is_small = elements(types[operand]) < elements(types[value])
                 if not is_small and self._is_computed(operand) and self._is_only_read_once(operand):
                     pending.append(operand)
-                elif elements(operand.type) > 1:
+                elif elements(types[operand]) > 1:
                     found.arrays.add(operand)
                     if is_small and self._is_spread_again(operand, i):
-                        found.shared.add((operand, value.type))
+                        found.shared.add((operand, types[value]))
                     elif not is_small and self._is_computed_again(operand):
-                        found.shared.add((operand, operand.type))
+                        found.shared.add((operand, types[operand]))
         return found
 
-    def _is_only_read_once(self, value: ir.Value) -> bool:
-        return len(self._users[value]) == 1 and value not in self._outs
+    def _is_only_read_once(self, value: int) -> bool:
+        return len(self._body.users[value]) == 1 and value not in self._body.outputs
 
-    def _is_computed(self, value: ir.Value) -> bool:
-        i = self.index.get(value)
+    def _is_computed(self, value: int) -> bool:
+        i = self._body.makers[value]
         return i is not None and self._is_fused(i)
 
     def _is_fused(self, i: int) -> bool:
-        return self.ops[i][1] in FUSIBLE
+        return self._body.names[i] in FUSIBLE
 
-    def _is_spread_again(self, value: ir.Value, reader: int) -> bool:
+    def _is_spread_again(self, value: int, reader: int) -> bool:
         """Whether an array has the size of what an op makes of it for another op as well."""
-        result = self.ops[reader][0].results[0].type
+        signatures = self._body.signatures
+        result = signatures[reader].results[0]
         return any(
-            self._is_fused(i) and self.ops[i][0].results[0].type == result
-            for i in self._users[value]
+            self._is_fused(i) and signatures[i].results[0] == result
+            for i in self._body.users[value]
             if i != reader
         )
 
-    def _is_computed_again(self, value: ir.Value) -> bool:
+    def _is_computed_again(self, value: int) -> bool:
         """Whether each user of a value computes it anew, as far as it is up to XLA."""
-        if not self._is_computed(value) or value in self._outs:
+        body = self._body
+        if not self._is_computed(value) or value in body.outputs:
             return False
-        if not all(map(self._is_fused, self._users[value])):
+        if not all(map(self._is_fused, body.users[value])):
             return False
         pending = [value]
         for _ in range(MAX_WAY):
             if not pending:
                 return True
-            _, name, operands = self.ops[self.index[pending.pop()]]
-            if name in _LONG:
+            i = body.makers[pending.pop()]
+            if body.names[i] in _LONG:
                 return False
-            pending += [v for v in operands if self._is_computed(v) and self._is_only_read_once(v)]
+            pending += [
+                v for v in body.operands[i] if self._is_computed(v) and self._is_only_read_once(v)
+            ]
         return False

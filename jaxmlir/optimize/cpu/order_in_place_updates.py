@@ -14,8 +14,7 @@ through one barrier, and nothing is copied.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
@@ -74,10 +73,6 @@ def overwritten(body: FunctionView) -> list[Overwritten]:
     """The writes of the body of a loop that are to wait for reads, in order."""
     if WRITES.isdisjoint(body.names):
         return []
-    users: defaultdict[int, list[int]] = defaultdict(list)
-    for index, operands in enumerate(body.operands):
-        for v in dict.fromkeys(operands):
-            users[v].append(index)
     in_place = set(range(body.arity))
     found = []
     for index, name in enumerate(body.names):
@@ -87,23 +82,18 @@ def overwritten(body: FunctionView) -> list[Overwritten]:
         of = body.types[array]
         if array in in_place and is_plain_array(of) and elements(of) >= MIN_ELEMENTS:
             in_place.add(result)
-            new = _overwritten(body, index, users)
+            new = _overwritten(body, index)
             if new is not None:
                 found.append(new)
     return found
 
 
-def _overwritten(
-    body: FunctionView, index: int, users: Mapping[int, Sequence[int]]
-) -> Overwritten | None:
-    """What the op that writes is to wait for; ``None`` if there is nothing, or no way.
-
-    Args:
-      users: of each value the ops that use it, in order.
-    """
+def _overwritten(body: FunctionView, index: int) -> Overwritten | None:
+    """What the op that writes is to wait for; ``None`` if there is nothing, or no way."""
+    users = body.users
     array, *written = body.operands[index]
     readers = [k for k in users[array] if k != index]
-    if array in written or array in body.returned:
+    if array in written or array in body.outputs:
         return None
     if not all(body.names[k] in READS and array not in body.operands[k][1:] for k in readers):
         return None
@@ -124,7 +114,7 @@ def _overwritten(
     while pending:
         value = body.results[pending.pop()][0]
         own = [k for k in users[value] if k in needed]
-        if len(own) < len(users[value]) or value in body.returned:
+        if len(own) < len(users[value]) or value in body.outputs:
             read[value] = own
         else:
             # XLA computes these again with what else uses them.

@@ -39,12 +39,12 @@ import numpy as np
 from jax import lax
 
 from jaxmlir import toolbox
+from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.fusion import FUSED
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import ADDITIONS, elements, is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user, ops_of
+from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
@@ -87,11 +87,10 @@ class Moves:
         self._program = program
         self.nodes: dict[ir.Value, OpView] = {}
         self.order: list[OpView] = []
-        for op, name, operands in ops_of(function):
-            if name in MOVES or name in _PARTS:
-                node = OpView(op, name, operands)
-                self.nodes.update((v, node) for v in op.results)
-                if name in MOVES:
+        for node in ops_of(function):
+            if node.name in MOVES or node.name in _PARTS:
+                self.nodes.update((v, node) for v in node.op.results)
+                if node.name in MOVES:
                     self.order.append(node)
 
     def part(self, value: ir.Value) -> Part | None:

@@ -21,12 +21,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
 from jaxmlir.analysis.purity import is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.builder import copy, erase, is_used, ops_of, returned, trip_count
+from jaxmlir.dialect.builder import copy, erase, is_used, returned, trip_count
 from jaxmlir.dialect.ir import body_of, func, ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait

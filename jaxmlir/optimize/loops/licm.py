@@ -183,7 +183,7 @@ def can_move(signature: Signature) -> bool:
     if any(key in ("jaxpr.effects", "jaxpr.ctx") for key, _ in signature.attributes):
         return False
     record = ops.record_of(name)
-    if not is_pure(name) or (record is not None and name not in _MOVABLE and ops.distinct(record)):
+    if not is_pure(name) or (record is not None and name not in _MOVABLE and record.distinct):
         return False
     return all(map(is_array, signature.results))
 

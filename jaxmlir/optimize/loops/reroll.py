@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, ops_of
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
-from jaxmlir.dialect.builder import erase, is_used, ops_of
+from jaxmlir.dialect.builder import erase, is_used
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_logsumexp import worthwhile

@@ -41,6 +41,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
+from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
@@ -48,14 +49,12 @@ from jaxmlir.dialect.builder import (
     clone,
     converted,
     is_constant,
-    ops_of,
     overwrites,
     returned,
     zeros,
 )
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import (
@@ -239,10 +238,8 @@ class _Body:
 
     def __init__(self, editor: ScanEditor):
         self.nodes: dict[ir.Value, OpView] = {}
-        for op, name, operands in ops_of(editor.body):
-            node = OpView(op, name, operands)
-            for result in op.results:
-                self.nodes[result] = node
+        for node in ops_of(editor.body):
+            self.nodes.update((result, node) for result in node.op.results)
         self.constants = {item.arg: item.operand for item in editor.consts}
         self.slices = {item.arg: item.operand for item in editor.xs}
 

@@ -28,15 +28,16 @@ no more than ``MAX_FUNCTIONS`` functions that take long.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, ClassVar
 
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import SLOW
-from jaxmlir.analysis.manager import outside_kernels
-from jaxmlir.analysis.op_counts import is_plain_op, size
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.op_counts import is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
-from jaxmlir.dialect.builder import copy, is_constant, ops_of, returned
-from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView
+from jaxmlir.dialect.builder import is_constant
+from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import Together, written_again
 from jaxmlir.optimize.memory.remat.price import peak
@@ -102,11 +103,13 @@ def recompute(
         if peak(program) < min_peak:
             return 0
         for function in outside_kernels(program):
+            body = analyses_of(program).body(function)
             for _ in range(MAX_SWEEPS):
-                found = _Kernels(function, min_bytes).recompute(again)
+                found = _Kernels(body, min_bytes).recompute(again)
                 count += found
                 if not found:
                     break
+                body = FunctionView(function)
     if count:
         program.changed()
     return count
@@ -120,50 +123,40 @@ _STORED = -1
 class _Kernels:
     """Which values of a function are read in which kernels."""
 
-    def __init__(self, function: func.FuncOp, min_bytes: int):
-        self._nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
+    def __init__(self, body: FunctionView, min_bytes: int):
+        self._body = body
         self._min_bytes = min_bytes
-        self._makers = {v: node for node in self._nodes for v in node.op.results}
-        self._order = {v: i for i, node in enumerate(self._nodes) for v in node.op.results}
-        self._returned = set(returned(function))
         # Ops that have other operands than when they were looked at, or copies.
         self._touched: set[int] = set()
 
     def recompute(self, again: Together) -> int:
         """Writes what is computed again; how often."""
-        large = [node for node in self._nodes if self._is_candidate(node)]
+        large = list(filter(self._is_candidate, range(len(self._body.ops))))
         if not large:
             return 0
         self._find_places()
-        count = 0
-        for node in large:
-            count += self._split(node, again)
-        return count
+        return sum(self._split(i, again) for i in large)
 
-    def _is_candidate(self, node: OpView) -> bool:
+    def _is_candidate(self, i: int) -> bool:
+        signature = self._body.signatures[i]
         return (
-            _is_function(node)
-            and size(node.op.results[0].type) >= self._min_bytes
-            and is_plain_op(node)
+            self._is_function(i)
+            and size(signature.results[0]) >= self._min_bytes
+            and is_plain_signature(signature)
         )
 
     # --- where values are read ---
 
     def _find_places(self) -> None:
         """For each value the kernels that read it, by the number of an op."""
-        self._users: dict[ir.Value, list[int]] = {}
-        for i, node in enumerate(self._nodes):
-            for v in dict.fromkeys(node.operands):
-                self._users.setdefault(v, []).append(i)
-        self._places: dict[ir.Value, Places] = {}
-        for node in reversed(self._nodes):
-            for v in node.op.results:
-                self._places[v] = self._places_of(v)
+        self._places: dict[int, Places] = {}
+        for v in reversed(range(self._body.arity, len(self._body.types))):
+            self._places[v] = self._places_of(v)
 
-    def _places_of(self, value: ir.Value) -> Places:
+    def _places_of(self, value: int) -> Places:
         """The kernels in which a value is read; of many, some."""
-        found: set[int] = {_STORED} if value in self._returned else set()
-        for i in self._users.get(value, ()):
+        found: set[int] = {_STORED} if value in self._body.outputs else set()
+        for i in self._body.users[value]:
             found |= self._places_by(i)
             if len(found) > MAX_COPIES:
                 break
@@ -171,94 +164,100 @@ class _Kernels:
 
     def _places_by(self, i: int) -> Places:
         """Those in which an op reads its operands."""
-        node = self._nodes[i]
-        if node.name not in FUSED:
-            return frozenset({i if node.name in REDUCTIONS else _STORED})
-        (result,) = node.op.results
+        name, (result, _) = self._body.names[i], self._body.results[i]
+        if name not in FUSED:
+            return frozenset({i if name in REDUCTIONS else _STORED})
         places = self._places[result]
-        if node.name in VIEWS:
+        if name in VIEWS:
             return places
-        if (len(places) > 1 and _is_function(node)) or _STORED in places:
+        if (len(places) > 1 and self._is_function(i)) or _STORED in places:
             # A kernel of its own.
             return frozenset({i})
         return places
 
     # --- what is computed again ---
 
-    def _split(self, node: OpView, again: Together) -> int:
-        """Computes a value again for each kernel but the first that reads it."""
-        (value,) = node.op.results
-        if value in self._returned:
+    def _split(self, root: int, again: Together) -> int:
+        """Computes the value of an op again for each kernel but the first that reads it."""
+        body, (value, _) = self._body, self._body.results[root]
+        if value in body.outputs:
             return 0
         groups: dict[int, list[int]] = {}
-        for i in self._users.get(value, ()):
+        for i in body.users[value]:
             places = self._places_by(i)
             if _STORED in places or len(places) != 1:
                 return 0
             groups.setdefault(min(places), []).append(i)
         if not 1 < len(groups) <= MAX_COPIES:
             return 0
-        made = self._made_of(node)
+        made = self._made_of(value)
         if made is None:
             return 0
         tree, leaves = made
-        involved = {id(n) for n in tree} | {id(self._nodes[i]) for g in groups.values() for i in g}
+        involved = {*tree, *itertools.chain(*groups.values())}
         if involved & self._touched:
             return 0
         self._touched |= involved
-        remark(node.op, f"computed {len(groups)} times: {size(value.type)} bytes are not stored")
+        op, bytes_ = body.ops[root], size(body.types[value])
+        remark(op, f"computed {len(groups)} times: {bytes_} bytes are not stored")
         for _, users in sorted(groups.items())[1:]:
-            users = [self._nodes[i] for i in users]
-            with ir.InsertionPoint(users[0].op), node.op.location:
-                new = _copied(tree, leaves, again)
+            with ir.InsertionPoint(body.ops[users[0]]), op.location:
+                new = self._copied(tree, leaves, again)
             for user in users:
-                for k, v in enumerate(user.operands):
+                for k, v in enumerate(body.operands[user]):
                     if v == value:
-                        user.op.operation.operands[k] = new
-                user.operands = [new if v == value else v for v in user.operands]
+                        body.ops[user].operation.operands[k] = new
         return len(groups) - 1
 
-    def _made_of(self, root: OpView) -> tuple[list[OpView], list[ir.Value]] | None:
+    def _made_of(self, value: int) -> tuple[list[int], list[ir.Value]] | None:
         """The ops that compute a value from stored ones, in order, and these, the largest first;
         ``None`` if that is too much to do again."""
-        (value,) = root.op.results
-        found = {value}
-        leaves: dict[ir.Value, None] = {}
+        body, types = self._body, self._body.types
+        whole = size(types[value])
+        tree = {body.makers[value]}
+        leaves: dict[int, None] = {}
         functions = 0
-        pending = [value]
+        pending = list(tree)
         while pending:
-            node = self._makers[pending.pop()]
-            functions += _is_function(node)
-            if node.name in SLOW or functions > MAX_FUNCTIONS or len(found) > MAX_OPS:
+            index = pending.pop()
+            name = body.names[index]
+            functions += self._is_function(index)
+            if name in SLOW or functions > MAX_FUNCTIONS or len(tree) > MAX_OPS:
                 return None
-            for v in node.operands:
-                maker = self._makers.get(v)
-                small = SMALL * size(v.type) <= size(value.type)
-                if small or maker is None or maker.name not in FUSED or self._is_stored(v):
+            for v in body.operands[index]:
+                maker = body.makers[v]
+                small = SMALL * size(types[v]) <= whole
+                if small or maker is None or body.names[maker] not in FUSED or self._is_stored(v):
                     leaves[v] = None
-                elif v not in found:
-                    found.add(v)
-                    pending.append(v)
-        ordered = sorted(leaves, key=lambda v: -size(v.type))
-        if sum(size(v.type) for v in ordered) > MAX_READ * size(value.type):
+                elif maker not in tree:
+                    tree.add(maker)
+                    pending.append(maker)
+        ordered = sorted(leaves, key=lambda v: -size(types[v]))
+        if sum(size(types[v]) for v in ordered) > MAX_READ * whole:
             return None
-        tree = sorted((self._makers[v] for v in found), key=lambda n: self._order[n.op.results[0]])
-        return tree, ordered
+        return sorted(tree), list(map(body.value, ordered))
 
-    def _is_stored(self, value: ir.Value) -> bool:
+    def _is_stored(self, value: int) -> bool:
         """Whether a value is in memory anyway: several kernels read it, or another function."""
-        places = self._places[value]
-        return _is_function(self._makers[value]) and (len(places) > 1 or _STORED in places)
+        places, maker = self._places[value], self._body.makers[value]
+        return self._is_function(maker) and (len(places) > 1 or _STORED in places)
 
+    def _is_function(self, i: int) -> bool:
+        """Whether an elementwise op is not computed again as it is; quotients by constants are."""
+        name = self._body.names[i]
+        if name == "jaxpr.div" and is_constant(self._body.value(self._body.operands[i][1])):
+            return False
+        return name in FUNCTIONS
 
-def _copied(tree: list[OpView], leaves: list[ir.Value], again: Together) -> ir.Value:
-    """The value that ops compute from leaves, in a way that the compiler takes for another."""
-    hidden = _to_hide(leaves)
-    values = dict(zip(hidden, again(hidden), strict=True))
-    for node in tree:
-        (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
-        values[node.op.results[0]] = result
-    return result
+    def _copied(self, tree: list[int], leaves: list[ir.Value], again: Together) -> ir.Value:
+        """The value that ops compute from leaves, in a way that the compiler takes for another."""
+        hidden = _to_hide(leaves)
+        values = dict(zip(hidden, again(hidden), strict=True))
+        for i in tree:
+            op = self._body.ops[i]
+            (result,) = self._body.copy(i, [values.get(v, v) for v in op.operands])
+            values[op.results[0]] = result
+        return result
 
 
 def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
@@ -267,13 +266,6 @@ def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
     largest, *others = leaves
     small = [v for v in others if SMALL * size(v.type) <= size(largest.type) and not is_constant(v)]
     return small or [largest]
-
-
-def _is_function(node: OpView) -> bool:
-    """Whether an elementwise op is not computed again as it is; quotients by constants are."""
-    if node.name == "jaxpr.div" and is_constant(node.operands[1]):
-        return False
-    return node.name in FUNCTIONS
 
 
 # Elementwise functions that the compiler does not compute again by itself, though they take no

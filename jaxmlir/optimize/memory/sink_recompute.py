@@ -137,15 +137,8 @@ class Timeline:
         self.outer: dict[int, list[int]] = {}
         for own, number in enumerate(flat.own):
             self.outer.setdefault(number, []).append(own)
-        self.makers: list[int | None] = [None] * flat.arity
-        self.users: list[list[int]] = [[] for _ in flat.types]
-        for i, (operands, (first, last)) in enumerate(
-            zip(flat.operands, flat.results, strict=True)
-        ):
-            self.makers += [i] * (last - first)
-            for v in dict.fromkeys(operands):
-                self.users[v].append(i)
-        self.returned = set(flat.returned)
+        self.makers, self.users = flat.makers, flat.users
+        self.returned = flat.outputs
         self._find_stored()
 
     # --- steps ---
@@ -350,11 +343,6 @@ class Choice:
         ops = dict(zip(flat.signatures, flat.ops, strict=True))
         of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
         self._prices = [of_signatures[signature] for signature in flat.signatures]
-        # Which of the function's own ops read a value of it.
-        self._users: dict[int, list[int]] = {}
-        for i, operands in enumerate(line.body.operands):
-            for v in dict.fromkeys(operands):
-                self._users.setdefault(v, []).append(i)
 
     def find(self, slowdown: float, min_gain: float) -> list[Late]:
         """The values to compute late, in the order in which they are needed: those that save most
@@ -413,8 +401,8 @@ class Choice:
 
     def _late_users(self, value: int) -> list[int]:
         """The function's own ops that read a value when most memory is needed, or later."""
-        outer = self._line.outer[value]
-        return sorted({i for v in outer for i in self._users.get(v, ()) if i >= self._top})
+        users = self._line.body.users
+        return sorted({i for v in self._line.outer[value] for i in users[v] if i >= self._top})
 
     def _read(self, value: int, late: int) -> tuple[int, int, int, bool] | None:
         """The last step that reads a value early, and the depth of what it gives; the first one

@@ -97,7 +97,7 @@ def _kind_of(signature: Signature) -> _Kind | None:
     """The kind of a signature's ops; ``None`` if these are not merged."""
     record = ops.record_of(signature.name)
     # Of an op without a record we do not know what it does.
-    if record is None or ops.distinct(record) or not signature.results or _has_effects(signature):
+    if record is None or record.distinct or not signature.results or _has_effects(signature):
         return None
     key = (signature.name, signature.attributes, signature.results)
     # A product of complex numbers may be computed with fused multiply-adds, which round one of its

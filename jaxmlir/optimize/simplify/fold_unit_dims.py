@@ -26,13 +26,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, visit_functions
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op, with_shape
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
@@ -161,10 +161,10 @@ class _Function:
 
     def rewrite(self) -> int:
         count = 0
-        for op, name, operands in ops_of(self._function):
+        for node in ops_of(self._function):
+            op, name, operands = node
             if not (name in _OPS or name in _RESHAPES) or not _has_units(op, operands):
                 continue
-            node = OpView(op, name, operands)
             if not is_plain_op(node) or _has_halves(node):
                 continue
             (result,) = op.results

@@ -23,8 +23,8 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import ops_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import OPS
 from jaxmlir.dialect.types import aval_of, dtype_of, element_of, type_of

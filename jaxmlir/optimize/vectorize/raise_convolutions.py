@@ -27,11 +27,11 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import OpView, node_of, ops_of
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
-from jaxmlir.dialect.builder import build, converted, drop_dead_ops, only_user, ops_of
+from jaxmlir.dialect.builder import build, converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.op_view import OpView, node_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -373,11 +373,10 @@ def raise_convolutions(program: Module) -> int:
 
 def _sums(function: func.FuncOp) -> Iterator[tuple[OpView, list[ir.Value]]]:
     """The last addition of each sum of several terms, and these in order."""
-    for op, name, operands in ops_of(function):
-        node = OpView(op, name, operands)
+    for node in ops_of(function):
         if not _is_addition(node):
             continue
-        user = only_user(op.results[0])
+        user = only_user(node.op.results[0])
         if user is not None and user.name in ADDITIONS:
             continue
         terms = list(_terms(node))

@@ -44,6 +44,7 @@ from jaxmlir.analysis.op_counts import (
 )
 from jaxmlir.dialect.builder import build, converted, inline, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.loops.raise_loops.known import Known
@@ -60,37 +61,6 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 
-# -- A function with who uses each of its values --
-
-
-class Uses:
-    """A function as it was read, which gives and who uses its values.
-
-    Attributes:
-      body: the function; values and ops are its numbers.
-      maker: of each value, the op that gives it; -1 of arguments.
-      users: of each value, the ops that use it, as often as they do; ``end`` for the return.
-      end: a number behind all ops.
-    """
-
-    def __init__(self, body: FunctionView):
-        self.body = body
-        self.end = len(body.ops)
-        self.maker = [-1] * len(body.types)
-        self.users: list[list[int]] = [[] for _ in body.types]
-        for index, (first, last) in enumerate(body.results):
-            self.maker[first:last] = [index] * (last - first)
-        for index, operands in enumerate(body.operands):
-            for value in operands:
-                self.users[value].append(index)
-        for value in body.returned:
-            self.users[value].append(self.end)
-
-    def results(self, index: int) -> range:
-        """The values that an op gives."""
-        return range(*self.body.results[index])
-
-
 # -- Parts of an array that are written one after another, written at once --
 #
 # Parts that are written side by side are one part: what they consist of is put together, and
@@ -105,27 +75,27 @@ MOST_PARTS = 2_000
 _MOST = int(np.iinfo(np.int32).max)
 
 
-def chain(uses: Uses, last: int) -> list[int]:
+def chain(body: FunctionView, last: int) -> list[int]:
     """Scatters of one kind, from the top: each is used by the next one only, up to the last one."""
-    body, found = uses.body, [last]
+    found = [last]
     while True:
         array = body.operands[found[-1]][0]
-        before = uses.maker[array]
-        is_one = before >= 0 and body.signatures[before] == body.signatures[last]
-        if not is_one or uses.users[array] != [found[-1]]:
+        before = body.makers[array]
+        is_one = before is not None and body.signatures[before] == body.signatures[last]
+        if not is_one or body.use_counts[array] != 1:
             return found[::-1]
         found.append(before)
 
 
-def parts_of(uses: Uses, ops: Sequence[int]) -> Parts | None:
+def parts_of(body: FunctionView, ops: Sequence[int]) -> Parts | None:
     """The parts that scatters of one kind write, if they can be one: single parts, where is known,
     and apart unless they are added."""
-    body, first = uses.body, ops[0]
+    first = ops[0]
     if not is_plain_signature(body.signatures[first]):
         return None
     if body.names[first] == "jaxpr.scatter" and not overwrites(body.ops[first]):
         return None
-    parts = Parts.of(uses, ops)
+    parts = Parts.of(body, ops)
     return parts if parts is not None and (parts.adds or parts.apart) else None
 
 
@@ -147,8 +117,7 @@ class Parts:
     adds: bool
 
     @classmethod
-    def of(cls, uses: Uses, ops: Sequence[int]) -> Parts | None:
-        body = uses.body
+    def of(cls, body: FunctionView, ops: Sequence[int]) -> Parts | None:
         first = body.ops[ops[0]]
         numbers = toolbox.attribute(first, "dimension_numbers")
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
@@ -259,27 +228,26 @@ class Seed:
         return self.chain[-1]
 
 
-def seeds(uses: Uses) -> Iterator[Seed]:
+def seeds(body: FunctionView) -> Iterator[Seed]:
     """The seeds of a function, from the bottom: those of outer loops before those of inner ones."""
-    body = uses.body
     seen: set[int] = set()
     for index in reversed(range(len(body.ops))):
         name = body.names[index]
         if name in JOINS:
             operands = body.operands[index]
-            for values in _runs(_kinds(uses, operands), operands):
+            for values in _runs(_kinds(body, operands), operands):
                 yield Seed(values, tuple(operands), (index,))
         elif name in ADDITIONS and index not in seen:
-            additions, terms = _sum(uses, index)
+            additions, terms = _sum(body, index)
             seen.update(additions)
-            for values in _groups(_kinds(uses, terms), terms):
+            for values in _groups(_kinds(body, terms), terms):
                 yield Seed(values, tuple(terms), additions)
         elif name in SCATTERS and index not in seen:
-            scatters = chain(uses, index)
+            scatters = chain(body, index)
             seen.update(scatters)
-            kinds = _kinds(uses, [body.operands[op][2] for op in scatters])
+            kinds = _kinds(body, [body.operands[op][2] for op in scatters])
             for ops in _runs(kinds, scatters):
-                parts = parts_of(uses, ops)
+                parts = parts_of(body, ops)
                 if parts is not None:
                     values = tuple([body.operands[op][2] for op in ops])
                     yield Seed(values, (body.operands[ops[0]][0], *values), ops, parts)
@@ -304,57 +272,57 @@ def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
             yield found
 
 
-def _kinds(uses: Uses, values: list[int]) -> list[Hashable]:
+def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
     """Of each of the values that meet, what it has in common with others; what stands there twice
     has nothing."""
     times = collections.Counter(values)
     return [
-        _kind(uses, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
+        _kind(body, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
     ]
 
 
-def _kind(uses: Uses, value: int) -> Hashable:
+def _kind(body: FunctionView, value: int) -> Hashable:
     """What values have in common that may be the lanes of a seed: the op that gives them, or an
     array that they are parts of."""
-    index = uses.maker[value]
-    if index < 0:
+    index = body.makers[value]
+    if index is None:
         return value
-    body = uses.body
     if body.names[index] in ("jaxpr.slice", "jaxpr.split", "jaxpr.unstack"):
         return body.names[index], body.operands[index][0], body.types[value]
     return body.signatures[index], value - body.results[index][0]
 
 
-def _sum(uses: Uses, last: int) -> tuple[tuple[int, ...], list[int]]:
+def _sum(body: FunctionView, last: int) -> tuple[tuple[int, ...], list[int]]:
     """The additions of values one after another, and all that is added, in order."""
     additions, terms = [last], []
     # Of terms that are sums themselves what they are, and on which side they were added.
     sides: dict[Hashable, int] = {}
     while True:
-        operands = uses.body.operands[additions[-1]]
+        operands = body.operands[additions[-1]]
         # Python adds on the right.
-        side = 0 if _is_sum(uses, operands[1]) and not _is_sum(uses, operands[0]) else 1
+        side = 0 if _is_sum(body, operands[1]) and not _is_sum(body, operands[0]) else 1
         before, term = operands[1 - side], operands[side]
         terms.append(term)
-        if _is_sum(uses, term):
-            sides.setdefault(_kind(uses, term), side)
-        if not _is_sum(uses, before) or _is_term(uses, before, sides):
+        if _is_sum(body, term):
+            sides.setdefault(_kind(body, term), side)
+        if not _is_sum(body, before) or _is_term(body, before, sides):
             terms.append(before)
             return tuple(reversed(additions)), terms[::-1]
-        additions.append(uses.maker[before])
+        additions.append(body.makers[before])
 
 
-def _is_term(uses: Uses, value: int, sides: dict[Hashable, int]) -> bool:
+def _is_term(body: FunctionView, value: int, sides: dict[Hashable, int]) -> bool:
     """Whether a sum is the first of terms that are sums, and not what they are added to."""
-    kind = _kind(uses, value)
-    operands = uses.body.operands[uses.maker[value]]
-    return kind in sides and _kind(uses, operands[sides[kind]]) != kind
+    kind = _kind(body, value)
+    operands = body.operands[body.makers[value]]
+    return kind in sides and _kind(body, operands[sides[kind]]) != kind
 
 
-def _is_sum(uses: Uses, value: int) -> bool:
+def _is_sum(body: FunctionView, value: int) -> bool:
     """Whether a value is a sum that is used once."""
-    index = uses.maker[value]
-    return index >= 0 and uses.body.names[index] in ADDITIONS and len(uses.users[value]) == 1
+    index = body.makers[value]
+    is_sum = index is not None and body.names[index] in ADDITIONS
+    return is_sum and body.use_counts[value] == 1
 
 
 # -- What the values of a seed are made of, packed lane by lane --
@@ -383,7 +351,7 @@ class Tree:
       gone: the ops that nothing needs any more, and their lanes.
     """
 
-    uses: Uses
+    body: FunctionView
     seed: Seed
     packs: list[Lanes] = field(default_factory=list)
     leaves: dict[Lanes, None] = field(default_factory=dict)
@@ -391,21 +359,21 @@ class Tree:
     gone: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, uses: Uses, seed: Seed, batchable: Batchable) -> Tree | None:
+    def of(cls, body: FunctionView, seed: Seed, batchable: Batchable) -> Tree | None:
         """The tree of a seed; ``None`` if nothing can be packed, or not as plain arrays."""
-        tree = cls(uses, seed)
+        tree = cls(body, seed)
         tree._grow(batchable)
-        types = [uses.body.types[lanes[0]] for lanes in (*tree.leaves, *tree.outputs)]
+        types = [body.types[lanes[0]] for lanes in (*tree.leaves, *tree.outputs)]
         return tree if tree.packs and all(map(is_plain_array, types)) else None
 
     def _grow(self, batchable: Batchable) -> None:
         """Packs from the sink upwards: each pack after all that use it."""
-        maker = self.uses.maker
+        makers = self.body.makers
         packed = set()
         heap = [(0, self.seed.values)]
         while heap:
             _, values = heapq.heappop(heap)
-            ops = tuple([maker[value] for value in values])
+            ops = tuple([makers[value] for value in values])
             if ops in packed or values in self.leaves:
                 continue
             if not self._can_pack(ops, values, batchable):
@@ -414,12 +382,13 @@ class Tree:
             packed.add(ops)
             self.packs.append(ops)
             for column in self.operands(ops):
-                heapq.heappush(heap, (-max(maker[value] for value in column), column))
+                depths = [-1 if (maker := makers[v]) is None else maker for v in column]
+                heapq.heappush(heap, (-max(depths), column))
         self.packs.reverse()
 
     def _can_pack(self, ops: Lanes, values: Lanes, batchable: Batchable) -> bool:
-        body = self.uses.body
-        if min(ops) < 0 or self.is_same(values):
+        body = self.body
+        if None in ops or self.is_same(values):
             return False
         signature = body.signatures[ops[0]]
         first = values[0] - body.results[ops[0]][0]
@@ -436,15 +405,15 @@ class Tree:
 
     def _is_free(self, ops: Lanes) -> bool:
         """Whether nothing needs the ops but their own lanes, or what stands behind the sink."""
-        seed, uses, gone = self.seed, self.uses, self.gone
+        seed, body, gone = self.seed, self.body, self.gone
         meet = set(seed.chain)
         outputs = []
         for column in self.results(ops):
             # What the lanes are made of may meet with them, too.
             ends = meet if column == seed.values else ()
-            behind = False
+            behind = not body.outputs.isdisjoint(column)
             for lane, value in enumerate(column):
-                for user in uses.users[value]:
+                for user in body.users[value]:
                     if user in ends or gone.get(user) == lane:
                         continue
                     if user <= seed.sink:
@@ -463,18 +432,18 @@ class Tree:
 
     def operands(self, ops: Lanes) -> Iterator[Lanes]:
         """Each operand of the ops of a pack."""
-        return zip(*(self.uses.body.operands[op] for op in ops), strict=True)
+        return zip(*(self.body.operands[op] for op in ops), strict=True)
 
     def results(self, ops: Lanes) -> Iterator[Lanes]:
         """Each result of theirs."""
-        return zip(*map(self.uses.results, ops), strict=True)
+        return zip(*(range(*self.body.results[op]) for op in ops), strict=True)
 
     def read(self) -> set[int]:
         """The ops that are packed, that give leaves, or what the lanes meet in, or with."""
-        seed, maker = self.seed, self.uses.maker
+        seed, makers = self.seed, self.body.makers
         values = {*seed.meeting, *(value for leaf in self.leaves for value in leaf)}
         packed = (op for ops in self.packs for op in ops)
-        return {*seed.chain, *packed, *map(maker.__getitem__, values)} - {-1}
+        return {*seed.chain, *packed, *map(makers.__getitem__, values)} - {None}
 
     def is_same(self, values: Lanes) -> bool:
         """Whether a leaf is the same in all lanes."""
@@ -482,11 +451,11 @@ class Tree:
 
     def values(self, lanes: Lanes) -> list[ir.Value]:
         """The values of a leaf, or of an output."""
-        return list(map(self.uses.body.value, lanes))
+        return list(map(self.body.value, lanes))
 
     def pays(self, rules: Rules, work: Work, min_gain: float, stacked: float) -> bool:
         """Whether what is saved is worth what is put together and taken apart."""
-        body, count = self.uses.body, self.count
+        body, count = self.body, self.count
         varying = {
             (ops[0], j)
             for ops in self.packs
@@ -510,16 +479,22 @@ class Tree:
     def _go_on_alike(self, lanes: Lanes) -> bool:
         """Whether behind the sink each lane of an output is used as the others are, by ops of its
         own: these can be packed in turn, and then take the output as it is."""
-        body, sink = self.uses.body, self.seed.sink
+        body, sink = self.body, self.seed.sink
         taken: set[int] = set()
         kinds = set()
         for value in lanes:
-            users = [user for user in self.uses.users[value] if user > sink]
-            if self.uses.end in users or not taken.isdisjoint(users):
+            users = [user for user in body.users[value] if user > sink]
+            if value in body.outputs or not taken.isdisjoint(users):
                 return False
             taken.update(users)
-            kinds.add(tuple([(body.signatures[u], body.operands[u].index(value)) for u in users]))
+            kinds.add(tuple([self._use(user, value) for user in users]))
         return len(kinds) == 1
+
+    def _use(self, user: int, value: int) -> tuple[Signature, tuple[int, ...]]:
+        """What an op is, and which of its operands a value is."""
+        operands = self.body.operands[user]
+        positions = tuple([i for i, operand in enumerate(operands) if operand == value])
+        return self.body.signatures[user], positions
 
     def _moved(self, rules: Rules, leaf: Lanes) -> int:
         """How many bytes have to be put together for a leaf."""
@@ -531,7 +506,7 @@ class Tree:
         windows = Windows.of(values)
         if windows is not None and windows.is_view:
             return 0
-        return self.count * size(self.uses.body.types[leaf[0]])
+        return self.count * size(self.body.types[leaf[0]])
 
 
 # -- Writing a batch in place of the lanes --
@@ -539,7 +514,7 @@ class Tree:
 
 def write(rules: Rules, tree: Tree) -> None:
     """Writes the batch of a tree before its sink, which uses it then."""
-    body, seed = tree.uses.body, tree.seed
+    body, seed = tree.body, tree.seed
     sink = body.ops[seed.sink].operation
     remark(
         sink,
@@ -572,7 +547,7 @@ def write(rules: Rules, tree: Tree) -> None:
 
 def _write_sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     """The sum of the lanes and what else is added."""
-    seed, sink = tree.seed, tree.uses.body.ops[tree.seed.sink].operation
+    seed, sink = tree.seed, tree.body.ops[tree.seed.sink].operation
     type_ = sink.results[0].type
     total = total_of(rules, batched)
     shape = tuple(type_.shape)
@@ -591,7 +566,7 @@ def _write_sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
 
 def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     """The lanes between what else is put together."""
-    seed, body = tree.seed, tree.uses.body
+    seed, body = tree.seed, tree.body
     sink, name = body.ops[seed.sink], body.names[seed.sink]
     whole = joined(rules, batched, sink, name)
     if len(seed.values) == len(seed.meeting):
@@ -619,7 +594,7 @@ def _together(axis: int, *parts: Any) -> list[Any]:
 
 def _write_function(rules: Rules, tree: Tree, results: list[Lanes]) -> str:
     """The first lane as a function; its symbol."""
-    body = tree.uses.body
+    body = tree.body
     name = f"{body.function.name.value}.lane"
     new = NewFunction(rules, name, [body.types[leaf[0]] for leaf in tree.leaves], body.function)
     args = dict(zip(tree.leaves, new.args, strict=True))
@@ -671,15 +646,14 @@ class _Search:
 
     def packed(self, body: FunctionView) -> int:
         """Packs what a function has been read to have; how many batches."""
-        uses = Uses(body)
         # Ops that a batch has taken the place of, and those that it needs.
         gone: set[int] = set()
         needed: set[int] = set()
         count = 0
-        for seed in seeds(uses):
+        for seed in seeds(body):
             if seed.sink in gone:
                 continue
-            tree = Tree.of(uses, seed, self._batchable)
+            tree = Tree.of(body, seed, self._batchable)
             if tree is None or not gone.isdisjoint(tree.read()):
                 continue
             replaced = {*tree.gone, *seed.chain}
@@ -692,7 +666,7 @@ class _Search:
             needed |= tree.read() - replaced
             count += 1
         for index in sorted(gone, reverse=True):
-            operation = uses.body.ops[index].operation
+            operation = body.ops[index].operation
             if not any(map(is_used, operation.results)):
                 operation.erase()
         return count

@@ -6,7 +6,7 @@ Each returns a new program whose public function is the transformed one.  Argume
 
 from __future__ import annotations
 
-from jaxmlir.support.lazy_names import lazy_names
+from jaxmlir.support.lazy import lazy_names
 
 __all__ = ["grad", "inverse", "jacobian", "jvp", "linearize", "vjp", "vmap"]
 

@@ -13,7 +13,7 @@ from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.transforms.ends import finish, start
-from jaxmlir.support.integers import integer
+from jaxmlir.support.options import integer
 from jaxmlir.transforms.imports import library_first
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import Uses, make_public, put_in_order, reachable
+from jaxmlir.dialect.builder import Uses, make_public, put_in_order
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import is_private, scope
 from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_name
@@ -33,8 +33,8 @@ def start(
     """A copy to transform, its rules, and the function to transform.
 
     Args:
-      custom_rules: which are traced now: all, or those that a derivative needs; others are only if
-        somebody asks for them after :func:`finish`.
+      custom_rules: which are traced: all of them now, those that a derivative meets when it meets
+        them, or none; others are only if somebody asks for them after :func:`finish`.
       reverse: what is linearized is to be transposed.
       lends: the library may have functions for it, which are copied in before :func:`finish`.
     """
@@ -62,18 +62,11 @@ def _copy(
 ) -> tuple[Program, dict[str, SharedFunctions]]:
     """The copy, and what the library has for it."""
     volumes: dict[str, SharedFunctions] = {}
-    known, own = program._functions, set()
+    own: set[str] = set()
     if lends and while_loops == "error":
         rules_wait = custom_rules == "none"
         volumes, own = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
-    if custom_rules == "met" and program.has_untraced_rules:
-        before = {name: op for name, op in known.items() if name not in volumes}
-        program.trace_rules(within=reachable(before, program.name, custom_rules=False))
     among = own if volumes else None
-    if volumes and (brought := program._functions.keys() - known.keys()):
-        # Rules brought these, and call others that so far only what is lent did.
-        here = {name: op for name, op in program._functions.items() if name not in volumes}
-        among = own | reachable(here, *brought)
     return program.clone(hold_rules=custom_rules != "all", among=among), volumes
 
 

@@ -16,7 +16,7 @@ from jaxmlir.passes.options import at_public
 from jaxmlir.program import arguments
 from jaxmlir.program.transforms.ends import finish, start
 from jaxmlir.program.transforms.trees import leaves_of, to_differentiate, tuple_of
-from jaxmlir.support.integers import integer
+from jaxmlir.support.options import integer
 from jaxmlir.transforms.imports import library_first
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.transpose import cotangent_type

@@ -17,7 +17,7 @@ from jaxmlir.program.transforms.trees import (
     positions_of,
     tuple_of,
 )
-from jaxmlir.support.integers import integer
+from jaxmlir.support.options import integer
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir.errors import ArgumentError, count
-from jaxmlir.support.integers import integer
+from jaxmlir.support.options import integer
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program

@@ -22,7 +22,12 @@ from jaxmlir.transforms.activity import active_results, relevant_arguments, used
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.custom_rules import Dims, joined
-from jaxmlir.transforms.higher_order.residuals import Forwarded, linearize_call, partial_eval_call
+from jaxmlir.transforms.higher_order.residuals import (
+    Forwarded,
+    Source,
+    linearize_call,
+    partial_eval_call,
+)
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.new_function import call
@@ -148,6 +153,10 @@ def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size:
 # --- branches in two halves ---------------------------------------------------------------------
 
 
+_Placed = dict[Source, int]
+"""The places of residuals."""
+
+
 class _Places:
     """Places for residuals: those of one type in different branches share one."""
 
@@ -167,6 +176,25 @@ class _Places:
             taken.append(place)
         return taken
 
+    def of(self, half: Forwarded, results: Sequence[ir.Type], taken: Sequence[int]) -> _Placed:
+        """The places of one branch's residuals, when all branches have taken theirs.
+
+        A result goes to a place that only others have taken: a loop around the op has no use for it
+        in each iteration otherwise, and would stack it besides the places.
+
+        Args:
+          results: the types of the op's results.
+          taken: the places of its extra results.
+        """
+        placed = {Source("extra", i): place for i, place in enumerate(taken)}
+        for source in half.residuals:
+            if source.kind == "result" and source not in placed:
+                free = set(range(len(self.types))).difference(placed.values())
+                fitting = (p for p in sorted(free) if self.types[p] == results[source.index])
+                if (place := next(fitting, None)) is not None:
+                    placed[source] = place
+        return placed
+
 
 def _halves(
     rules: Rules, op: Any, found: Sequence[Forwarded], num_results: int, pattern: Flags
@@ -179,18 +207,24 @@ def _halves(
     """
     firsts = [rules.program.function(half.first) for half in found]
     outputs = [list(first.type.results) for first in firsts]
-    # Residuals that the op's user has already, in any branch; then the places of the others.
-    had = list(dict.fromkeys(s for half in found for s in half.residuals if s.kind != "extra"))
     places = _Places()
-    placed = [places.take(types[num_results:]) for types in outputs]
-    for first, taken in zip(firsts, placed, strict=True):
-        _return_places(rules, first, num_results, places.types, taken)
+    extra = [places.take(types[num_results:]) for types in outputs]
+    placed = [places.of(half, outputs[0], taken) for half, taken in zip(found, extra, strict=True)]
+    # Residuals that the op's user has already, in any branch; then the places of the others.
+    had = list(
+        dict.fromkeys(
+            s
+            for half, own in zip(found, placed, strict=True)
+            for s in half.residuals
+            if s not in own
+        )
+    )
+    for first, own in zip(firsts, placed, strict=True):
+        _return_places(rules, first, num_results, places.types, own)
     types = {"operand": [v.type for v in firsts[0].arguments], "result": outputs[0]}
     residual_types = [*(types[kind][i] for kind, i in had), *places.types]
-    for half, taken in zip(found, placed, strict=True):
-        index = [
-            len(had) + taken[s.index] if s.kind == "extra" else had.index(s) for s in half.residuals
-        ]
+    for half, own in zip(found, placed, strict=True):
+        index = [had.index(s) if s in had else len(had) + own[s] for s in half.residuals]
         _take_residuals(rules.program.function(half.second), residual_types, index)
     first = _cond(rules, op, [half.first for half in found], pattern)
     second = _cond(rules, op, [half.second for half in found], pattern)
@@ -209,11 +243,12 @@ def _return_places(
     first: func.FuncOp,
     num_results: int,
     types: Sequence[ir.Type],
-    taken: Sequence[int],
+    placed: _Placed,
 ) -> None:
     """Makes a branch return all places: its own residuals in those that it has taken."""
     outs = returned(first)
-    own = dict(zip(taken, outs[num_results:], strict=True))
+    start = {"extra": num_results, "result": 0}
+    own = {place: outs[start[kind] + i] for (kind, i), place in placed.items()}
     with before_return(first), first.location:
         rest = [own[i] if i in own else rules.filler(t) for i, t in enumerate(types)]
     set_results(first, [*outs[:num_results], *rest])

@@ -7,16 +7,25 @@ that was told of them.
 
 Reverse mode splits the rule by what is known when the values are computed, which its tangents are
 not: what is left is linear in them.
+
+A function that stands for a primitive may have that one's transposes and batching rules.  There is
+one for certain operands that are linear, or batched: others among these are known, or the same for
+all of the batch.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.dialect.builder import attribute, symbol_ref, zeros
-from jaxmlir.dialect.custom_rule_ops import fitting, refused
+from jaxmlir._compat import batching
+from jaxmlir.dialect.builder import attribute, reachable, references, symbol_ref, zeros
+from jaxmlir.dialect.custom_rule_ops import fitting, refused, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.rewriting.dedupe import rename_uses
+from jaxmlir.rewriting.sizes import Substitution
+from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import (
     Attributes,
@@ -35,7 +44,7 @@ from jaxmlir.transforms.higher_order.custom_rules import (
 )
 from jaxmlir.transforms.higher_order.residuals import linearize_rule_of, partial_eval_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
-from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.new_function import call, clone_function
 from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.transpose import transpose_of
 from jaxmlir.transforms.vmap import batched_results, vmap
@@ -51,6 +60,10 @@ class CustomJvp(HigherOrderRule):
             "jvp_jaxpr",
             "jvp_error",
             "jvp_with_zeros",
+            "transposes",
+            "transpose_error",
+            "batches",
+            "batch_error",
             "num_consts",
             "symbolic_zeros",
             "jaxpr.ctx",
@@ -125,13 +138,14 @@ class CustomJvp(HigherOrderRule):
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> PartialEvaluation:
-        """A call of which no result is known waits as a whole, with its rule.
+        """A call of which no result is known waits as a whole, with its rule, and so does one that
+        stands for a primitive.
 
         Of another one the halves have none.  In a derivative rule, what waits is linear and needs
         none; :func:`jaxmlir.transforms.edit.hoist` leaves such a call where it is.
         """
         symbol = op.attributes["call_jaxpr"].value
-        if all(unknown_results(rules, symbol, unknown)):
+        if stands_for_primitive(op) or all(unknown_results(rules, symbol, unknown)):
             return waiting(op, unknown)
         split = partial_eval_call_of(rules, symbol, unknown)
 
@@ -147,15 +161,126 @@ class CustomJvp(HigherOrderRule):
     def transpose(
         self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
     ) -> Emitter:
-        """A linear function is its own derivative."""
-        symbol, given = transpose_of(rules, op.attributes["call_jaxpr"].value, linear, nonzero)
-        return Emitter(given, lambda args: call(rules, symbol, args))
+        """The transpose that the op has, else that of its function: a linear one is its own
+        derivative."""
+        own = _rule_for(rules, op, "transpose", "jaxpr.linear", linear)
+        if own is None:
+            symbol, given = transpose_of(rules, op.attributes["call_jaxpr"].value, linear, nonzero)
+            return Emitter(given, lambda args: call(rules, symbol, args))
+        symbol, taken = own
+        function = rules.program.function(symbol)
+        moving = chosen(linear, taken)
+        zero = out_zeros(function, len(moving))
+        given = tuple([not z for z, is_linear in zip(zero, moving, strict=True) if is_linear])
+        ignored = in_zeros(function, len(nonzero))
+        types = list(function.type.inputs)
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            values = iter(args)
+            known = [None if is_linear else next(values) for is_linear in linear]
+            operands = chosen(known, [not t for t in taken])
+            cotangents = [next(values) if nz else None for nz in nonzero]
+            of_rule = chosen(cotangents, [not i for i in ignored])
+            rest = types[len(operands) :]
+            operands += [
+                zeros(t) if ct is None else ct for ct, t in zip(of_rule, rest, strict=True)
+            ]
+            outs = iter(call(rules, symbol, operands))
+            found = [None if z else next(outs) for z in zero]
+            return [
+                ct
+                for ct, is_linear in zip(found, moving, strict=True)
+                if is_linear and ct is not None
+            ]
+
+        return Emitter(given, write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-        return batch_call(rules, op, dims, axis, _batch_attributes)
+        own = _batching_rule(rules, op, dims)
+        if own is None:
+            return batch_call(rules, op, dims, axis, _batch_attributes)
+        symbol, taken = own
+        new = rules.functions.once(_at_size, symbol, axis.size)
+
+        def moved(*operands: Any) -> list[Any]:
+            return [
+                batching.matchaxis(axis, d, 0, x) if t else x
+                for x, d, t in zip(operands, dims, taken, strict=True)
+            ]
+
+        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
+            key = ("operands of a batching rule", dims, taken, axis)
+            return call(rules, new, rules.emit(moved, args, key))
+
+        return Emitter(_out_dims(rules, symbol), write)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
-        return batched_with_rules(rules, op, dims, axis)
+        own = _batching_rule(rules, op, dims)
+        return (
+            batched_with_rules(rules, op, dims, axis) if own is None else _out_dims(rules, own[0])
+        )
+
+
+def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, tuple[bool, ...]] | None:
+    return _rule_for(rules, op, "batch", "jaxpr.batched", tuple([d is not None for d in dims]))
+
+
+def _rule_for(
+    rules: Rules, op: Any, kind: str, key: str, wanted: tuple[bool, ...]
+) -> tuple[str, tuple[bool, ...]] | None:
+    """The rule of an op for the fewest operands besides those that it is wanted for, and for which
+    it is; ``None`` if the op has no such rules.
+
+    Args:
+      kind: ``"transpose"`` or ``"batch"``.
+      key: the attribute of a rule's function that tells the operands that it is for.
+
+    Raises:
+      TransformError: those that it has are for others, or it could not be traced.
+    """
+    names = "transposes" if kind == "transpose" else "batches"
+    symbols = symbol_uses(op.attributes[names]) if names in op.attributes else ()
+    masks = {s: attribute(rules.program.function(s), key) for s in symbols}
+    found = fitting(
+        [not w for w in wanted], ((s, [not m for m in mask]) for s, mask in masks.items())
+    )
+    if found is not None:
+        return found, masks[found]
+    error = attribute(op, f"{kind}_error")
+    if error is not None:
+        raise error_at(op, f"the rule by which it is to be {_DONE[kind]} failed: {error}")
+    if kind == "transpose" and symbols:
+        where = [i for i, w in enumerate(wanted) if w]
+        raise error_at(op, f"it has no transpose in the operands {where} together")
+    return None
+
+
+_DONE = {"transpose": "transposed", "batch": "batched"}
+
+
+def _out_dims(rules: Rules, symbol: str) -> Dims:
+    batched = attribute(rules.program.function(symbol), "jaxpr.out_batched")
+    return tuple([0 if b else None for b in batched])
+
+
+def _at_size(rules: Rules, symbol: str, size: Any) -> str:
+    """A batching rule, and all that it refers to, for a batch of a size."""
+    functions = rules.program.functions
+    variable = attribute(functions[symbol], "jaxpr.batch_size")
+    mentions = re.compile(rf"\b{variable}\b")
+    uses = {name: set(references(functions[name])) for name in reachable(functions, symbol)}
+    dependent = {symbol, *(n for n in uses if mentions.search(str(functions[n].operation)))}
+    while more := {n for n in uses.keys() - dependent if not uses[n].isdisjoint(dependent)}:
+        dependent |= more
+    names, copies = {}, []
+    for name in [name for name in uses if name in dependent]:
+        names[name], copy = clone_function(rules, functions[name], name)
+        copies.append(copy)
+    substitution = Substitution({variable: size})
+    for copy in copies:
+        rename_uses(copy, names)
+        substitution.function(copy)
+    return names[symbol]
 
 
 def _taken(op: Any, active: tuple[bool, ...]) -> tuple[bool, ...]:
@@ -214,17 +339,22 @@ def _batch_attributes(
     rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
 ) -> tuple[Attributes, Dims]:
     given = _rules_of(attributes)
-    if not given:
+    transposes = symbol_uses(attributes["transposes"]) if "transposes" in attributes else ()
+    if not (given or transposes):
         return {}, out_dims
 
     def write(entry: BatchedRules) -> Dims:
-        return _batch_rules(rules, given, dims, axis, entry)
+        wanted = _batch_rules(rules, given, dims, axis, entry) if given else out_dims
+        for symbol in transposes:
+            _batch_transpose(rules, symbol, dims, wanted, axis, entry.symbols[symbol])
+        return wanted
 
-    key = (*given, dims, axis, out_dims)
-    entry = batch_rules(rules, key, {rule: rule for rule in given}, out_dims, write)
+    key = (*given, *transposes, dims, axis, out_dims)
+    symbols = {rule: rule for rule in (*given, *transposes)}
+    entry = batch_rules(rules, key, symbols, out_dims, write)
     found = {
         name: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
-        for name in ("jvp_jaxpr", "jvp_with_zeros")
+        for name in ("jvp_jaxpr", "jvp_with_zeros", "transposes")
         if name in attributes
     }
     encoded = {
@@ -267,3 +397,19 @@ def _batch_rules(
         vmap(rules, symbol, own, axis, out_axes, reserved=new)
         keep_attributes(function, rules.program.function(new))
     return wanted
+
+
+def _batch_transpose(
+    rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any, reserved: str
+) -> None:
+    """Writes the batched transpose, under a symbol: the cotangent of an operand that is the same
+    for all of the batch is the sum of theirs."""
+    function = rules.program.function(symbol)
+    linear = attribute(function, "jaxpr.linear")
+    moving, known = chosen(dims, linear), chosen(dims, [not is_linear for is_linear in linear])
+    cotangents = chosen(out_dims, [not z for z in in_zeros(function, len(out_dims))])
+    given = chosen(moving, [not z for z in out_zeros(function, len(moving))])
+    vmap(rules, symbol, (*known, *cotangents), axis, tuple(given), reserved=reserved, shared="sum")
+    new = rules.program.function(reserved)
+    new.attributes["jaxpr.linear"] = function.attributes["jaxpr.linear"]
+    keep_attributes(function, new)

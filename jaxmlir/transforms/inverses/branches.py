@@ -10,7 +10,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import inline
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import type_of
 from jaxmlir.transforms.inverses.bodies import rearranged, some, symbol_of, zero

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import copy, drop_dead_ops, ops_of, returned
+from jaxmlir.dialect.builder import copy, drop_dead_ops, returned
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.transforms.inverses import calls

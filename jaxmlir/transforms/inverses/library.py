@@ -21,10 +21,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import custom_rule_ops
-from jaxmlir.dialect.builder import ops_of, returned
+from jaxmlir.dialect.builder import returned
 from jaxmlir.dialect.ir import func, functions
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.transforms.inverses import formulas

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import params
 from jaxmlir.dialect import codec, locations, ops
-from jaxmlir.dialect.builder import copy, ops_of
+from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, can_count
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.op_view import can_count
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (

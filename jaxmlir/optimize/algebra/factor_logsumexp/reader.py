@@ -12,12 +12,11 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, OpView, number_of
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements, is_plain_signature
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import only_user
-from jaxmlir.dialect.op_view import OpView, number_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted

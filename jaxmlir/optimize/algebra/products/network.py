@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmlir._compat import core, dtypes
+from jaxmlir.analysis.function_view import OpView, counts_along, number_of, numbers_rows
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import OpView, counts_along, number_of, numbers_rows
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxmlir.dialect.op_view import counts_along
+from jaxmlir.analysis.function_view import counts_along
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.products.network import (
     Index,

@@ -8,9 +8,9 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jaxmlir.analysis.function_view import attributes_of
 from jaxmlir.dialect.builder import returned
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.op_view import attributes_of
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.network import (
     LOOKED_AT,
@@ -26,7 +26,7 @@ from jaxmlir.optimize.algebra.products.network import (
 )
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, Selection, best_order
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
-from jaxmlir.support.cached import lazy
+from jaxmlir.support.lazy import lazy
 
 # A product of more ops than this is several.
 MAX_OPS = 1024

@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, build, filled, is_used, returned, symbols_of
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of

@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir.analysis.cost import CALLED, leaf_cost
+from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any
 from jaxmlir.dialect import op_signature, ops
-from jaxmlir.dialect.builder import ops_of, returned, symbols_of, trip_count
+from jaxmlir.dialect.builder import returned, symbols_of, trip_count
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.op_view import OpView
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops.devices import COLLECTIVES
 from jaxmlir.dialect.types import aval_of
 
 if TYPE_CHECKING:
@@ -139,9 +140,9 @@ class Prices:
             if signature.is_lasting or _is_distinct(name):
                 found = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):
-                return self._calling(OpView(op, name, ()))
+                return self._calling(OpView(op, name))
             else:
-                found = _leaf(OpView(op, name, ()), name.removeprefix("jaxpr."))
+                found = _leaf(OpView(op, name), name.removeprefix("jaxpr."))
             _leaves[signature] = found
         return found
 
@@ -178,7 +179,7 @@ def _is_distinct(name: str) -> bool:
     run twice."""
     record = ops.record_of(name)
     # To run a collective again is to communicate again.
-    return record is not None and bool(record in ops.collectives.OPS or ops.distinct(record))
+    return record is not None and bool(record in COLLECTIVES.ops or record.distinct)
 
 
 # By signature, of every program.
@@ -224,8 +225,7 @@ def peak_beside_results(program: Module) -> float:
     peaks, found = Peaks(program), [0.0]
     for symbol in analyses_of(program).graph.entry_points():
         body = analyses_of(program).body(program.function(symbol))
-        readers = users(body)
-        most = memory(body, readers, kernels(body, readers))
+        most = memory(body, kernels(body))
         for index, name in enumerate(body.names):
             if may_have_functions(name):
                 most[index] += max(map(peaks.of, symbols_of(body.ops[index])), default=0.0)
@@ -234,48 +234,37 @@ def peak_beside_results(program: Module) -> float:
     return float(max(found))
 
 
-def users(body: FunctionView) -> list[list[int]]:
-    """The ops that read each value of a function, in order."""
-    found: list[list[int]] = [[] for _ in body.types]
-    for index, operands in enumerate(body.operands):
-        for v in dict.fromkeys(operands):
-            found[v].append(index)
-    return found
-
-
-def memory(body: FunctionView, users: list[list[int]], kernel: list[int]) -> np.ndarray:
+def memory(body: FunctionView, kernel: list[int]) -> np.ndarray:
     """The bytes that the values of a function take where each of its ops is, results included.
 
     Args:
       kernel: of each op the one that it is computed with.
     """
-    given, change = set(body.returned), np.zeros(len(body.ops) + 1)
+    change = np.zeros(len(body.ops) + 1)
     for index, (first, last) in enumerate(body.results):
         if kernel[index] != index:
             continue
         for v in range(first, last):
             change[index] += known_bytes(body.types[v])
-            if v not in given:
-                end = max([kernel[reader] for reader in users[v]], default=index)
+            if v not in body.outputs:
+                end = max([kernel[reader] for reader in body.users[v]], default=index)
                 change[end + 1] -= known_bytes(body.types[v])
     return np.cumsum(change[:-1])
 
 
-def kernels(
-    body: FunctionView, users: list[list[int]], stored: Container[str] = frozenset()
-) -> list[int]:
+def kernels(body: FunctionView, stored: Container[str] = frozenset()) -> list[int]:
     """Of each op of a function the one that it is computed with: itself, if it is not fused.
 
     Args:
       stored: names of ops that are not.
     """
-    given, kernel = set(body.returned), [*range(len(body.ops))]
+    kernel = [*range(len(body.ops))]
     for index in reversed(range(len(body.ops))):
         name, (first, _) = body.names[index], body.results[index]
         may_be_fused = name in FUSIBLE or name == "jaxpr.constant"
         may_be_fused = may_be_fused and name not in stored
-        if may_be_fused and first not in given and len(users[first]) == 1:
-            kernel[index] = kernel[users[first][0]]
+        if may_be_fused and first not in body.outputs and len(body.users[first]) == 1:
+            kernel[index] = kernel[body.users[first][0]]
     return kernel
 
 

@@ -44,7 +44,6 @@ from jaxmlir.optimize.memory.remat.price import (
     known_bytes,
     memory,
     peak_beside_results,
-    users,
 )
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
 
@@ -88,30 +87,25 @@ class Line:
 
     Attributes:
       turn: the op that is then run.
-      users: the ops that read each value.
       sizes: the bytes of each value.
-      given: the function's results, which are in memory until it ends.
       kernel: of each op the one that it is computed with.
       fixed: the ops that are not to run twice.
     """
 
     body: FunctionView
     turn: int
-    users: list[list[int]]
     sizes: list[float]
-    given: set[int]
     kernel: list[int]
     fixed: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, program: Module, symbol: str) -> Line:
         body = analyses_of(program).body(program.function(symbol))
-        readers = users(body)
         sizes = [*map(known_bytes, body.types)]
         # Sums of derivatives will be stored on the way.
-        place = kernels(body, readers, stored=("jaxpr.add_any",))
-        turn = int(np.argmax(memory(body, readers, place))) if body.ops else 0
-        new = cls(body, turn, readers, sizes, set(body.returned), kernels(body, readers))
+        place = kernels(body, stored=("jaxpr.add_any",))
+        turn = int(np.argmax(memory(body, place))) if body.ops else 0
+        new = cls(body, turn, sizes, kernels(body))
         counted = Counted(program)
         new.fixed = {
             index
@@ -126,7 +120,7 @@ class Line:
 
     def late(self, value: int) -> list[int]:
         """The ops after the turn that read a value."""
-        return [index for index in self.users[value] if index > self.turn]
+        return [index for index in self.body.users[value] if index > self.turn]
 
     def segments(self, number: int) -> list[Segment]:
         """The segments, those that the backward pass reads first before the others."""
@@ -153,7 +147,7 @@ class Line:
                 break
             if self.late(v):
                 read_late[maker + 1] += self.sizes[v]
-            early = [index for index in self.users[v] if index <= turn]
+            early = [index for index in self.body.users[v] if index <= turn]
             if early:
                 staying[maker + 1] += self.sizes[v]
                 staying[early[-1] + 1] -= self.sizes[v]
@@ -197,7 +191,7 @@ class Line:
             for index in range(start, end)
             if index not in self.fixed
             for v in range(*body.results[index])
-            if v not in self.given
+            if v not in self.body.outputs
             and (late := self.late(v))
             and late[0] > earliest
             and dependent[late[0]] >= 0
@@ -208,7 +202,7 @@ class Line:
         while pending:
             v = pending.pop()
             maker = body.makers[v]
-            if maker is None or maker < start or maker in self.fixed or v in self.given:
+            if maker is None or maker < start or maker in self.fixed or v in self.body.outputs:
                 reads[v] = None
             elif maker not in ops:
                 ops.add(maker)
@@ -250,7 +244,7 @@ class Line:
         found = []
         for index in range(self.turn + 1, place):
             (value, _), kernel = self.body.results[index], self.kernel[index]
-            if kernel < place or self.users[value][0] < place:
+            if kernel < place or self.body.users[value][0] < place:
                 continue
             if not is_plain_array(self.body.types[value]):
                 continue
@@ -277,8 +271,8 @@ class Line:
                     pending.append(maker)
         freed = {
             v
-            for v in read - self.given
-            if all(r in fused or self.kernel[r] < place for r in self.users[v])
+            for v in read - self.body.outputs
+            if all(r in fused or self.kernel[r] < place for r in self.body.users[v])
         }
         return fused, freed
 
@@ -355,14 +349,14 @@ class Line:
         for v in segment.values:
             self._replace(v, self.late(v), values[v])
         for v in begun:
-            self._replace(v, self.users[v], waited[v])
+            self._replace(v, self.body.users[v], waited[v])
         for v, number in blank.items():
             self._make_late(v, waited[number], segment.first, end)
 
     def _make_late(self, value: int, number: ir.Value, start: int, end: int) -> None:
         """Makes an array of one number for each of the ops between two places that read it."""
         maker = self.body.makers[value]
-        for reader in self.users[value]:
+        for reader in self.body.users[value]:
             if start <= reader < end:
                 op = self.body.ops[reader]
                 with ir.InsertionPoint(op), self.body.ops[maker].location:

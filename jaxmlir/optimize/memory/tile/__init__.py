@@ -31,7 +31,7 @@ from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES, Plan, best_plan
-from jaxmlir.optimize.memory.tile.regions import Uses, Writer
+from jaxmlir.optimize.memory.tile.regions import TileView, Writer
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
@@ -105,13 +105,13 @@ def _tile(
 ) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many loops it got."""
     function = program.function(symbol)
-    uses = Uses(analyses_of(program).inlined(function))
-    plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
+    view = TileView(analyses_of(program).inlined(function))
+    plan = best_plan(program, view, tile_size, tile_bytes, min_peak)
     if plan is None:
         return 0
     whole = inlined(program.functions, function)
     if whole is not function:
-        uses.body = FunctionView(whole)
+        view.body = FunctionView(whole)
         function.operation.erase()
         program.functions[symbol] = whole
     if remarks_wanted():
@@ -128,7 +128,7 @@ def _explain(plan: Plan) -> None:
         ops = schedule.stages[number].rows
         time = plan.only(number).time / 1e6
         remark(
-            schedule.uses.body.ops[ops[0]],
+            schedule.view.body.ops[ops[0]],
             f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
             f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
             f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",

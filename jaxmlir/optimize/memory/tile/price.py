@@ -24,7 +24,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
 from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
 from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
-from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Uses, grow
+from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, TileView, grow
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -98,7 +98,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
     Args:
       again: those that are computed again rather than stored for another stage.
     """
-    body, ops = schedule.uses.body, schedule.stages[number].rows
+    body, ops = schedule.view.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
     reads: set[int] = set()
     shared: set[int] = set()
@@ -112,7 +112,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
             elif body.names[i] not in _FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
-    bytes_of = schedule.uses.bytes.__getitem__
+    bytes_of = schedule.view.bytes.__getitem__
     added = sum(map(bytes_of, outer - stored.values - again))
     # Parts of sums are small beside what they are summed up from.
     results = [v for i in ops for v in range(*body.results[i])]
@@ -130,7 +130,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
 def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
     """The rows that one loop gives to others alone, and that are no dearer to compute again in each
     than to store: ``jaxpr-remat`` will see to it."""
-    body, uses = schedule.uses.body, schedule.uses
+    body, view = schedule.view.body, schedule.view
     costs: dict[int, float] = {}
     of_ops: dict[Signature, float] = {}
     found: set[int] = set()
@@ -149,8 +149,8 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
                 # A value with a name is stored as its user asked for.
                 if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
                     continue
-                readers = {schedule.stage[u] for u in uses.users[v]} - {number}
-                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
+                readers = {schedule.stage[u] for u in view.body.users[v]} - {number}
+                if len(readers) * cost <= TRAFFIC * view.bytes[v]:
                     found.add(v)
     return found
 
@@ -164,8 +164,8 @@ class Stored:
         it is read, of that value.
     """
 
-    def __init__(self, uses: Uses):
-        self._uses, body = uses, uses.body
+    def __init__(self, view: TileView):
+        self._view, body = view, view.body
         self.values = set(range(body.arity))
         # Of an element, in ops, if all that is not stored is computed with it.
         ops_of = [0] * len(body.types)
@@ -178,9 +178,9 @@ class Stored:
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
             is_dear = name in FUNCTIONS or cost > MaterializeShared.threshold
             for v in results:
-                users = uses.users[v]
+                users = view.body.users[v]
                 read = not storing.isdisjoint(users)
-                if v in uses.is_returned or read or (len(users) > 1 and is_dear):
+                if v in view.body.outputs or read or (len(users) > 1 and is_dear):
                     self.values.add(v)
                 else:
                     ops_of[v] = cost
@@ -203,7 +203,7 @@ class Stored:
           given: what is there before them, and counts too.
           without: what of their results does not count.
         """
-        names, results, bytes_of = self._uses.body.names, self._uses.body.results, self._uses.bytes
+        names, results, bytes_of = self._view.body.names, self._view.body.results, self._view.bytes
         ending: defaultdict[int, list[int]] = defaultdict(list)
         for v in given:
             ending[self.end[v]].append(bytes_of[v])
@@ -308,7 +308,7 @@ class Plan:
 
 
 def best_plan(
-    program: Module, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
+    program: Module, view: TileView, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> Plan | None:
     """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
     bytes are stored at once.
@@ -317,13 +317,13 @@ def best_plan(
       tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
         time is, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in set(uses.body.signatures)):
+    if any(s.effects is not None or s.is_lasting for s in set(view.body.signatures)):
         # Stages change the order of ops.
         return None
-    stored = Stored(uses)
-    if stored.peak(range(len(uses.body.ops)), without=uses.is_returned) < min_peak:
+    stored = Stored(view)
+    if stored.peak(range(len(view.body.ops)), without=view.body.outputs) < min_peak:
         return None
-    search = _Search(uses, Prices(program), stored, tile_size, tile_bytes)
+    search = _Search(view, Prices(program), stored, tile_size, tile_bytes)
     if tile_size is None:
         return max(search.plans(), key=lambda plan: plan.time, default=None)
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
@@ -333,7 +333,7 @@ def best_plan(
 class _Search:
     """The plans for a function."""
 
-    uses: Uses
+    view: TileView
     prices: Prices
     stored: Stored
     tile_size: int | None
@@ -343,21 +343,21 @@ class _Search:
         """One for each region that is worth one."""
         regions: list[Region] = []
         for value in self._seeds():
-            for dim, rows in enumerate(aval_of(self.uses.body.types[value]).shape):
+            for dim, rows in enumerate(aval_of(self.view.body.types[value]).shape):
                 # A region is the same from whichever of its values it grows.
-                if rows == 1 or any(self.uses.dim(r, value) == dim for r in regions):
+                if rows == 1 or any(self.view.dim(r, value) == dim for r in regions):
                     continue
-                regions.append(grow(self.uses, value, dim))
+                regions.append(grow(self.view, value, dim))
                 plan = self._judged(regions[-1], rows)
                 if plan is not None:
                     yield plan
 
     def _seeds(self) -> list[int]:
-        body = self.uses.body
+        body = self.view.body
         found: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
             found.setdefault(body.types[v], v)
-        return sorted(found.values(), key=lambda v: -self.uses.bytes[v])[:SEEDS]
+        return sorted(found.values(), key=lambda v: -self.view.bytes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> Plan | None:
         """The stages of a region that are worth it."""
@@ -376,7 +376,7 @@ class _Search:
         """All stages of a region, unless everything fits in a tile."""
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
-        schedule = Schedule(self.uses, region)
+        schedule = Schedule(self.view, region)
         if self.tile_size is None and self._fits(schedule):
             return None
         again = computed_again(schedule, self.prices)
@@ -392,7 +392,7 @@ class _Search:
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""
-        results, bytes_of, stored = self.uses.body.results, self.uses.bytes, self.stored.values
+        results, bytes_of, stored = self.view.body.results, self.view.bytes, self.stored.values
         total = 0
         for i, op in region.items():
             for v, dim in zip(range(*results[i]), op.results, strict=True):
@@ -403,7 +403,7 @@ class _Search:
     def _fits(self, schedule: Schedule) -> bool:
         """Whether the rows that are stored of each stage, or for it, fit in a tile: no fewer bytes
         than are there at once."""
-        places, bytes_of = self.uses.places, self.uses.bytes
+        places, bytes_of = self.view.places, self.view.bytes
         for stage in schedule.stages:
             values = set(itertools.chain.from_iterable([places[i] for i in stage.rows]))
             values &= self.stored.values

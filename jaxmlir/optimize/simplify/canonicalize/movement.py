@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.function_view import counts_along
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.op_view import counts_along
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, holds, type_of
 from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, kind_of, rewrite

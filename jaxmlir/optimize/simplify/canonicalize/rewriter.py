@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import OpView, array_of, number_of
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, inline, is_used
-from jaxmlir.dialect.codec.dense import dense
+from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir
-from jaxmlir.dialect.op_view import OpView, array_of, number_of
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.remarks import remark, remarks_wanted
 

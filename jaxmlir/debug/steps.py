@@ -1,0 +1,299 @@
+"""Looking at one op at a time: the first NaN, a debugger, and what reports say of values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import core, dtypes
+from jaxmlir.dialect.module import check_program
+from jaxmlir.errors import ArgumentError
+from jaxmlir.interpret.interpreter import Hook, Step
+
+if TYPE_CHECKING:
+    from jaxmlir.interpret.interpreter import Step
+    from jaxmlir.program.program import Program
+
+
+def host(value: Any) -> np.ndarray | None:
+    """A value as a numpy array; ``None`` where it has no numbers to look at (a key, a reference).
+
+    Of a value inside a ``shard_map``, the parts of all devices along a new first axis.
+    """
+    if isinstance(value, core.Tracer):
+        value = getattr(value, "val", None)
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or isinstance(dtype, dtypes.ExtendedDType) or dtype == dtypes.float0:
+        return None
+    return np.asarray(value) if isinstance(value, (jax.Array, np.ndarray, np.generic)) else None
+
+
+def comparable(value: Any) -> np.ndarray | None:
+    """A value as a numpy array, and random keys as their data; ``None`` where there is none."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        value = value.val if isinstance(value, core.Tracer) else value
+        return np.asarray(jax.random.key_data(value))
+    return host(value)
+
+
+def check(program: Any, args: Any, kwargs: Any) -> None:
+    """Sees to it that there is a program, and that there are numbers to look at.
+
+    Raises:
+      ArgumentError: it is a function, or the arguments are values that JAX is tracing.
+    """
+    check_program(program)
+    for value in jax.tree.leaves((args, kwargs)):
+        if isinstance(value, core.Tracer):
+            raise ArgumentError(
+                f"expected arrays, got {value}, of which no number is known: look into the program "
+                "outside of jax.jit, jax.grad and the like"
+            )
+
+
+def is_inexact(array: np.ndarray) -> bool:
+    return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.inexact))
+
+
+@dataclass(frozen=True)
+class Range:
+    """What numbers an array has."""
+
+    type: str
+    """The array's type: ``f32[3,4]``."""
+    size: int
+    minimum: float
+    """The least real part of the finite elements; NaN where none is finite."""
+    maximum: float
+    nans: int
+    infs: int
+    zeros: int
+    first_nonfinite: tuple[int, ...] | None
+    """The index of the first element that is no finite number."""
+
+    @classmethod
+    def of(cls, value: Any) -> Range:
+        array = host(value)
+        name = core.typeof(value).str_short(short_dtypes=True)
+        if array is None or array.size == 0:
+            return cls(name, 0, np.nan, np.nan, 0, 0, 0, None)
+        nans = infs = 0
+        where = None
+        finite = array.real if array.dtype.kind == "c" else array
+        if is_inexact(array):
+            is_finite = np.isfinite(array)
+            nans = int(np.isnan(array).sum())
+            infs = int(array.size - is_finite.sum() - nans)
+            finite = finite[is_finite]
+            if nans or infs:
+                where = tuple(map(int, np.argwhere(~is_finite)[0]))
+        low, high = (finite.min(), finite.max()) if finite.size else (np.nan, np.nan)
+        zeros = int((array == 0).sum())
+        return cls(name, array.size, float(low), float(high), nans, infs, zeros, where)
+
+    def __str__(self) -> str:
+        if not self.size:
+            return self.type
+        parts = [] if np.isnan(self.minimum) else [f"from {self.minimum:g} to {self.maximum:g}"]
+        for count, what in ((self.nans, "NaN"), (self.infs, "Inf"), (self.zeros, "zero")):
+            if count:
+                parts.append(f"{count} of {self.size} {what}")
+        if self.first_nonfinite:
+            index = ", ".join(map(str, self.first_nonfinite))
+            parts.append(f"the first not finite at [{index}]")
+        return f"{self.type}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a program, and where in its evaluation, an op is."""
+
+    op: str
+    """The op's name: ``"jaxpr.log"``."""
+    file: str
+    line: int
+    column: int
+    """File, line and column of the user's frame; ``("", 0, 0)`` where there is none."""
+    source: str
+    """The user's source line."""
+    stack: tuple[str, ...]
+    """The functions that were being evaluated, with their loops' iterations, outermost first."""
+    iterations: tuple[int, ...]
+    """The iterations of the loops around the op, outermost first, from 0."""
+
+    @classmethod
+    def of(cls, step: Step) -> Place:
+        stack = tuple(map(str, step.stack))
+        return cls(step.name, *step.position, step.source, stack, step.iterations)
+
+    def __str__(self) -> str:
+        at = f" at {self.file}:{self.line}" if self.line else ""
+        return f"'{self.op}' op{at}"
+
+    def lines(self) -> list[str]:
+        """The source line and the stack, for a report."""
+        source = [f"    {self.source}"] if self.source else []
+        return [*source, "  in " + "\n     ".join(reversed(self.stack))]
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """An op that makes a number that is not finite of operands that have none of that kind."""
+
+    kind: str
+    """``"NaN"`` or ``"Inf"``."""
+    place: Place
+    operands: tuple[Range, ...]
+    results: tuple[Range, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind} made by {self.place}", *self.place.lines()]
+        for what, ranges in (("operand", self.operands), ("result", self.results)):
+            lines += [f"  {what} #{i}: {text}" for i, text in enumerate(ranges)]
+        return "\n".join(lines)
+
+
+class _Found(Exception):
+    """Ends the evaluation."""
+
+    def __init__(self, report: NonFinite):
+        self.report = report
+
+
+class _Watch(Hook):
+    def __init__(self, inf: bool):
+        self.kinds = {"NaN": np.isnan, "Inf": np.isinf} if inf else {"NaN": np.isnan}
+
+    def after(self, step: Step) -> None:
+        results = [x for x in map(host, step.results or ()) if x is not None and is_inexact(x)]
+        if all(np.isfinite(x).all() for x in results):
+            return
+        operands = [x for x in map(host, step.operands) if x is not None and is_inexact(x)]
+        for kind, holds in self.kinds.items():
+            made = any(holds(x).any() for x in results)
+            if made and not any(holds(x).any() for x in operands):
+                raise _Found(
+                    NonFinite(
+                        kind,
+                        Place.of(step),
+                        tuple(map(Range.of, step.operands)),
+                        tuple(map(Range.of, step.results or ())),
+                    )
+                )
+
+
+def find_nan(program: Program, *args: Any, inf: bool = True, **kwargs: Any) -> NonFinite | None:
+    """Evaluates a program until an op makes a NaN or Inf; ``None`` if none does.
+
+    An op makes one if a result has a NaN (an Inf) and no operand has: passing on a given ``-inf``,
+    as a masked softmax does, is not making it.  Derivatives are programs too:
+    ``find_nan(program.grad(), x)``.
+
+    Args:
+      inf: look for Infs as well as NaNs.
+
+    Returns:
+      The op with the user's source line, its operands' ranges, and the iterations of the loops that
+      it is in; ``print`` it.
+
+    Raises:
+      ArgumentError: it is no program, or the arguments do not fit it.
+      EvaluationError: an op cannot be evaluated; names it and the user's line.
+    """
+    check(program, args, kwargs)
+    try:
+        program.eval(*args, hooks=[_Watch(inf)], **kwargs)
+    except _Found as found:
+        return found.report
+    return None
+
+
+def breakpoint_at(
+    op: str | None = None,
+    *,
+    line: int | str | None = None,
+    when: Callable[[Step], bool] | None = None,
+    after: bool = False,
+) -> Hook:
+    """A hook for ``program.eval`` that stops in the debugger where all conditions hold.
+
+    In the debugger, ``operands``, ``results``, ``step`` and ``stack`` are at hand; assigning to an
+    element of ``operands`` before the op, or of ``results`` after it, changes what evaluation goes
+    on with.  The debugger is the one of Python's ``breakpoint()``.
+
+    Args:
+      op: the op's name, ``"exp"`` or ``"jaxpr.exp"``.
+      line: the user's line, ``12`` or ``"model.py:12"``, anywhere among the frames of the op.
+      when: asked of each step, e.g. ``lambda step: step.iterations == (317,)``.
+      after: stop behind the op, where its results are known; by default before it.
+
+    Raises:
+      ArgumentError: a condition is of the wrong kind.
+    """
+    if not isinstance(op, str | None) or op == "":
+        raise ArgumentError(f"op: expected the name of an op, got {op!r}")
+    if line is not None and not re.fullmatch(r"(.*:)?0*[1-9]\d*", str(line)):
+        raise ArgumentError(f"line: expected a line, 12 or 'model.py:12', got {line!r}")
+    if when is not None and not callable(when):
+        raise ArgumentError(f"when: expected a function of a Step, got {when!r}")
+    return _Breakpoint(op and f"jaxpr.{op.removeprefix('jaxpr.')}", line, when, after)
+
+
+class _Breakpoint(Hook):
+    def __init__(
+        self,
+        op: str | None,
+        line: int | str | None,
+        when: Callable[[Step], bool] | None,
+        after: bool,
+    ):
+        file, _, number = str(line or "").rpartition(":")
+        self.op = op
+        self.file = file
+        self.line = int(number) if number else 0
+        self.when = when
+        self.is_after = after
+
+    def holds(self, step: Step) -> bool:
+        """Whether to stop; the dearest question is asked last."""
+        if self.op is not None and step.name != self.op:
+            return False
+        if self.line and not any(
+            line == self.line and self._names(file) for file, line, _ in step.frames
+        ):
+            return False
+        return self.when is None or self.when(step)
+
+    def _names(self, file: str) -> bool:
+        """Whether a file is the one meant: ``model.py`` is not ``other_model.py``."""
+        return not self.file or f"/{file}".endswith(f"/{self.file.lstrip('/')}")
+
+    def before(self, step: Step) -> None:
+        if not self.is_after and self.holds(step):
+            _stop(step)
+
+    def after(self, step: Step) -> None:
+        if self.is_after and self.holds(step):
+            _stop(step)
+
+
+def _stop(step: Step) -> None:
+    """Where the debugger stands: everything of interest is a local name."""
+    operands: list[Any] = step.operands
+    results: list[Any] | None = step.results
+    stack = step.stack
+    place = Place.of(step)
+    print(
+        "\n".join([f"stopped {'before' if results is None else 'after'} {place}"] + place.lines())
+    )
+    for what, values in (("operands", operands), ("results", results or [])):
+        for i, value in enumerate(values):
+            print(f"  {what}[{i}]: {Range.of(value)}")
+    breakpoint()
+    del stack  # The debugger stands at the line after the call, which has to be one of here.

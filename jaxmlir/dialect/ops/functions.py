@@ -1,0 +1,458 @@
+"""Ops with functions: loops, branches, calls, custom derivative rules."""
+
+from __future__ import annotations
+
+from jaxmlir.dialect.ops.record import Trait, attr, family, op, unary
+
+CONTROL_FLOW = family(
+    "control_flow",
+    "Control flow: loops, branches, and linear solves given by functions.",
+    op(
+        "scan",
+        None,
+        None,
+        "Loop with a static trip count: (*consts, *carry, *xs) -> (*carry, *ys); step i sees xs[i] "
+        "and writes ys[i].",
+        "jaxpr: function",
+        "length: int",
+        # JAX from 0.11 packs the two counts into `ft_in` and `ft_out`.
+        "num_consts: int = 0",
+        "num_carry: int = 0",
+        "reverse: bool = false",
+        "unroll: any = 1",
+        inverse="the scan of the body's inverse, backwards in time if the final carry is known, "
+        "forwards if the initial carry is",
+        domain="the constants of the loop are known",
+    ),
+    op(
+        "while",
+        None,
+        None,
+        "Loop while a condition holds: (*condition consts, *body consts, *carry) -> carry.",
+        "cond_jaxpr: function",
+        "body_jaxpr: function",
+        "cond_nconsts: int = 0",
+        "body_nconsts: int = 0",
+        inverse="a while that runs the body's inverse as many times",
+        domain="the condition depends on known values only",
+    ),
+    op(
+        "cond",
+        None,
+        None,
+        "Calls one of several functions, branches[i](*args), of operands (i, *args).",
+        "branches: functions",
+        # Of a cond over `platform_index`: the platforms of each branch.
+        "branches_platforms: platforms = absent",
+        inverse="a cond of the branches' inverses",
+        domain="the index is known",
+    ),
+    op(
+        "platform_index",
+        0,
+        1,
+        "Which group of platforms the program is compiled for, a scalar integer: the index that "
+        "a `cond` over implementations takes.",
+        "platforms: platforms",
+        inverse="not invertible: it has no operand",
+    ),
+    op(
+        "custom_linear_solve",
+        None,
+        None,
+        "The x with matvec(x) = b, found by the function solve; operands (*consts, *b).",
+        "const_lengths: record _LinearSolveTuple",
+        "jaxprs: record _LinearSolveTuple",
+        inverse="b = matvec(x)",
+    ),
+)
+
+CHECKPOINTING = family(
+    "checkpointing",
+    """Loops that can be reversed with a fixed number of states in memory.
+
+These are primitives of jaxmlir, with rules for all that JAX does with its own.
+""",
+    op(
+        "checkpointed_while",
+        None,
+        None,
+        "As while; with record, buffers of the states that were kept follow the carry, and where "
+        "they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, "
+        "positions, steps).",
+        "cond_jaxpr: function",
+        "body_jaxpr: function",
+        "checkpoints: int",
+        "cond_nconsts: int = 0",
+        "body_nconsts: int = 0",
+        "record: bool = false",
+    ),
+    op(
+        "reverse_sweep",
+        None,
+        None,
+        "Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]), of "
+        "operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, "
+        "*y[0]).",
+        "cond_jaxpr: function",
+        "advance_jaxpr: function",
+        "step_jaxpr: function",
+        "cond_nconsts: int = 0",
+        "nconsts: int = 0",
+    ),
+    op(
+        "linear_map",
+        None,
+        None,
+        "Calls a function that is linear in its last operands and has its own transpose; operands "
+        "(*residuals, *linear operands).",
+        "call_jaxpr: function",
+        "transpose_jaxpr: function",
+        "num_res: int = 0",
+    ),
+    inverse="no rule: it belongs to derivatives",
+)
+
+CALLS = family(
+    "calls",
+    "Ops that call a function, and say how it is compiled, differentiated or batched.",
+    op(
+        "jit",
+        None,
+        None,
+        "Calls a function that is compiled as a unit.",
+        "jaxpr: function",
+        'name: str = ""',
+        "in_shardings: each operand's sharding? = none",
+        "out_shardings: each result's sharding? = none",
+        "in_layouts: each operand's layout? = none",
+        "out_layouts: each result's layout? = none",
+        "donated_invars: each operand's bool = false",
+        "ctx_mesh: mesh?",
+        "keep_unused: bool = false",
+        "inline: any = false",
+        "compiler_options_kvs: any = ()",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "call",
+        None,
+        None,
+        "Calls a function.",
+        "call_jaxpr: function",
+        jax="<0.11",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "closed_call",
+        None,
+        None,
+        "Calls a function.",
+        "call_jaxpr: function",
+        jax="<0.11",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "eval_jaxpr",
+        None,
+        None,
+        "Calls a function that is evaluated in place.",
+        attr("call_jaxpr: function", jaxpr="<0.11"),
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "program_order",
+        None,
+        None,
+        "Calls a function whose ops run in the order in which they are written, enforced or as a "
+        "hint.",
+        "call_jaxpr: function",
+        "enforce: bool",
+        "strict_in: bool",
+        "strict_out: bool",
+        "exclude_mask: bools",
+        jax=">=0.11",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "remat2",
+        None,
+        None,
+        "Calls a function whose intermediate values are recomputed in the backward pass, save "
+        "those "
+        "that the policy keeps.",
+        "jaxpr: function",
+        "prevent_cse: bool or bools = true",
+        "differentiated: bool = false",
+        "policy: policy?",
+        distinct="what is recomputed is meant to be",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    unary(
+        "name",
+        "The operand, under a name that checkpoint policies can ask for.",
+        "name: str",
+        linear=(0,),
+        inverse="the result itself",
+    ),
+    op(
+        "composite",
+        None,
+        None,
+        "Calls a function that a compiler may replace by its own op of that name and version.",
+        attr("call_jaxpr: function", jaxpr="<0.11"),
+        "name: str",
+        "attributes: any = ()",
+        "version: int = 0",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "custom_vmap_call",
+        None,
+        None,
+        "Calls a function that has its own batching rule.",
+        "call: function",
+        "rule: handle",
+        "in_tree: tree",
+        "out_tree: tree",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "custom_inverse_call",
+        None,
+        None,
+        "Calls a function that has its own inverses: the k-th gives the operands operands[k] from "
+        "the results and the other operands, and log|det| of its derivative by them.",
+        "call_jaxpr: function",
+        "inverses: functions",
+        "log_dets: functions",
+        "operands: any",
+        inverse="the call of the inverse that is given, else that of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "custom_partitioning",
+        None,
+        None,
+        "Calls a function that has its own partitioning rule.",
+        "call: function",
+        "partition: handle?",
+        "propagate_user_sharding: handle?",
+        "infer_sharding_from_operands: handle?",
+        "decode_shardings: bool = true",
+        "sharding_rule: any?",
+        "in_tree: tree",
+        "out_tree: tree",
+        "static_args: any = ()",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL, Trait.CUSTOM_CALL),
+    ),
+    op(
+        "call_exported",
+        None,
+        None,
+        "Calls a function that `jax.export` serialised.",
+        "exported: handle",
+        inverse="no rule: the function is opaque",
+        traits=(Trait.CUSTOM_CALL,),
+    ),
+    op(
+        "call_hi_primitive",
+        None,
+        None,
+        "Applies a primitive over user-defined types, which carries its own rules.",
+        "_prim: any",
+        inverse="no rule: the primitive is opaque",
+    ),
+    op(
+        "call_hi_primitive_linearized",
+        None,
+        None,
+        "The linear part of a primitive over user-defined types; operands (*residuals, *tangents).",
+        "_prim: any",
+        "residuals_tree: tree",
+        "nz_in_flat: bools",
+        "nz_out_flat: bools @ >=0.11",
+        "has_sres: bool @ >=0.11",
+        inverse="no rule: the primitive is opaque",
+    ),
+    op(
+        "compute_on",
+        None,
+        None,
+        "Calls a function on another kind of processor, such as the host.",
+        "jaxpr: function",
+        "compute_type: str",
+        "out_memory_spaces: any",
+        "compiler_options_json: str?",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "xla_metadata_call",
+        None,
+        None,
+        "Calls a function whose ops carry metadata for XLA, such as a scheduling group.",
+        "jaxpr: function",
+        "xla_metadata: any",
+        # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
+        'ad_metadata: any? = "same" @ >=0.11',
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    unary(
+        "xla_metadata_value",
+        "The operand, with metadata for XLA attached.",
+        "xla_metadata_kvs: any",
+        linear=(0,),
+        inverse="the result itself",
+    ),
+    op(
+        "fused_call",
+        None,
+        None,
+        "Calls a function that has to become one kernel.",
+        "jaxpr: function",
+        "out_spaces: any",
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "unreachable",
+        None,
+        None,
+        "Raises an error if the program is compiled with it.",
+        "out_avals: types",
+        "exc_type: handle",
+        "message: str",
+        inverse="not invertible: it never returns",
+    ),
+)
+
+CUSTOM_DERIVATIVES = family(
+    "custom_derivatives",
+    """
+Ops that carry a user's own derivative rules, as functions, and the one that has no derivative.
+
+The rules live in the program, so they can be saved, inspected and transformed. A rule that could
+not be traced leaves its function out and the reason in ``*_error``: running the program works, and
+only differentiating it raises that error. JAX's params hold Python callables in place of these
+functions.
+
+What belongs to a rule rather than to a call of it stands on the rule's function:
+``jaxpr.out_zeros`` tells which of its results are zero and left out, ``jaxpr.num_res`` how many
+residuals a forward rule gives, and ``jaxpr.input_fwds`` which of them are operands, by index, and
+so left out too.  ``jaxpr.in_zeros`` tells which of its tangents a JVP rule, or which of its
+cotangents a backward rule, takes for zero, and so does not take; there is a rule for each of these
+patterns, or for those of a single tangent, where there are more than a few.  Of a forward rule it
+tells which operands have no tangents: that is what it was told.  Each has its own residuals, and so
+backward rules of its own.  Operands that a rule closes over, and reads, have no tangents for it
+either.
+
+A function that stands for a primitive of another process has that one's other rules, too.  A
+transpose takes the operands in which ``jaxpr.linear`` does not tell that it is one, and the
+cotangents of results, and gives those of the others.  A batching rule takes the operands that
+``jaxpr.batched`` tells with a dimension in front, of the symbolic size ``jaxpr.batch_size``, and
+gives the results that ``jaxpr.out_batched`` tells with one.
+""",
+    op(
+        "custom_jvp_call_jaxpr",
+        None,
+        None,
+        "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents).",
+        "call_jaxpr: function",
+        "jvp_jaxpr: function?",
+        "jvp_error: str?",
+        # Rules that are told which tangents are zero, of a function with symbolic_zeros.
+        "jvp_with_zeros: functions = ()",
+        # What a primitive has too that the function stands for.
+        "transposes: functions = ()",
+        "transpose_error: str?",
+        "batches: functions = ()",
+        "batch_error: str?",
+        "num_consts: int = 0",
+        "symbolic_zeros: bool = false",
+        primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "custom_vjp_call_jaxpr",
+        None,
+        None,
+        "Calls a function whose VJP is fwd_jaxpr: (*primals) -> (*residuals, *results), then "
+        "bwd_jaxpr: (*residuals, *cotangents) -> (*cotangents).",
+        "call_jaxpr: function",
+        "fwd_jaxpr: function?",
+        "bwd_jaxpr: function?",
+        "fwd_error: str?",
+        "bwd_error: str?",
+        # Of a function with symbolic_zeros, by which tangents a forward rule is told to be zero:
+        # the forward rule, and backward rules that are told which cotangents are.
+        "vjp_with_zeros: lists of functions = ()",
+        "num_consts: int = 0",
+        "symbolic_zeros: bool = false",
+        primitives=("custom_vjp_call",),
+        inverse="the call of the function's inverse",
+        traits=(Trait.CALL,),
+    ),
+    op(
+        "custom_lin",
+        None,
+        None,
+        "The unknown linear map from tangents to tangents whose transpose is bwd: (*residuals, "
+        "*cotangents) -> (*cotangents); operands (*residuals, *nonzero tangents).",
+        "bwd: function?",
+        "bwd_error: str?",
+        # Backward rules that are told which cotangents are zero.
+        "bwd_with_zeros: functions = ()",
+        "num_res: int = 0",
+        # Which tangents in are zero: these are no operands, and bwd's results for them are dropped.
+        "in_zeros: bools = ()",
+        "symbolic_zeros: bool = false",
+        inverse="no rule: the linear map is known by its transpose only",
+    ),
+    op(
+        "linear_call",
+        None,
+        None,
+        "Calls a function that is linear in its last operands and has its own transpose; operands "
+        "(*callee consts, *residuals, *linear operands).",
+        "callee: function",
+        "transpose: function = absent",
+        # Of a transpose that closes over values.
+        "transpose_thunk: handle = absent",
+        "num_callee_consts: int = 0",
+        "num_res: int = 0",
+        inverse="no rule: it belongs to derivatives",
+    ),
+    op(
+        "remat_opt",
+        None,
+        None,
+        "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
+        "*results); where no residual is used, a call of fun_jaxpr on the operands but the consts.",
+        "fwd_jaxpr: function",
+        "fun_jaxpr: function = absent",
+        # Of a function that closes over values.
+        "fun_jaxpr_thunk: handle = absent",
+        "num_consts: int = 0",
+        "num_res: int = 0",
+        distinct="what is recomputed is meant to be",
+        inverse="no rule: it belongs to derivatives",
+    ),
+    unary(
+        "stop_gradient",
+        "The operand, treated as constant by differentiation.",
+        inverse="the result itself",
+        traits=(Trait.ELEMENTWISE,),
+    ),
+)

@@ -1,0 +1,97 @@
+"""Work that is put off: properties, names of packages, and Python's garbage collector."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def collector_paused(function: Callable[P, R]) -> Callable[P, R]:
+    """Runs a function without collections, unless the process does without them anyway.
+
+    Python's cyclic collector runs after so many allocations, and looks at everything that lives:
+    with JAX imported that is over 100,000 objects and takes 50 ms, several times while a program is
+    loaded, differentiated or lowered, without finding anything.  What these allocate lives on or is
+    freed by its reference count; cycles wait for the first collection after.
+    """
+
+    @functools.wraps(function)
+    def paused(*args: P.args, **kwargs: P.kwargs) -> R:
+        # Threads that overlap are safe: the first to finish turns collections on again, for all.
+        if not gc.isenabled():
+            return function(*args, **kwargs)
+        gc.disable()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return paused
+
+
+class lazy(functools.cached_property[T]):
+    """A cached property for which, as in Python 3.12, no lock is taken: of many small objects that
+    would take as long as to find it out."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        found = instance.__dict__[self.attrname] = self.func(instance)
+        return found
+
+
+class analysis(lazy[T]):
+    """A cached property of a program's core that :func:`forget_analyses` makes it find out anew."""
+
+    def __init__(self, func: Callable[[Any], T]):
+        super().__init__(functools.wraps(func)(lambda instance: func(instance.core)))
+
+
+def forget_analyses(of: Any) -> None:
+    """Has the analyses of an object found out again when they are next asked for."""
+    known = of.__dict__
+    for name in _analyses(type(of)).intersection(known):
+        known.pop(name, None)
+
+
+@functools.cache
+def _analyses(cls: type) -> frozenset[str]:
+    return frozenset(
+        name
+        for base in cls.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, analysis)
+    )
+
+
+def lazy_names(
+    package: str, exports: Mapping[str, str], submodules: Collection[str]
+) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package.
+
+    Args:
+      exports: the submodule that each name is taken from.
+      submodules: those that are names of the package themselves.
+    """
+    namespace = vars(sys.modules[package])
+
+    # Modules live on: there is nothing in them to collect.
+    @collector_paused
+    def __getattr__(name: str) -> Any:
+        if name in submodules:
+            return importlib.import_module(f"{package}.{name}")
+        if name not in exports:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{exports[name]}"), name)
+        namespace[name] = value
+        return value
+
+    return __getattr__

@@ -1,0 +1,89 @@
+"""Lint of docstrings: the first sentence names its subject, and can be read alone in ``help()``.
+
+A first word that points at something said elsewhere (``Of the only result.``, ``Likewise, of a
+module.``) is an error, wherever a docstring stands: of a module, a class, a function or, below an
+assignment, an attribute.  So is a first paragraph without an end: a period, or the colon before an
+example, which ruff's D400 does not know.
+
+``UNCHECKED`` names the rooms of `jaxmlir/` that break the rule still; one that does not any more
+has to leave the list.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+POINTING = re.compile(r"(Of|Those|Likewise|The same|That|These|Such|It|Its|They|Their|Them)\b")
+UNCHECKED: tuple[str, ...] = (
+    "artifact",
+    "backend",
+    "bridge",
+    "cli",
+    "interpret",
+    "optimize",
+    "program",
+    "transforms",
+)
+FOLDERS = ("jaxmlir", "tools", "benchmarks")
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module and what is in it, those below assignments too, with lines."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        can_have_one = isinstance(
+            node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        )
+        before: ast.AST | None = None
+        for index, item in enumerate(body):
+            is_text = (
+                isinstance(item, ast.Expr)
+                and isinstance(item.value, ast.Constant)
+                and isinstance(item.value.value, str)
+            )
+            describes = (index == 0 and can_have_one) or isinstance(
+                before, (ast.Assign, ast.AnnAssign)
+            )
+            if is_text and describes:
+                yield item.lineno, item.value.value.strip()
+            before = item
+
+
+def violations(root: Path, unchecked: tuple[str, ...] = UNCHECKED) -> Iterator[str]:
+    """What breaks the rule, as lines of a report."""
+    clean = set(unchecked)
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*.py")):
+            place = path.relative_to(root)
+            room = place.parts[1].removesuffix(".py") if folder == "jaxmlir" else ""
+            for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8"))):
+                first = text.partition("\n\n")[0]
+                if pointing := POINTING.match(text):
+                    message = (
+                        f"a docstring begins with '{pointing[0]}': expected a sentence that names "
+                        "its subject, as 'The type of the single result.'"
+                    )
+                elif not first.endswith((".", ":", "?")):
+                    message = f"a docstring's first sentence has no end: {first[-40:]!r}"
+                else:
+                    continue
+                clean.discard(room)
+                if room not in unchecked:
+                    yield f"{place}:{line}: error: {message}"
+    for room in sorted(clean):
+        yield f"tools/lint_docstrings.py: error: '{room}' is clean: take it out of UNCHECKED"
+
+
+def main() -> int:
+    """Prints what breaks the rule; the exit status."""
+    found = list(violations(Path(__file__).resolve().parent.parent))
+    print("\n".join(found), end="\n" if found else "", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
