@@ -24,8 +24,9 @@ EAGER = {
     "jaxpr-slp-vectorize": "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}",
     "jaxpr-fold-unit-dims": "jaxpr-fold-unit-dims",
     "how values are stored": (
-        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,jaxpr-hoist-inverse{min-iterations=0},"
-        "jaxpr-reassociate-solves{min-gain=0},jaxpr-sink-reductions{min-bytes=0 moved=1000 "
+        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,"
+        "jaxpr-reassociate-solves{min-gain=0 min-iterations=0},"
+        "jaxpr-sink-reductions{min-bytes=0 moved=1000 "
         "memory=1000},"
         "jaxpr-duplicate-producers{min-peak=0 min-bytes=0},"
         "jaxpr-unroll-reductions{calls=inf min-results=0},"
