@@ -123,7 +123,9 @@ WORST: dict[str, Worst] = {
         "jaxpr-factor-linear-sums",
         partial(cleaned, partial(worst_cases.linear_chain, products=True)),
     ),
-    "products with sums": Worst("jaxpr-distribute", partial(cleaned, worst_cases.sums_of_products)),
+    "products with sums": Worst(
+        "jaxpr-reassociate", partial(cleaned, worst_cases.sums_of_products)
+    ),
     "arrays filled in loops": Worst(
         "jaxpr-raise-loops", partial(cleaned, worst_cases.filled_arrays)
     ),

@@ -25,13 +25,11 @@ STRUCTURE = (
     # What is known costs nothing where others look at what ops cost.
     "jaxpr-fold-constants",
     "jaxpr-raise-loops",
-    "jaxpr-hoist-inverse",
     "jaxpr-raise-convolutions",
     "jaxpr-fuse-scans",
     "jaxpr-slp-vectorize",
     "jaxpr-vectorize-blocks",
     "jaxpr-reassociate",
-    "jaxpr-distribute",
     "jaxpr-gather-dot",
     # What products ask for of the constants of a loop is made before it.
     "jaxpr-licm",

@@ -1,15 +1,15 @@
 // A product with the identity and an outer product, as a product with vectors.
 
-// RUN: jaxmlir-opt --jaxpr-distribute=min-gain=0 %s -o %t
+// RUN: jaxmlir-opt --jaxpr-reassociate=min-gain=0 %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-distribute %s -o %t.small
+// RUN: jaxmlir-opt --jaxpr-reassociate %s -o %t.small
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.small %t.same
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 0.0, -2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 0.0, -2.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-distribute=min-gain=0 --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-reassociate=min-gain=0 --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: distribute.mlir:{{[0-9]+}}:8: remark: [jaxpr-distribute] product with a sum of 2 terms as a sum of products:
+// REMARK: distribute.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate] product with a sum of 2 terms as a sum of products:
 
 // CHECK-LABEL: func.func public @main(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<2x3xf32>, %[[V:[a-z0-9]+]]: tensor<3xf32>)

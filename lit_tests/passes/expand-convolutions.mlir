@@ -1,8 +1,8 @@
 // Convolutions as others.
 
-// RUN: jaxmlir-opt --jaxpr-expand-convolutions %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-convolutions=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-convolutions %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-convolutions=calls=inf %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --entry groups --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5]], [[100.0, 0.25]]]' | FileCheck %s --check-prefix=GROUPS
@@ -17,7 +17,7 @@
 // RUN: jaxmlir-run %t --entry order --args '[[[1.0, 2.0, 3.0]]]' | FileCheck %s --check-prefix=ORDER
 // RUN: jaxmlir-run %s --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
 // RUN: jaxmlir-run %t --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
-// RUN: jaxmlir-opt --jaxpr-expand-convolutions --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-convolutions=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] each group by itself
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] 2 groups of the batch as groups of features

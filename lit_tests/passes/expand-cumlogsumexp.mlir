@@ -1,15 +1,15 @@
 // Logarithms of cumulative sums of exponentials: pairs first, then what is between them.
 
-// RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp='min-length=2 min-elements=0' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp='calls=inf min-length=2 min-elements=0' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp %s -o %t.small
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-cumlogsumexp='min-length=2 min-elements=0' %s -o %t.other
+// RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp=calls=inf %s -o %t.small
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-cumlogsumexp='calls=inf min-length=2 min-elements=0' %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.small %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[0.0, 0.0, -100.0, 50.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[0.0, 0.0, -100.0, 50.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp='min-length=2 min-elements=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-cumlogsumexp='calls=inf min-length=2 min-elements=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-cumlogsumexp.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-cumlogsumexp] in steps over halves of 4 elements
 

@@ -1,8 +1,8 @@
 // Convolutions of each channel with a kernel of its own, and their gradients, as products.
 
-// RUN: jaxmlir-opt --jaxpr-expand-depthwise %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-depthwise=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-depthwise %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-depthwise=calls=inf %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --entry array --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5]], [[100.0, 0.25]]]' | FileCheck %s --check-prefix=ARRAY
@@ -11,7 +11,7 @@
 // RUN: jaxmlir-run %t --entry kernel --args '[[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]], [[[1.0, 0.5], [100.0, 0.25]]]' | FileCheck %s --check-prefix=KERNEL
 // RUN: jaxmlir-run %s --entry few --args '[[[1.0, 10.0], [2.0, 20.0]]], [[[1.0, 0.5], [100.0, 0.25]]]' | FileCheck %s --check-prefix=FEW
 // RUN: jaxmlir-run %t --entry few --args '[[[1.0, 10.0], [2.0, 20.0]]], [[[1.0, 0.5], [100.0, 0.25]]]' | FileCheck %s --check-prefix=FEW
-// RUN: jaxmlir-opt --jaxpr-expand-depthwise --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-depthwise=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window
 // REMARK: expand-depthwise.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-depthwise] a product for each of 2 places in a window

@@ -1,17 +1,17 @@
 // Small matrices are factored, and solved with, entry by entry.
 
-// RUN: jaxmlir-opt --jaxpr-expand-factorizations %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-factorizations=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-factorizations %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-factorizations=calls=inf %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-opt --jaxpr-expand-factorizations=max-size=1 %s | diff %t.same -
-// RUN: jaxmlir-opt --jaxpr-expand-factorizations %t | diff %t -
+// RUN: jaxmlir-opt --jaxpr-expand-factorizations=calls=inf %t | diff %t -
 // RUN: jaxmlir-run %s --args '[[4.0, 2.0], [2.0, 5.0]], [[8.0], [6.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[4.0, 2.0], [2.0, 5.0]], [[8.0], [6.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0], [2.0, 3.0]], [[8.0], [6.0]]' | FileCheck %s --check-prefix=FAILS
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0], [2.0, 3.0]], [[8.0], [6.0]]' | FileCheck %s --check-prefix=FAILS
-// RUN: jaxmlir-opt --jaxpr-expand-factorizations --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-factorizations=calls=inf --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-factorizations.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-factorizations] as operations on the entries of 2 x 2 matrices
 

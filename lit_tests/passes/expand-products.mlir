@@ -1,15 +1,15 @@
 // Products of which XLA's CPU compiler makes elementwise ops, as these.
 
-// RUN: jaxmlir-opt --jaxpr-expand-products %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-products=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-products %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-products=calls=inf %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-opt --jaxpr-expand-products=max-size=1 %s | FileCheck %s --check-prefix=SHORT
-// RUN: jaxmlir-opt --jaxpr-expand-products %t | diff %t -
+// RUN: jaxmlir-opt --jaxpr-expand-products=calls=inf %t | diff %t -
 // RUN: jaxmlir-run %s --args '[1.0, 2.0], [3.0, 4.0, 5.0], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[1.0, 2.0], [3.0, 4.0, 5.0], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-expand-products --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-products=calls=inf --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-products.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-products] as products of elements
 

@@ -1,8 +1,8 @@
 // The gradient of max-pooling, element by element.
 
-// RUN: jaxmlir-opt --jaxpr-expand-select-and-scatter %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-select-and-scatter=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-select-and-scatter %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-select-and-scatter=calls=inf %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --entry main --args '[[1.0, 2.0]], [[3.0, 3.0, 0.5, 1.0, 9.0], [1.0, 4.0, 1.0, 1.0, 9.0]]' | FileCheck %s --check-prefix=EXEC
@@ -11,7 +11,7 @@
 // RUN: jaxmlir-run %t --entry overlap --args '[1.0, 20.0, 300.0], [3.0, 5.0, 5.0, 1.0]' | FileCheck %s --check-prefix=OVERLAP
 // RUN: jaxmlir-run %s --entry gather --args '[1.0, 2.0, 3.0, 4.0, 5.0], [3.0, 5.0, 5.0, 1.0, 7.0]' | FileCheck %s --check-prefix=GATHER
 // RUN: jaxmlir-run %t --entry gather --args '[1.0, 2.0, 3.0, 4.0, 5.0], [3.0, 5.0, 5.0, 1.0, 7.0]' | FileCheck %s --check-prefix=GATHER
-// RUN: jaxmlir-opt --jaxpr-expand-select-and-scatter --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-select-and-scatter=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-select-and-scatter.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-select-and-scatter] windows of 2 x 2 element by element
 

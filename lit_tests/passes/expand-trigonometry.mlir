@@ -1,15 +1,15 @@
 // Sines, cosines and tangents of 32-bit floats, as polynomials of numbers of 64 bits.
 
-// RUN: jaxmlir-opt --jaxpr-expand-trigonometry=min-elements=5 %s -o %t
+// RUN: jaxmlir-opt --jaxpr-expand-trigonometry='calls=inf min-elements=5' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-expand-trigonometry %s -o %t.small
-// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-trigonometry=min-elements=5 %s -o %t.other
+// RUN: jaxmlir-opt --jaxpr-expand-trigonometry=calls=inf %s -o %t.small
+// RUN: jaxmlir-opt --target=tpu --jaxpr-expand-trigonometry='calls=inf min-elements=5' %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.small %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[-0.0, 0.5, -2.0, 1e30, inf], [1.0], [0.5]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[-0.0, 0.5, -2.0, 1e30, inf], [1.0], [0.5]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-expand-trigonometry=min-elements=5 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-trigonometry='calls=inf min-elements=5' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK-COUNT-3: remark: [jaxpr-expand-trigonometry] a polynomial of each element
 // REMARK-NOT: remark

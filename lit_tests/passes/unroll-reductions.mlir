@@ -1,8 +1,8 @@
 // Reductions over a few elements are operations on slices.
 
-// RUN: jaxmlir-opt --jaxpr-unroll-reductions=min-results=0 %s -o %t
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf min-results=0' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --target=tpu --jaxpr-unroll-reductions=min-results=0 %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-unroll-reductions='calls=inf min-results=0' %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0, 4.0], [8.0, 16.0, -0.0]], [[1], [5], [3]]' | FileCheck %s --check-prefix=EXEC
@@ -10,10 +10,10 @@
 // RUN: jaxmlir-run %s --entry=shared --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]]' | FileCheck %s --check-prefix=SHARED
 // RUN: jaxmlir-run %t --entry=shared --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]]' | FileCheck %s --check-prefix=SHARED
 // RUN: jaxmlir-run %s --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
-// RUN: jaxmlir-opt --jaxpr-unroll-reductions='max-size=1 min-results=0' --remarks %s -o %t.kept 2>&1 | FileCheck %s --check-prefix=KEPT-REMARK
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf max-size=1 min-results=0' --remarks %s -o %t.kept 2>&1 | FileCheck %s --check-prefix=KEPT-REMARK
 // RUN: FileCheck %s --check-prefix=KEPT < %t.kept
 // RUN: jaxmlir-run %t.kept --entry=forces --args '[[[1, 2]], [[3, 4]], [[5, 7]]], [[[1, 2], [2, 2], [9, 0]]], [[1, 2, 3], [1, 0, 1], [2, 2, 2]]' | FileCheck %s --check-prefix=FORCES
-// RUN: jaxmlir-opt --jaxpr-unroll-reductions=min-results=0 --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-unroll-reductions='calls=inf min-results=0' --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: unroll-reductions.mlir:{{[0-9]+}}:8: remark: [jaxpr-unroll-reductions] 'jaxpr.reduce_sum' over (1,) as operations on slices
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x3xf32>, %[[I:.*]]: tensor<3x1xi32>)

@@ -10,7 +10,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 import jaxmlir
 
-ALWAYS = "jaxpr-canonicalize,jaxpr-cse,jaxpr-distribute{min-gain=0}"
+ALWAYS = "jaxpr-canonicalize,jaxpr-cse,jaxpr-reassociate{min-gain=0}"
 RNG = np.random.RandomState(0)
 N = 6
 
@@ -83,7 +83,7 @@ def test_differences_of_data_stay():
         return jax.vmap(lambda a: masses @ (x - a))(x)
 
     program = jaxmlir.trace(forces)(x, masses).optimize(1)
-    after = program.run_passes("jaxpr-distribute{min-gain=0}")
+    after = program.run_passes("jaxpr-reassociate{min-gain=0}")
     assert str(after) == str(program)
 
 
@@ -97,7 +97,7 @@ def test_what_is_asked_of_a_sum_is_not_lost():
         return x @ total
 
     program = jaxmlir.trace(function)(w, thin, x).optimize(1)
-    after = program.run_passes("jaxpr-distribute{min-gain=0}")
+    after = program.run_passes("jaxpr-reassociate{min-gain=0}")
     assert str(after) == str(program)
     assert "there" in str(after)
 
@@ -109,7 +109,7 @@ def test_long_chains_of_multiples():
         return (x + y) @ y
 
     x, y, number = array(4, 4), array(4, 4), np.float32(0.99)
-    after = jaxmlir.trace(function)(x, y, number).run_passes("jaxpr-distribute")
+    after = jaxmlir.trace(function)(x, y, number).run_passes("jaxpr-reassociate")
     np.testing.assert_allclose(after(x, y, number), function(x, y, number), rtol=1e-3)
 
 
@@ -121,7 +121,7 @@ def test_what_does_not_pay_stays():
         return x @ (w + thin @ thin.T)
 
     program = jaxmlir.trace(function)(w, thin, x).optimize(1)
-    assert str(program.run_passes("jaxpr-distribute")) == str(program)
+    assert str(program.run_passes("jaxpr-reassociate")) == str(program)
 
 
 @pytest.mark.parametrize("in_loop", [False, True])
@@ -138,7 +138,7 @@ def test_updates_of_low_rank(in_loop):
         return jax.lax.scan(lambda x, _: (step(x), None), x, None, 1000)[0]
 
     program = jaxmlir.trace(function)(w, thin, x).optimize(1)
-    after = program.run_passes("jaxpr-distribute")
+    after = program.run_passes("jaxpr-reassociate")
     assert (str(after) == str(program)) == in_loop
     np.testing.assert_allclose(after(w, thin, x), jax.jit(function)(w, thin, x), 1e-2, 1e-2)
 
@@ -157,7 +157,7 @@ def test_of_products_that_look_alike_those_that_pay():
 
     args = w, *fixed, tuple(rows), x
     program = jaxmlir.trace(function)(*args).optimize(1)
-    after = program.run_passes("jaxpr-distribute")
+    after = program.run_passes("jaxpr-reassociate")
     squares = [str(p).count("-> tensor<256x256xf32>") for p in (program, after)]
     # The product of two thin factors, and the sum, where they stay.
     assert squares == [8, 4]

@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-convolutions"
+EXPAND = "jaxpr-expand-convolutions{calls=inf}"
 RNG = np.random.RandomState(0)
 DIMENSIONS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
 

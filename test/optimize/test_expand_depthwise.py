@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-depthwise"
+EXPAND = "jaxpr-expand-depthwise{calls=inf}"
 RNG = np.random.RandomState(0)
 CHANNELS = 6
 

@@ -12,7 +12,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-factorizations"
+EXPAND = "jaxpr-expand-factorizations{calls=inf}"
 NAMES = ("jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu")
 RNG = np.random.RandomState(0)
 

@@ -10,7 +10,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-products"
+EXPAND = "jaxpr-expand-products{calls=inf}"
 RNG = np.random.RandomState(0)
 
 

@@ -8,7 +8,7 @@ from jax import lax
 
 import jaxmlir
 
-EXPAND = "jaxpr-expand-select-and-scatter"
+EXPAND = "jaxpr-expand-select-and-scatter{calls=inf}"
 RNG = np.random.RandomState(0)
 
 

@@ -102,6 +102,14 @@ def doubled(x, b):
     return logsumexp(t * 2.0**-30, axis=0)
 
 
+def of_another_order(x, b):
+    """The maximum of one sum and the logarithm of another."""
+    t = x[:, :, None] + b[:, None]
+    m = jnp.max(t, axis=0)
+    total = jnp.sum(jnp.exp(t - m), axis=0)
+    return (m + jnp.log(lax.reshape(total, (K, K), dimensions=(1, 0)))) / 8
+
+
 def halved(x, b):
     t = x[:, None] + b
     for k in range(1200):
@@ -131,6 +139,7 @@ FOUND = {
     "repeated apart": (repeated_apart, X, 1),
     "spread": (spread, X, 1),
     "spread of nothing": (spread_of_nothing, X, 1),
+    "of another order": (of_another_order, B @ B, 0),
 }
 
 

@@ -38,7 +38,7 @@ def test_random_reductions(data):
         return function(x, tuple(axes))
 
     program = jaxmlir.trace(reduced)(x).optimize(1)
-    after = program.run_passes("jaxpr-unroll-reductions{min-results=0}")
+    after = program.run_passes("jaxpr-unroll-reductions{calls=inf min-results=0}")
     after.verify()
     count = np.prod([shape[d] for d in axes])
     assert ("reduce_" in str(after)) == ("reduce_" in str(program) and not 1 < count <= 8)
@@ -56,7 +56,7 @@ def test_reductions_of_reductions():
         return jnp.max(jnp.prod(jnp.min(jnp.sum(x, 3), 1), 1))
 
     after = jaxmlir.trace(function)(x).optimize(1)
-    after = after.run_passes("jaxpr-unroll-reductions{min-results=0}")
+    after = after.run_passes("jaxpr-unroll-reductions{calls=inf min-results=0}")
     after.verify()
     assert "reduce_" not in str(after)
     np.testing.assert_allclose(after(x), function(x), 1e-6)
@@ -64,7 +64,7 @@ def test_reductions_of_reductions():
 
 def test_few_results_are_left_alone():
     program = jaxmlir.trace(lambda x: jnp.sum(x, 1))(np.zeros((20, 3), np.float32)).optimize(1)
-    assert str(program.run_passes("jaxpr-unroll-reductions")) == str(program)
+    assert str(program.run_passes("jaxpr-unroll-reductions{calls=inf}")) == str(program)
 
 
 @pytest.mark.compat
@@ -82,7 +82,7 @@ def test_few_results_are_left_alone():
 def test_many_results_with_jax_0_10(shape, axes, unrolled):
     x = np.random.RandomState(0).randn(*shape).astype(np.float32)
     program = jaxmlir.trace(lambda x: jnp.sum(jnp.sin(x), axes))(x).optimize(1)
-    after = program.run_passes("jaxpr-unroll-reductions")
+    after = program.run_passes("jaxpr-unroll-reductions{calls=inf}")
     is_old = jaxmlir._compat.jax_version() < (0, 11)
     assert ("reduce_sum" in str(after)) != (unrolled and is_old)
     np.testing.assert_allclose(after(x), np.sum(np.sin(x), axes), 1e-4, 1e-4)
@@ -99,7 +99,7 @@ def test_what_is_reduced_is_used_by_others():
         return *with_others, jnp.sum(slow * slow, 2), slow
 
     after = jaxmlir.trace(function)(x, y).optimize(1)
-    after = after.run_passes("jaxpr-unroll-reductions{min-results=0}")
+    after = after.run_passes("jaxpr-unroll-reductions{calls=inf min-results=0}")
     after.verify()
     sliced = re.findall(r"jaxpr.slice.*: \(tensor<(.*)xf32>\)", str(after))
     assert sorted(set(sliced)) == ["1x4x3", "5x1x3", "5x4x3"]
@@ -108,7 +108,7 @@ def test_what_is_reduced_is_used_by_others():
         np.testing.assert_allclose(got, want, 1e-6)
 
 
-KEEP = "jaxpr-unroll-reductions{max-size=1 max-kept=4 min-results=4}"
+KEEP = "jaxpr-unroll-reductions{calls=inf max-size=1 max-kept=4 min-results=4}"
 
 
 @pytest.mark.compat

@@ -24,10 +24,12 @@ EAGER = {
     "jaxpr-slp-vectorize": "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}",
     "jaxpr-fold-unit-dims": "jaxpr-fold-unit-dims",
     "how values are stored": (
-        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,jaxpr-hoist-inverse{min-iterations=0},"
-        "jaxpr-reassociate-solves{min-gain=0},jaxpr-sink-reductions{min-bytes=0 moved=1000 "
+        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,"
+        "jaxpr-reassociate-solves{min-gain=0 min-iterations=0},"
+        "jaxpr-sink-reductions{min-bytes=0 moved=1000 "
         "memory=1000},"
-        "jaxpr-duplicate-producers{min-peak=0 min-bytes=0},jaxpr-unroll-reductions{min-results=0},"
+        "jaxpr-duplicate-producers{min-peak=0 min-bytes=0},"
+        "jaxpr-unroll-reductions{calls=inf min-results=0},"
         "jaxpr-pad-stencils{min-elements=0 margin=100},"
         "jaxpr-sink-recompute{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0},"
         "jaxpr-checkpoint-segments{min-peak=0}"

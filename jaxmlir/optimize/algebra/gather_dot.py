@@ -71,19 +71,20 @@ class GatherDot(Pass):
     sure_gain: Amount = SURE_GAIN
 
     def run(self, program: Module) -> bool:
-        return gather_dot(program, self.min_gain, self.sure_gain) > 0
-
-
-def gather_dot(program: Module, min_gain: float = MIN_GAIN, sure_gain: float = SURE_GAIN) -> int:
-    """Moves selections of rows in place; how many products were written anew."""
-    with scope():
-        rules = Rules(program)
-        moved = [_Parts(rules, f).move() for f in outside_kernels(program, _SLICES)]
-    if any(moved):
-        program.changed()
-    return rewrite_program(
-        program, DENSE | SELECTING, _selects_for_a_product, min_gain, sure_gain, _SELECTORS
-    )
+        with scope():
+            rules = Rules(program)
+            moved = [_Parts(rules, f).move() for f in outside_kernels(program, _SLICES)]
+        if any(moved):
+            program.changed()
+        written = rewrite_program(
+            program,
+            DENSE | SELECTING,
+            _selects_for_a_product,
+            self.min_gain,
+            sure_gain=self.sure_gain,
+            needed=_SELECTORS,
+        )
+        return written > 0 or any(moved)
 
 
 def _selects_for_a_product(tree: Tree) -> bool:
@@ -153,7 +154,7 @@ _SELECTORS = {"jaxpr.eq", "jaxpr.split", *SELECTING} - {"jaxpr.convert_element_t
 
 
 def _parts(node: OpView) -> Iterator[tuple[ir.Value, Selection]]:
-    """What a slice or a split gives and somebody uses, and how it is selected."""
+    """The results of a slice or a split that somebody uses, and how each is selected."""
     if node.name == "jaxpr.slice":
         yield node.op.operation.results[0], Selection.of(node)
         return

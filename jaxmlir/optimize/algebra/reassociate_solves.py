@@ -1,4 +1,5 @@
-"""``jaxpr-reassociate-solves``: linear systems are solved for the vectors that are wanted.
+"""``jaxpr-reassociate-solves``: linear systems are solved for the vectors that are wanted, and by
+products with an inverse where a loop solves with the same matrix again and again.
 
 ``inv(A) @ y`` solves a system for each column of the identity, and multiplies.  One system is
 enough, and more exact.  A solution is a product with an inverse matrix, and products may be
@@ -15,24 +16,47 @@ uses of the solution together.
 these) or general (``custom_linear_solve`` by an LU factorization, as ``jnp.linalg.solve`` and
 ``inv`` write it).  Its factorization stays as it is: the transposed system is solved by the same.
 Batches of systems are left alone.
+
+A loop that solves with one of its constants in each iteration, as implicit time steps do, is the
+other way round.  To solve for a vector by triangular factors takes as many operations as to
+multiply by the inverse matrix, but each unknown waits for the one before, so that it takes several
+times as long, and the inverse soon pays::
+
+    x[i + 1] = solve(A, x[i])   ->   V = A^-1, before the loop;   x[i + 1] = V x[i]
+
+The ``custom_linear_solve`` stays one: ``V`` takes the place of the factors, and the two products
+that it has, with ``A`` and with its transpose, are its solvers.  So it is differentiated by
+``A x = b``, as before, no derivative leads to ``V``, and the gradient keeps ``V`` instead of the
+factors.  ``V`` is made such that ``V A`` is the identity but for rounding, not ``A V``: then
+``V b`` is as near to the solution as what factors give, about the condition number of ``A`` times
+the unit roundoff (A. Druinsky, S. Toledo, "How accurate is inv(A)*b?", 2012).  Its residual may be
+larger.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
 
-from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, numbers_rows, ops_of
+from jaxmlir.analysis.call_graph import SCANS
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, ops_of
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops, returned
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import converted, drop_dead_ops
+from jaxmlir.dialect.ir import func, ir, is_private, scope
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.factor_linear_sums.reading import Reading
+from jaxmlir.optimize.algebra.products.network import number_both
+from jaxmlir.optimize.loops.licm import Licm
+from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -41,23 +65,37 @@ if TYPE_CHECKING:
 # Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
 # 0.1 ms; the estimate is off by less than this where few vectors are left.
 MIN_GAIN = 1.3
+# How long the loop has to be, for each row of the matrix.  Microseconds on a core, jax 0.12:
+#   rows                                    16    64   128   256   512
+#   a solve by LU factors, one vector      0.8   4.7    11    36   138
+#   a product                              0.8   0.6     3     5    24
+#   the inverse, after its factors           6    60   130   800  4400
+# Gradients of loops of a quarter as many iterations as rows took 0.84, 0.45, 0.36 and 0.25 of their
+# time, of 32, 128, 256 and 512 rows; with 16 right sides 0.83, 0.45, 0.67 and 0.55.
+MIN_ITERATIONS = 0.25
+# Rows that the overhead is worth: for small matrices one is as good as the other.
+OVERHEAD = 32
+# Of many right sides a solve is products of matrices itself.
+MOST_COLUMNS = 16
 
 
 class ReassociateSolves(Pass):
-    """Solve linear systems for the vectors that are wanted, not for a matrix times these.
+    """Solve linear systems for the vectors that are wanted; in long loops, multiply by inverses.
 
     Options:
-      min-gain: how many times fewer operations it must take.
+      min-gain: how many times fewer operations it must take to solve for vectors.
+      min-iterations: of a loop, for each row of the matrix to invert, with 32 rows more.
     """
 
     name: ClassVar[str] = "jaxpr-reassociate-solves"
     min_gain: Amount = MIN_GAIN
+    min_iterations: Amount = MIN_ITERATIONS
 
     def run(self, program: Module) -> bool:
-        return solve_late(program, self.min_gain) > 0
+        return solve_late(program, self.min_gain) + invert(program, self.min_iterations) > 0
 
 
-def solve_late(program: Module, min_gain: float = MIN_GAIN) -> int:
+def solve_late(program: Module, min_gain: float) -> int:
     """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
     with scope():
         rules = Rules(program)
@@ -69,9 +107,104 @@ def solve_late(program: Module, min_gain: float = MIN_GAIN) -> int:
     return count
 
 
+def invert(program: Module, min_iterations: float) -> int:
+    """Replaces solves in loops by products with inverses, in place; how many."""
+    functions = outside_kernels(program, _SOLVES[1:])
+    if not functions:
+        return 0
+    with scope():
+        loops = _Loops(program, min_iterations)
+        count = sum(map(loops.rewrite, functions))
+    if count:
+        program.changed()
+        Licm().run(program)
+    return count
+
+
+# -- Systems that are solved by LU factors --
+
+
+class _Factored(NamedTuple):
+    """A ``custom_linear_solve`` of two products with a matrix, and two solvers by the same arrays:
+    LU factors and a permutation, where ``jnp.linalg.solve`` has written it."""
+
+    solve: Solve
+    matrix: ir.Value
+    lu: ir.Value
+    permutation: ir.Value
+    b: ir.Value
+
+    @staticmethod
+    def read(node: OpView) -> _Factored | None:
+        solve = Solve.read(node.op)
+        if tuple(solve.lengths.values()) != (1, 1, 2, 2) or len(node.operands) != 7:
+            return None
+        a, a_again, lu, permutation, lu_again, permutation_again, b = node.operands
+        if (a, lu, permutation) != (a_again, lu_again, permutation_again) or not is_plain_op(node):
+            return None
+        return _Factored(solve, a, lu, permutation, b)
+
+
+def _are_factors(a: ir.Value, lu: ir.Value, permutation: ir.Value) -> bool:
+    """Whether two values are what ``jaxpr.lu`` gives for a matrix."""
+    factors = node_of(lu)
+    if factors is None or factors.name != "jaxpr.lu":
+        return False
+    (source,) = factors.operands
+    stopped = node_of(source)
+    if stopped is not None and stopped.name == "jaxpr.stop_gradient":
+        (source,) = stopped.operands
+    return list(factors.op.results)[::2] == [lu, permutation] and source == a
+
+
+class _MatrixProduct(NamedTuple):
+    """The product of matrices with the vectors along one dimension of an array, in whose place the
+    result has the products.
+
+    Attributes:
+      summed: the dimension of the matrices that is summed over: -1, or -2 where it is that of the
+        transposed matrices.
+      dim: the one of the array.
+      is_exact: whether no number is rounded to fewer bits than it has.
+    """
+
+    summed: int
+    dim: int
+    is_exact: bool
+
+
+def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
+    """The product that a function of a matrix, or of a batch of them, and an array gives; ``None``
+    if it gives anything else."""
+    reading = Reading(FunctionView(function))
+    (out,) = reading.body.returned
+    expr, labels, sign = reading.tensors[out]
+    operands = [e for e, _, _ in expr.operands]
+    if expr.kind != "product" or operands != [t.expr for t in reading.tensors[:2]] or sign != 1:
+        return None
+    # Of each dimension that of the result, -1 of the one that is summed over, ``None`` of size 1.
+    if len(expr.sizes) != expr.rank + 1:
+        return None
+    at = (*labels, -1)
+    (*batch, row, column), x = (
+        [None if k is None else at[wiring[k]] for k in e.layout] for e, wiring, _ in expr.operands
+    )
+    dim = x.index(-1) if -1 in x else None
+    in_place = all(k in (d, None) for dims in (batch, x) for d, k in enumerate(dims) if k != -1)
+    if -1 in batch or dim not in (row, column) or -1 not in (row, column) or not in_place:
+        return None
+    precision = None if expr.params is None else expr.params.precision
+    # Not a pair where an algorithm is named.
+    is_exact = isinstance(precision, Sequence) and set(precision) == {lax.Precision.HIGHEST}
+    return _MatrixProduct(-2 if row == -1 else -1, dim, expr.params is None or is_exact)
+
+
+# -- Solving for the vectors that are wanted --
+
+
 @dataclass(frozen=True)
 class _Solver:
-    """How a system is solved; hashable.
+    """The way in which a system is solved, as a function that JAX traces; hashable.
 
     Attributes:
       params: of a ``triangular_solve``; ``None`` where there is an LU factorization.
@@ -245,48 +378,17 @@ class _Systems:
         return _System(index, node, solver, [a], None if self._is_identity(b) else b, False)
 
     def _general(self, index: int, node: OpView) -> _System | None:
-        """Of ``jnp.linalg.solve``: its right sides, and its solutions, are rows here."""
-        lengths = node.get("const_lengths")
-        if tuple(lengths) != (1, 1, 2, 2) or len(node.operands) != 7:
+        """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
+        found = _Factored.read(node)
+        if found is None or not _are_factors(found.matrix, found.lu, found.permutation):
             return None
-        a, a_again, lu, permutation, lu_again, permutation_again, b = node.operands
-        if (a, lu, permutation) != (a_again, lu_again, permutation_again):
+        product = _matrix_product(self._rules.program.function(found.solve.symbols["matvec"]))
+        if product is None or (product.summed, product.dim) != (-1, 1):
             return None
-        factors = node_of(lu)
-        if factors is None or factors.name != "jaxpr.lu" or len(aval_of(a.type).shape) != 2:
-            return None
-        (source,) = factors.operands
-        stopped = node_of(source)
-        if stopped is not None and stopped.name == "jaxpr.stop_gradient":
-            (source,) = stopped.operands
-        if [lu, permutation] != [factors.op.results[0], factors.op.results[2]] or source != a:
-            return None
-        if not self._multiplies_rows(_matvec(node)):
-            return None
-        b = None if self._is_identity(b) else b
-        return _System(index, node, _Solver(None), [a, lu, permutation], b, True)
-
-    def _multiplies_rows(self, symbol: str) -> bool:
-        """Whether a function of ``a`` and ``x`` is ``x[i] -> a @ x[i]``."""
-        function = self._rules.program.function(symbol)
-        a, x = function.arguments
-        made: dict[ir.Value, bool] = {}
-        for node in ops_of(function):
-            op, name, operands = node
-            (result,) = op.results
-            if name == "jaxpr.dot_general" and set(operands) == {a, x}:
-                expected = (((1,), (1,)), ((), ()))
-                if _tuples(node.get("dimension_numbers")) != expected:
-                    return False
-                made[result] = operands[0] == x
-            elif name == "jaxpr.transpose" and operands[0] in made:
-                made[result] = not made[operands[0]]
-            elif name == "jaxpr.reduce_sum" and operands[0] in made and not node.get("axes"):
-                made[result] = made[operands[0]]
-            else:
-                return False
-        (out,) = returned(function)
-        return made.get(out, False)
+        b = None if self._is_identity(found.b) else found.b
+        return _System(
+            index, node, _Solver(None), [found.matrix, found.lu, found.permutation], b, True
+        )
 
     def _is_identity(self, value: ir.Value) -> bool:
         """Whether a matrix is ``eye(n)``."""
@@ -295,13 +397,8 @@ class _Systems:
             node = node_of(node.operands[0])
         if node is None or node.name != "jaxpr.eq":
             return False
-        iotas = list(map(node_of, node.operands))
-        if not all(map(numbers_rows, iotas)):
-            return False
-        shape, dims = aval_of(value.type).shape, [i.get("dimension") for i in iotas]
-        # One that has a single row repeats its zero.
-        are_whole = all(i.get("shape")[d] == shape[0] for i, d in zip(iotas, dims, strict=True))
-        return len(set(shape)) == 1 and set(dims) == {0, 1} and are_whole
+        sides = list(map(node_of, node.operands))
+        return number_both(sides, aval_of(value.type).shape)
 
     def _uses(self, index: int, transposed: bool) -> list[tuple[_Use, OpView]] | None:
         """The products that a solution, or its transpose, is a factor of; ``None`` if it is used
@@ -386,11 +483,6 @@ class _Systems:
         old.replace_all_uses_with(value)
 
 
-def _matvec(node: OpView) -> str:
-    """The function of a ``custom_linear_solve`` that multiplies by the matrix."""
-    return ir.DictAttr(ir.DictAttr(node.attributes["jaxprs"])["_LinearSolveTuple"])["matvec"].value
-
-
 def _tuples(numbers: Any) -> tuple[Any, ...]:
     """Dimension numbers as tuples of tuples."""
     return tuple(tuple(tuple(map(int, dims)) for dims in group) for group in numbers)
@@ -398,6 +490,101 @@ def _tuples(numbers: Any) -> tuple[Any, ...]:
 
 def _hashable(precision: Any) -> Any:
     return tuple(precision) if isinstance(precision, list) else precision
+
+
+# -- Solving in loops by inverses --
+
+
+class _Loops:
+    """The loops of a program, and the systems in them."""
+
+    def __init__(self, program: Module, min_iterations: float):
+        self._program = program
+        self._rules = Rules(program)
+        self._min_iterations = min_iterations
+        self._iterations = loop_constants(program)
+        # What loops take, by the blocks of their bodies, if nothing else uses these.
+        self._loops: dict[ir.Block, list[list[ir.Value]]] = {}
+        bodies: dict[str, list[list[ir.Value]]] = {}
+        for function in outside_kernels(program, SCANS):
+            for op, name, operands in ops_of(function):
+                if name == "jaxpr.scan":
+                    bodies.setdefault(ScanOp.of(op).body, []).append(operands)
+        uses = analyses_of(program).graph.counts()
+        for symbol, calls in bodies.items():
+            body = program.function(symbol)
+            if uses[symbol] == len(calls) and is_private(body):
+                self._loops[body.entry_block] = calls
+
+    def rewrite(self, function: func.FuncOp) -> int:
+        count = 0
+        for node in ops_of(function):
+            if node.name == _SOLVES[1]:
+                count += self._rewrite(node)
+        if count:
+            drop_dead_ops(function)
+        return count
+
+    def _rewrite(self, node: OpView) -> bool:
+        found = _Factored.read(node)
+        if found is None:
+            return False
+        solve, a, *factors, b = found
+        iterations, shape = self._iterations.get(a, 0), aval_of(a.type).shape
+        if not self._pays(iterations, shape, aval_of(b.type).size):
+            return False
+        if not self._are_transposed(solve) or not self._are_factors(a, *factors):
+            return False
+        remark(
+            node.op,
+            f"the matrix of {shape[-1]} rows is inverted once, not solved with {iterations} times",
+        )
+        with ir.InsertionPoint(node.op), node.op.location:
+            (inverse,) = self._rules.emit(_inverse, [a], "invert.inverse")
+            (x,) = solve.by_products().create([a, a, inverse, inverse, b])
+        node.op.results[0].replace_all_uses_with(x)
+        return True
+
+    def _pays(self, iterations: int, shape: Sequence[int], size: int) -> bool:
+        """Whether to invert matrices of a shape, the same in all iterations, in each of which they
+        are solved with for so many numbers."""
+        if not iterations or len(shape) < 2 or not math.prod(shape) or shape[-1] != shape[-2]:
+            return False
+        columns = size // math.prod(shape[:-1])
+        return columns <= MOST_COLUMNS and iterations >= self._min_iterations * (
+            shape[-1] + OVERHEAD
+        )
+
+    def _are_factors(self, *values: ir.Value) -> bool:
+        """Whether a matrix is given with its factors; all three may be constants of loops, in each
+        of which they are."""
+        if not all(v in self._iterations for v in values):
+            return _are_factors(*values)
+        numbers = [ir.BlockArgument(v).arg_number for v in values]
+        calls = self._loops.get(values[0].owner, ())
+        return bool(calls) and all(self._are_factors(*(args[i] for i in numbers)) for args in calls)
+
+    def _are_transposed(self, solve: Solve) -> bool:
+        """Whether the two products of a solve are exact, and one with the other's transposes."""
+        a, b = (
+            _matrix_product(self._program.function(solve.symbols[name]))
+            for name in ("matvec", "vecmat")
+        )
+        if a is None or b is None or not (a.is_exact and b.is_exact):
+            return False
+        return a.dim == b.dim and a.summed != b.summed
+
+
+def _inverse(a: Any) -> list[Any]:
+    """The transpose of ``a^-1``: the solution of ``a^T x = 1``; no derivative leads to it."""
+    import jax.numpy as jnp
+
+    lu, _, permutation = lax.linalg.lu(jnp.swapaxes(lax.stop_gradient(a), -1, -2))
+    rows = lax.broadcasted_iota(permutation.dtype, a.shape, a.ndim - 1)
+    x = (permutation[..., None] == rows).astype(a.dtype)
+    for lower in (True, False):
+        x = lax.linalg.triangular_solve(lu, x, left_side=True, lower=lower, unit_diagonal=lower)
+    return [x]
 
 
 _SOLVES = ("jaxpr.triangular_solve", "jaxpr.custom_linear_solve")

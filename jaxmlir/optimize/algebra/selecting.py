@@ -25,7 +25,7 @@ COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}
 
 @dataclass(frozen=True)
 class Selection:
-    """What a slice, a gather or a dynamic slice selects; hashable.
+    """A selection by a slice, a gather or a dynamic slice, as a function that JAX traces; hashable.
 
     Attributes:
       name: of the primitive.
@@ -66,7 +66,7 @@ class Selection:
         return dict(self.params).get("mode") == lax.GatherScatterMode.FILL_OR_DROP
 
     def filled(self, array: Any, indices: Any) -> Any:
-        """What was gathered, with what is out of bounds replaced."""
+        """The gathered elements, with those out of bounds replaced."""
         params = dict(self.params)
         numbers, fill = params["dimension_numbers"], params.get("fill_value")
         last = [self.shape[d] - params["slice_sizes"][d] for d in numbers.start_index_map]

@@ -39,6 +39,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 
@@ -58,7 +59,7 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Law:
-    """How a value ``v`` depends on a shift ``m``.
+    """A law by which a value ``v`` depends on a shift ``m``.
 
     Attributes:
       scaled: ``v = v0 exp(c m)``, else ``v = v0 + c m``.
@@ -159,7 +160,7 @@ def _product(sign: int) -> Rule:
 
 
 def _alike(node: OpView, laws: Laws) -> Law:
-    """Of ops whose result has the law that all operands have."""
+    """The law that all operands of an op have, and so its result."""
     found = {law for law in laws if law is not None}
     if len(found) != 1:
         raise Unknown
@@ -229,61 +230,30 @@ def _convert(node: OpView, laws: Laws) -> Law:
 # --- shapes, sums and products --------------------------------------------------------------------
 
 
-def _moved(law: Law, position: Callable[[int], int]) -> Law:
-    return replace(law, dims=tuple(map(position, law.dims)))
-
-
-def _broadcast(node: OpView, laws: Laws) -> Law:
-    if len(node.operands) != 1:
+def _moved(node: OpView, laws: Laws) -> Law:
+    """The law of an op whose dimensions only run together: none of those that run along with the
+    shift may be summed over, split or merged."""
+    (law,) = (law for law in laws if law is not None)
+    shapes = [_shape(v) for v in node.operands]
+    wiring = wiring_of(node.name, node.get, shapes, _shape(node.op.results[0]))
+    if wiring is None:
         raise Unknown
-    dims = node.get("broadcast_dimensions")
-    return _moved(laws[0], lambda d: dims[d])
-
-
-def _transpose(node: OpView, laws: Laws) -> Law:
-    return _moved(laws[0], node.get("permutation").index)
-
-
-def _reshape(node: OpView, laws: Laws) -> Law:
-    """Dimensions of size 1 may come and go."""
-    old, new = _shape(node.operands[0]), _shape(node.op.results[0])
-    before, after = ([d for d, size in enumerate(s) if size != 1] for s in (old, new))
-    permutes = node.name == "jaxpr.reshape" and "dimensions" in node.attributes
-    if permutes or [old[d] for d in before] != [new[d] for d in after]:
+    labels = [wiring.operands[laws.index(law)][d] for d in law.dims]
+    if not set(labels) <= {*wiring.result}:
         raise Unknown
-    return _moved(laws[0], lambda d: after[before.index(d)])
-
-
-def _reduced(node: OpView, laws: Laws) -> Law:
-    gone = node.get("axes")
-    if not set(gone).isdisjoint(laws[0].dims):
-        raise Unknown
-    left = [d for d in range(len(_shape(node.operands[0]))) if d not in gone]
-    return _moved(laws[0], left.index)
+    return replace(law, dims=tuple(map(wiring.result.index, labels)))
 
 
 def _reduce_sum(node: OpView, laws: Laws) -> Law:
     _scaled(laws)
-    return _reduced(node, laws)
+    return _moved(node, laws)
 
 
 # sum_j a_ij exp(c m_i) b_jk = (sum_j a_ij b_jk) exp(c m_i)
 def _dot_general(node: OpView, laws: Laws) -> Law:
-    side = 0 if laws[1] is None else 1
-    law = laws[side]
-    if laws[1 - side] is not None or not law.scaled:
+    if None not in laws or not all(law is None or law.scaled for law in laws):
         raise Unknown
-    contracted, batch = node.get("dimension_numbers")
-    rank = len(_shape(node.operands[side]))
-    free = [d for d in range(rank) if d not in (*contracted[side], *batch[side])]
-    if not set(contracted[side]).isdisjoint(law.dims):
-        raise Unknown
-    # Those of the result: batch, left, right.
-    first = 0 if side == 0 else len(_shape(node.op.results[0])) - len(free) - len(batch[0])
-    order = list(batch[side])
-    return _moved(
-        law, lambda d: order.index(d) if d in order else len(order) + first + free.index(d)
-    )
+    return _moved(node, laws)
 
 
 RULES: dict[str, Rule] = {
@@ -306,17 +276,13 @@ RULES: dict[str, Rule] = {
         "sqrt": _power(lambda node: Fraction(1, 2)),
         "rsqrt": _power(lambda node: Fraction(-1, 2)),
         **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), _comparison),
-        "broadcast_in_dim": _broadcast,
-        "reshape": _reshape,
-        "squeeze": _reshape,
-        "transpose": _transpose,
-        "reduce_max": _reduced,
-        "reduce_min": _reduced,
+        **dict.fromkeys(("broadcast_in_dim", "reshape", "squeeze", "transpose"), _moved),
+        **dict.fromkeys(("reduce_max", "reduce_min"), _moved),
         "reduce_sum": _reduce_sum,
         "dot_general": _dot_general,
     }.items()
 }
-"""Of the ops that the calculus knows."""
+"""The rules of the ops that the calculus knows, by name."""
 
 
 class ShiftInvariance(Pass):
@@ -325,17 +291,12 @@ class ShiftInvariance(Pass):
     name: ClassVar[str] = "jaxpr-shift-invariance"
 
     def run(self, program: Module) -> bool:
-        return stop_shifts(program) > 0
-
-
-def stop_shifts(program: Module) -> int:
-    """Stops the derivatives of shifts, in place; of how many."""
-    with scope():
-        functions = outside_kernels(program, ("jaxpr.reduce_max",))
-        count = sum(_stop(program, function) for function in functions)
-    if count:
-        program.changed()
-    return count
+        with scope():
+            functions = outside_kernels(program, ("jaxpr.reduce_max",))
+            count = sum(_stop(program, function) for function in functions)
+        if count:
+            program.changed()
+        return count > 0
 
 
 def _stop(program: Module, function: func.FuncOp) -> int:

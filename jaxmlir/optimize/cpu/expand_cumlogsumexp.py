@@ -14,9 +14,9 @@ Sums are rounded in another order, that of JAX's derivative of this op.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -26,14 +26,8 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.barriers import fences
-from jaxmlir.optimize.replace import replace_ops
-from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
+from jaxmlir.passes.base import Count
 
 # Nanoseconds an element of XLA / of this, a CPU core, jax 0.10 and 0.12:
 #   20,000           353, 37   359, 27     128 x 512, first axis   315, 7    324, 6
@@ -42,9 +36,12 @@ if TYPE_CHECKING:
 # compile, and arrays of fewer elements than this 0.4 ms without.
 MIN_LENGTH = 32
 MIN_ELEMENTS = 1_000
+# Nanoseconds that an element saves, and the ops for each power of two.
+SAVED = 300.0
+OPS = 28
 
 
-class ExpandCumlogsumexp(Pass):
+class ExpandCumlogsumexp(ExpandOps):
     """Write logarithms of cumulative sums of exponentials as steps over halves.
 
     Options:
@@ -53,42 +50,37 @@ class ExpandCumlogsumexp(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-expand-cumlogsumexp"
-    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar = frozenset({"jaxpr.cumlogsumexp"})
     min_length: Count = MIN_LENGTH
     min_elements: Count = MIN_ELEMENTS
 
-    def run(self, program: Module) -> bool:
-        return expand_cumlogsumexp(program, self.min_length, self.min_elements) > 0
-
-
-def expand_cumlogsumexp(
-    program: Module, min_length: int = MIN_LENGTH, min_elements: int = MIN_ELEMENTS
-) -> int:
-    """Expands ops in place; how many."""
-    put = fences(program)
-
-    def expanded(rules: Rules, node: OpView) -> ir.Value | None:
+    def expansion(self, node: OpView) -> Expansion | None:
         aval = aval_of(node.operands[0].type)
         if not is_plain_op(node) or not dtypes.issubdtype(aval.dtype, np.floating):
             return None
         axis, reverse = int(node.get("axis")), bool(node.get("reverse", False))
-        if aval.shape[axis] < max(min_length, 2) or aval.size < max(min_elements, 1):
+        length = aval.shape[axis]
+        if length < max(self.min_length, 2) or aval.size < max(self.min_elements, 1):
             return None
-        remark(node.op, f"in steps over halves of {aval.shape[axis]} elements")
+        return Expansion(
+            f"in steps over halves of {length} elements",
+            functools.partial(_cumulative, axis=axis, reverse=reverse),
+            OPS * length.bit_length(),
+            SAVED * aval.size,
+            by_steps=True,
+        )
 
-        def emit(step: _Step, *operands: ir.Value) -> ir.Value:
-            return put(rules.emit(step, operands, step)[0])
 
-        return _cumulative(emit, node.operands[0], axis, reverse)
-
-    return replace_ops(program, {"jaxpr.cumlogsumexp"}, expanded)
-
-
-def _cumulative(emit: Callable[..., ir.Value], x: ir.Value, axis: int, reverse: bool) -> ir.Value:
+def _cumulative(writer: Writer, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     if aval_of(x.type).shape[axis] == 1:
         return x
-    pairs = emit(_Pairs(axis, reverse), x)
-    return emit(_Between(axis, reverse), x, _cumulative(emit, pairs, axis, reverse))
+
+    def stored(step: _Step, *operands: ir.Value) -> ir.Value:
+        return writer.store(writer.emit(step, *operands)[0])
+
+    pairs = stored(_Pairs(axis, reverse), x)
+    sums = _cumulative(writer, pairs, axis=axis, reverse=reverse)
+    return stored(_Between(axis, reverse), x, sums)
 
 
 @dataclass(frozen=True)

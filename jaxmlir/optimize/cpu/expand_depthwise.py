@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -28,14 +28,7 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.barriers import fences
-from jaxmlir.optimize.replace import replace_ops
-from jaxmlir.passes.base import Pass
-from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 
 # Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
 # 0.12; bytes are 0.8 to 1.7 times XLA's:
@@ -61,34 +54,29 @@ MAX_PAIRS = 16
 # A product is written for each number that a result of a kernel has, no more than this many: 7 x 7
 # ones take 0.6 s to compile, instead of 0.15.
 MAX_TAPS = 64
+# Nanoseconds that are saved for each product of two numbers, and ops for each place in a window.
+SAVED = 1.5
+OPS = 6
 
 
-class ExpandDepthwise(Pass):
+class ExpandDepthwise(ExpandOps):
     """Write depthwise convolutions, and their gradients, as products and sums of slices."""
 
     name: ClassVar[str] = "jaxpr-expand-depthwise"
-    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar = frozenset({"jaxpr.conv_general_dilated"})
 
-    def run(self, program: Module) -> bool:
-        return expand_depthwise(program) > 0
-
-
-def expand_depthwise(program: Module) -> int:
-    """Expands ops in place; how many."""
-    put = fences(program)
-
-    def expanded(rules: Rules, node: OpView) -> ir.Value | None:
+    def expansion(self, node: OpView) -> Expansion | None:
         found = _suited(node)
         if found is None:
             return None
-        remark(node.op, f"a product for each of {math.prod(found.taps)} places in a window")
-        x, k = node.operands
-        if isinstance(found, _OfArray):
-            numbers = _Numbers(found.rhs)
-            k = put(rules.emit(numbers, [k], numbers)[0])
-        return rules.emit(found, [x, k], found)[0]
-
-    return replace_ops(program, {"jaxpr.conv_general_dilated"}, expanded)
+        taps = math.prod(found.taps)
+        reason = f"a product for each of {taps} places in a window"
+        x, k, y = (aval_of(v.type).shape for v in (*node.operands, node.op.results[0]))
+        if isinstance(found, _OfKernel):
+            return Expansion(reason, found, OPS, SAVED * math.prod(y) * x[found.lhs[0]])
+        terms = taps * k[found.rhs[1]]
+        saved = SAVED * math.prod(y) * terms
+        return Expansion(reason, found.by_steps, OPS * terms, saved, by_steps=True)
 
 
 def _suited(node: OpView) -> _Depthwise | None:
@@ -182,6 +170,11 @@ class _Numbers:
 
 class _OfArray(_Depthwise):
     """A few numbers for each result at each place: products are added up."""
+
+    def by_steps(self, writer: Writer, x: ir.Value, k: ir.Value) -> list[ir.Value]:
+        """Writes the numbers of the kernel, stored, and the products."""
+        (rows,) = writer.emit(_Numbers(self.rhs), k)
+        return writer.emit(self, x, writer.store(rows))
 
     def __call__(self, x: Any, rows: Any) -> list[Any]:
         channel, (count, results) = self.lhs[1], rows.shape

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,15 +32,12 @@ from jax import lax
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_op
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.cpu.expand_products import at_indices
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer, function_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS
-from jaxmlir.optimize.replace import replace_ops
-from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.templates import Rules
+from jaxmlir.passes.base import Count
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -78,11 +75,16 @@ STORED_FROM = 3
 # 121/99, 64 129/92 142/100, 1024 423/134 639/173.  In a loop there is no such difference.
 FEW = range(2, 64)
 
+# Nanoseconds that are saved once, and for each matrix; and ops for the cube of the size.
+CALL = 300.0
+SAVED = 80.0
+OPS = {"jaxpr.cholesky": 3, "jaxpr.triangular_solve": 2, "jaxpr.lu": 6}
+
 _NAMES = frozenset({"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"})
 _DTYPES = (np.float32, np.float64)
 
 
-class ExpandFactorizations(Pass):
+class ExpandFactorizations(ExpandOps):
     """Write factorizations of small matrices, and solutions by triangular ones, entry by entry.
 
     Options:
@@ -90,43 +92,34 @@ class ExpandFactorizations(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-expand-factorizations"
-    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar = _NAMES
     max_size: Count = MAX_SIZE
 
-    def run(self, program: Module) -> bool:
-        return expand_factorizations(program, self.max_size) > 0
+    def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:
+        @functools.cache
+        def repeated() -> set[str]:
+            return analyses_of(program).graph.run_by(LOOPS)
 
+        def expansion(node: OpView) -> Expansion | None:
+            aval = aval_of(node.operands[0].type)
+            if not is_plain_op(node) or aval.dtype not in _DTYPES:
+                return None
+            rows, columns = aval.shape[-2:]
+            if not all(0 < n <= self.max_size for n in (rows, columns)) or not aval.size:
+                return None
+            batch, size = aval.size // (rows * columns), max(rows, columns)
+            if batch in FEW and function_of(node) not in repeated():
+                return None
+            reason = f"as operations on the entries of {rows} x {columns} matrices"
+            ops, saved = OPS[node.name] * size**3, CALL + SAVED * batch
+            if node.name == "jaxpr.lu":
+                is_stored = batch >= MIN_STORED and min(rows, columns) >= STORED_FROM
+                write = functools.partial(_lu, is_stored=is_stored)
+                return Expansion(reason, write, ops, saved, by_steps=True)
+            solve = _cholesky if node.name == "jaxpr.cholesky" else _Solve.of(node)
+            return Expansion(reason, solve, ops, saved)
 
-def expand_factorizations(program: Module, max_size: int = MAX_SIZE) -> int:
-    """Expands factorizations and solutions in place; how many."""
-    with scope():
-        graph = analyses_of(program).graph
-        if not graph.outside_kernels(_NAMES):
-            return 0
-        repeated = graph.run_by(LOOPS)
-    put = fences(program)
-
-    def expanded(rules: Rules, node: OpView) -> Sequence[ir.Value] | None:
-        aval = aval_of(node.operands[0].type)
-        if not is_plain_op(node) or aval.dtype not in _DTYPES:
-            return None
-        rows, columns = aval.shape[-2:]
-        if not all(0 < n <= max_size for n in (rows, columns)) or not aval.size:
-            return None
-        if aval.size // (rows * columns) in FEW and _function(node.op) not in repeated:
-            return None
-        remark(node.op, f"as operations on the entries of {rows} x {columns} matrices")
-        if node.name == "jaxpr.lu":
-            few = aval.size < MIN_STORED * rows * columns or min(rows, columns) < STORED_FROM
-            return _lu(rules, node.operands[0], (lambda v: v) if few else put)
-        solve = _cholesky if node.name == "jaxpr.cholesky" else _Solve.of(node)
-        return rules.emit(solve, node.operands, solve)
-
-    return replace_ops(program, _NAMES, expanded)
-
-
-def _function(op: Any) -> str:
-    return op.operation.parent.attributes["sym_name"].value
+        return expansion
 
 
 def _entry(a: Any, *indices: int) -> Any:
@@ -220,20 +213,24 @@ class _Solve:
         return lax.broadcast_in_dim(entry, like.shape, range(entry.ndim))
 
 
-def _lu(rules: Rules, a: ir.Value, put: Any) -> list[ir.Value]:
-    """The factors, the pivots, and where rows come from."""
+def _lu(writer: Writer, a: ir.Value, *, is_stored: bool) -> list[ir.Value]:
+    """The factors, the pivots, and where rows come from.
+
+    Args:
+      is_stored: pivots are, for all that is exchanged by them.
+    """
     rows, columns = aval_of(a.type).shape[-2:]
-    state = rules.emit(_start, [a], _start)
+    state = writer.emit(_start, a)
     pivots = []
     for k in range(min(rows, columns)):
         pivot, step = _Pivot(k, rows), _Step(k, rows, columns)
         column = [state[i * columns + k] for i in range(k, rows)]
-        pivots += rules.emit(pivot, column, pivot)
+        pivots += writer.emit(pivot, *column)
         if k + 1 < rows:
-            pivots[-1] = put(pivots[-1])
-            state = rules.emit(step, [pivots[-1], *state], step)
-    end = _End(rows, columns)
-    return rules.emit(end, [*state, *pivots], end)
+            if is_stored:
+                pivots[-1] = writer.store(pivots[-1])
+            state = writer.emit(step, pivots[-1], *state)
+    return writer.emit(_End(rows, columns), *state, *pivots)
 
 
 def _start(a: Any) -> list[Any]:

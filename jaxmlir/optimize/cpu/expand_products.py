@@ -23,23 +23,17 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
-from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.optimize.cpu.unroll_reductions import MAX_SIZE, MIN_RESULTS
-from jaxmlir.optimize.replace import replace_ops
-from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.passes.base import Count
 
 # Microseconds of a step of a loop with one product, by the library / elementwise, float32, two CPU
 # cores, jax 0.10 and 0.12; batches of matrices (rows, summed, columns):
@@ -59,11 +53,18 @@ MAX_MATRIX = 1024
 # 6 x 6 142/127 and 154/73, 8 x 8 175/218.
 MAX_OF_VECTORS = 4
 
+# Nanoseconds that are saved for each matrix of a batch, and for each of the rows or columns of the
+# larger side, by the table above, at least; and the ops for each element that is summed.
+MATRIX = 100.0
+ROW = 3.0
+OPS = 8
+_REASON = "as products of elements"
+
 # These say which types operands are rounded to, and which ones are added up in.
 _ALGORITHMS = (lax.DotAlgorithm, lax.DotAlgorithmPreset)
 
 
-class ExpandProducts(Pass):
+class ExpandProducts(ExpandOps):
     """Write products that sum nothing, or few elements of rows or of small matrices, elementwise.
 
     Options:
@@ -71,28 +72,15 @@ class ExpandProducts(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-expand-products"
-    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar = frozenset({"jaxpr.dot_general"})
     max_size: Count = MAX_SIZE
 
-    def run(self, program: Module) -> bool:
-        return expand_products(program, self.max_size) > 0
+    def expansion(self, node: OpView) -> Expansion | None:
+        return _expansion(node, self.max_size)
 
 
-def expand_products(program: Module, max_size: int = MAX_SIZE) -> int:
-    """Expands products in place; how many."""
-
-    def expanded(rules: Rules, node: OpView) -> ir.Value | None:
-        product = _product(node, max_size)
-        if product is None:
-            return None
-        remark(node.op, "as products of elements")
-        return rules.emit(product, list(node.operands), product)[0]
-
-    return replace_ops(program, {"jaxpr.dot_general"}, expanded)
-
-
-def _product(node: OpView, max_size: int) -> _Product | None:
-    """What a product computes, if it is elementwise."""
+def _expansion(node: OpView, max_size: int) -> Expansion | None:
+    """A product as elementwise ops, if it is one that these are for."""
     avals = [aval_of(v.type) for v in (*node.operands, node.op.operation.results[0])]
     types = {aval.dtype for aval in avals}
     if not is_plain_op(node) or len(types) > 1 or any(map(_is_left_alone, types)):
@@ -102,20 +90,25 @@ def _product(node: OpView, max_size: int) -> _Product | None:
     x, y, result = (aval.shape for aval in avals)
     dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))
     size, batch = (math.prod(x[d] for d in of_x) for of_x, _ in dims)
+    # Of products that sum nothing, and of rows, XLA makes the same ops.
+    same = Expansion(_REASON, _Product(dims, result), 0, 0.0)
     if size == 1:
-        return _Product(dims, result)
+        return same
     results = math.prod(result)
     if not 1 < size <= max_size or not results:
         return None
     rows, columns = math.prod(x) // (size * batch), math.prod(y) // (size * batch)
     if rows == columns == 1:
-        return _Product(dims, result)
+        return same
     if min(rows, columns) == 1:
         if batch == 1 or size > MAX_OF_VECTORS:
             return None
     elif min(rows, columns) > MAX_SIDE and rows * columns > MAX_MATRIX:
         return None
-    return _Product(dims, result, results >= MIN_RESULTS)
+    unrolled = results >= MIN_RESULTS
+    product = _Product(dims, result, unrolled)
+    saved = batch * (MATRIX + ROW * max(rows, columns))
+    return Expansion(_REASON, product, (OPS if unrolled else 1) * size, saved)
 
 
 def _is_left_alone(dtype: Any) -> bool:

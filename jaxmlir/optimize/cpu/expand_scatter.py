@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -27,15 +27,9 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, number_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import overwrites
-from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.replace import replace_ops
-from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
+from jaxmlir.passes.base import Count
 
 # Milliseconds of XLA's scatter / of this, two CPU cores, jax 0.10 and 0.12, rows x elements: alone,
 # and where ``exp(x)`` is subtracted from it.
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 64
 
 
-class ExpandScatter(Pass):
+class ExpandScatter(ExpandOps):
     """Write what sets or adds one element in each row of a constant array as comparisons.
 
     Options:
@@ -58,25 +52,16 @@ class ExpandScatter(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-expand-scatter"
-    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
     max_length: Count = MAX_LENGTH
 
-    def run(self, program: Module) -> bool:
-        return expand_scatter(program, self.max_length) > 0
-
-
-def expand_scatter(program: Module, max_length: int = MAX_LENGTH) -> int:
-    """Expands ops in place; how many."""
-
-    def expanded(rules: Rules, node: OpView) -> ir.Value | None:
-        scatter = _suited(node, max_length)
+    def expansion(self, node: OpView) -> Expansion | None:
+        scatter = _suited(node, self.max_length)
         if scatter is None or number_of(node.operands[0]) is None:
             return None
         length = aval_of(node.operands[0].type).shape[scatter.axis]
-        remark(node.op, f"one of {length} elements in each row, by comparison")
-        return rules.emit(scatter, node.operands, scatter)[0]
-
-    return replace_ops(program, {"jaxpr.scatter", "jaxpr.scatter_add"}, expanded)
+        # A scatter takes longer to compile than this.
+        return Expansion(f"one of {length} elements in each row, by comparison", scatter, 0, 0.0)
 
 
 def _suited(node: OpView, max_length: int) -> _Scatter | None:

@@ -31,6 +31,7 @@ import functools
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,9 +47,8 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
-from jaxmlir.optimize.replace import replace_ops
-from jaxmlir.passes.base import Count, Pass
-from jaxmlir.passes.remarks import remark
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
+from jaxmlir.passes.base import Count
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 #   100 x 4                     1.1, 1.1
 MAX_SIZE = 8
 MIN_RESULTS = 1000
+# Nanoseconds that each result saves, and the ops for each element that it is of, besides those that
+# are done again for it.
+SAVED = 3.0
+OPS = 3
 # XLA of jax 0.10 keeps sums for up to so many results behind the axes, and goes through the rows of
 # the array; for more, it goes through the array once for each result.  Nanoseconds of an element,
 # squares of float32 summed over their first axis / of slices:
@@ -85,13 +89,33 @@ MAX_AGAIN = 8
 # memory, as what is summed up is stored. Squares of an array that is stored take 0.06 ms, and of
 # its slices 0.17.
 MAX_KEPT = 4
+# Nanoseconds that each element saves, and the ops for each of the last ones: with what computes it.
+SAVED_OF_LESS = 3.0
+OPS_OF_LESS = 8
 # So many ops are on the way from the smaller arrays.
 MAX_WAY = 32
 
 _CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
 
 
-class UnrollReductions(Pass):
+_COMBINED = {
+    "jaxpr.reduce_and": lax.bitwise_and,
+    "jaxpr.reduce_max": lax.max,
+    "jaxpr.reduce_min": lax.min,
+    "jaxpr.reduce_or": lax.bitwise_or,
+    "jaxpr.reduce_prod": lax.mul,
+    "jaxpr.reduce_sum": lax.add,
+    "jaxpr.reduce_xor": lax.bitwise_xor,
+}
+_KEPT = {
+    "jaxpr.reduce_max": lax.reduce_max,
+    "jaxpr.reduce_min": lax.reduce_min,
+    "jaxpr.reduce_prod": lax.reduce_prod,
+    "jaxpr.reduce_sum": lax.reduce_sum,
+}
+
+
+class UnrollReductions(ExpandOps):
     """Write reductions over a few elements as operations on slices.
 
     Options:
@@ -101,45 +125,53 @@ class UnrollReductions(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
-    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar = frozenset(_COMBINED)
     max_size: Count = MAX_SIZE
     max_kept: Count = MAX_KEPT
     min_results: Count = MIN_RESULTS
 
     def run(self, program: Module) -> bool:
-        return unroll_reductions(program, self.max_size, self.max_kept, self.min_results) > 0
-
-
-def unroll_reductions(
-    program: Module,
-    max_size: int = MAX_SIZE,
-    max_kept: int = MAX_KEPT,
-    min_results: int = MIN_RESULTS,
-) -> int:
-    """Unrolls reductions in place; how many."""
-
-    def unrolled(rules: Rules, node: OpView) -> ir.Value | None:
-        axes = tuple(map(int, node.get("axes")))
-        if _is_short(node, max_size, min_results):
-            remark(node.op, f"'{node.name}' over {axes} as operations on slices")
-            written: Any = _Combined(node.name)
-            slices = _slices(rules, node.operands[0], axes, *_shared(node))
-        else:
-            if not _is_made_of_less(node, max_kept, min_results):
-                return None
-            last = len(aval_of(node.operands[0].type).shape) - 1
-            remark(node.op, f"'{node.name}' over {axes} for each of the last elements")
-            written = _Stacked(node.name, axes)
-            slices = _slices(rules, node.operands[0], (last,), {}, node.operands)
-        return rules.emit(written, slices, written)[0]
-
-    count = replace_ops(program, _COMBINED, unrolled)
-    if count:
+        if not super().run(program):
+            return False
         with scope():
             for function in outside_kernels(program):
                 drop_dead_ops(function)
         program.changed()
-    return count
+        return True
+
+    def expansion(self, node: OpView) -> Expansion | None:
+        array, shape = node.operands[0], aval_of(node.operands[0].type).shape
+        axes = tuple(map(int, node.get("axes")))
+        if _is_short(node, self.max_size, self.min_results):
+            reason = f"'{node.name}' over {axes} as operations on slices"
+            inner, leaves = _shared(node)
+            count = math.prod(shape[d] for d in axes)
+            write = functools.partial(_of_slices, _Combined(node.name), array, axes, inner, leaves)
+            ops = count * (OPS + (len(leaves) - 1) + len(inner))
+            results = math.prod(shape) // count
+            return Expansion(reason, write, ops, SAVED * results, by_steps=True)
+        if not _is_made_of_less(node, self.max_kept, self.min_results):
+            return None
+        reason = f"'{node.name}' over {axes} for each of the last elements"
+        last = len(shape) - 1
+        write = functools.partial(
+            _of_slices, _Stacked(node.name, axes), array, (last,), {}, node.operands
+        )
+        saved = SAVED_OF_LESS * math.prod(shape)
+        return Expansion(reason, write, OPS_OF_LESS * shape[-1], saved, by_steps=True)
+
+
+def _of_slices(
+    function: Callable[..., list[Any]],
+    array: ir.Value,
+    axes: tuple[int, ...],
+    nodes: dict[ir.Value, OpView],
+    leaves: list[ir.Value],
+    writer: Writer,
+    *_: ir.Value,
+) -> list[ir.Value]:
+    """Writes a function of the slices of an array."""
+    return writer.emit(function, *_slices(writer.rules, array, axes, nodes, leaves))
 
 
 def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
@@ -250,20 +282,3 @@ class _Stacked:
     def __call__(self, *xs: Any) -> list[Any]:
         reduced = [_KEPT[self.name](x, self.axes) for x in xs]
         return [lax.concatenate([lax.expand_dims(x, (x.ndim,)) for x in reduced], reduced[0].ndim)]
-
-
-_COMBINED = {
-    "jaxpr.reduce_and": lax.bitwise_and,
-    "jaxpr.reduce_max": lax.max,
-    "jaxpr.reduce_min": lax.min,
-    "jaxpr.reduce_or": lax.bitwise_or,
-    "jaxpr.reduce_prod": lax.mul,
-    "jaxpr.reduce_sum": lax.add,
-    "jaxpr.reduce_xor": lax.bitwise_xor,
-}
-_KEPT = {
-    "jaxpr.reduce_max": lax.reduce_max,
-    "jaxpr.reduce_min": lax.reduce_min,
-    "jaxpr.reduce_prod": lax.reduce_prod,
-    "jaxpr.reduce_sum": lax.reduce_sum,
-}

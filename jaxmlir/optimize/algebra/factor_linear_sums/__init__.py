@@ -52,6 +52,7 @@ from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     transposed,
 )
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Expr, Tensor, Wiring
+from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products import MIN_GAIN
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -79,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to compute a tensor.
+    """A recipe that computes a tensor, as a function that JAX traces; hashable.
 
     Attributes:
       inputs: for each dimension of a value the dimension of the expression, or ``None``; and the
@@ -104,26 +105,22 @@ class Plan:
         signs = [sign for _, sign in self.inputs]
         for step in self.steps:
             operands = [
-                (arrays[i].wired(w), sign * (signs[i] if i < len(signs) else 1))
+                (arrays[i].relabelled(w), sign * (signs[i] if i < len(signs) else 1))
                 for i, w, sign in step.operands
             ]
             arrays.append(_computed(step, operands, self.dtype, len(signs)))
-        array, labels = arrays[-1].array, [self.labels[d] for d in arrays[-1].dims]
-        order = sorted(range(len(labels)), key=lambda k: self.layout.index(labels[k]))
-        if order != sorted(order):
-            array = lax.transpose(array, order)
-        dims = sorted(self.layout.index(label) for label in labels)
+        found = arrays[-1].relabelled(self.labels)
         if self.sign < 0:
-            array = lax.neg(array)
-        if array.shape != self.shape:
-            array = lax.broadcast_in_dim(array, self.shape, dims)
-        return [array]
+            found = LabelledArray(lax.neg(found.array), found.labels)
+        # Each dimension that is repeated has a label of its own.
+        labels = [-1 - d if k is None else k for d, k in enumerate(self.layout)]
+        return [found.spread(labels, dict(zip(labels, self.shape, strict=True)))]
 
 
 def plan(
     root: Expr, shape: tuple[int, ...], new: Tensor, is_there: Callable[[Expr], bool]
 ) -> tuple[Plan, list[Expr]]:
-    """How to compute a tensor in the place of a root, and from which expressions.
+    """The plan that computes a tensor in the place of a root, and the expressions that it takes.
 
     Raises:
       Unfit: something has to be computed again that cannot be.
@@ -169,18 +166,7 @@ def plan(
     return found, inputs
 
 
-@dataclass
-class _Array:
-    """An expression's elements; ``dims`` are its dimensions in the order of the array."""
-
-    array: Any
-    dims: tuple[int, ...]
-
-    def wired(self, wiring: Wiring) -> _Array:
-        return _Array(self.array, tuple([wiring[d] for d in self.dims]))
-
-
-def _input(value: Any, layout: Sequence[int | None]) -> _Array:
+def _input(value: Any, layout: Sequence[int | None]) -> LabelledArray:
     """A value without dimensions that the expression has not."""
     kept = [d for d, k in enumerate(layout) if k is not None]
     limits = [n if d in kept else 1 for d, n in enumerate(value.shape)]
@@ -188,28 +174,33 @@ def _input(value: Any, layout: Sequence[int | None]) -> _Array:
         value = lax.slice(value, [0] * value.ndim, limits)
     if len(kept) < value.ndim:
         value = lax.reshape(value, [value.shape[d] for d in kept])
-    return _Array(value, tuple([layout[d] for d in kept]))
+    return LabelledArray(value, tuple([layout[d] for d in kept]))
 
 
-def _computed(step: Step, operands: list[tuple[_Array, int]], dtype: Any, inputs: int) -> _Array:
+def _computed(
+    step: Step, operands: list[tuple[LabelledArray, int]], dtype: Any, inputs: int
+) -> LabelledArray:
+    gone = range(step.rank, len(step.sizes))
+    signs = [sign for _, sign in operands]
     match step.kind:
         case "constant":
-            return _Array(np.frombuffer(step.params, dtype)[0].reshape(()), ())
+            return LabelledArray(np.frombuffer(step.params, dtype)[0].reshape(()), ())
         case "eye":
-            shape = step.sizes
-            i, j = (lax.broadcasted_iota(np.int32, shape, axis) for axis in (0, 1))
-            return _Array(lax.convert_element_type(lax.eq(i, j), dtype), (0, 1))
+            i, j = (lax.broadcasted_iota(np.int32, step.sizes, axis) for axis in (0, 1))
+            return LabelledArray(lax.convert_element_type(lax.eq(i, j), dtype), (0, 1))
         case "product" if step.contracts:
             # What is computed comes first: it is of points, say, and the other one of weights.
             order = sorted(range(2), key=lambda k: step.operands[k][0] < inputs)
-            found = _contracted(step, *(operands[k][0] for k in order))
-            negative = [sign for _, sign in operands].count(-1) == 1
-            return _Array(lax.neg(found.array), found.dims) if negative else found
+            a, b = (operands[k][0] for k in order)
+            # A sum that was none of a matrix product keeps all digits.
+            precision = lax.Precision.HIGHEST if step.params is None else step.params.precision
+            found = contracted(a, b, gone, precision, dtype)
+            negative = signs.count(-1) == 1
+            return LabelledArray(lax.neg(found.array), found.labels) if negative else found
     # The result has its dimensions in the order of the largest operand.
-    dims = max((a.dims for a, _ in operands), key=len)
-    dims = (*dims, *(d for d in range(len(step.sizes)) if d not in dims))
-    arrays = [_spread(a, dims, step.sizes) for a, _ in operands]
-    signs = [sign for _, sign in operands]
+    labels = max((a.labels for a, _ in operands), key=len)
+    labels = (*labels, *(k for k in range(len(step.sizes)) if k not in labels))
+    arrays = [a.spread(labels, step.sizes) for a, _ in operands]
     match step.kind:
         case "add":
             a, b = arrays
@@ -218,7 +209,7 @@ def _computed(step: Step, operands: list[tuple[_Array, int]], dtype: Any, inputs
             else:
                 a = lax.neg(a) if signs[0] < 0 else a
                 found = lax.add(a, b) if signs[1] > 0 else lax.sub(a, b)
-            return _Array(found, dims)
+            return LabelledArray(found, labels)
         case "mask":
             zero = lax.full_like(arrays[1], 0)
             cases = [arrays[1], zero] if step.params else [zero, arrays[1]]
@@ -229,43 +220,7 @@ def _computed(step: Step, operands: list[tuple[_Array, int]], dtype: Any, inputs
             found = arrays[0] if len(arrays) == 1 else lax.mul(*arrays)
     if signs.count(-1) % 2:
         found = lax.neg(found)
-    gone = tuple(k for k, d in enumerate(dims) if d >= step.rank)
-    if gone:
-        found = lax.reduce(found, np.zeros((), dtype), lax.add, gone)
-    return _Array(found, tuple([d for d in dims if d < step.rank]))
-
-
-def _contracted(step: Step, a: _Array, b: _Array) -> _Array:
-    """A matrix product."""
-    both = [d for d in a.dims if d in b.dims]
-    summed = [d for d in both if d >= step.rank]
-    batch = [d for d in both if d < step.rank]
-    numbers = tuple(
-        tuple(tuple(x.dims.index(d) for d in group) for x in (a, b)) for group in (summed, batch)
-    )
-    # A sum that was none of a matrix product keeps all digits.
-    precision = lax.Precision.HIGHEST if step.params is None else step.params.precision
-    array = lax.dot_general(
-        a.array, b.array, numbers, precision=precision, preferred_element_type=a.array.dtype
-    )
-    free = [d for x in (a, b) for d in x.dims if d not in both]
-    found = _Array(array, (*batch, *free))
-    gone = tuple(k for k, d in enumerate(found.dims) if d >= step.rank)
-    if gone:
-        array = lax.reduce(array, np.zeros((), array.dtype), lax.add, gone)
-        found = _Array(array, tuple([d for d in found.dims if d < step.rank]))
-    return found
-
-
-def _spread(a: _Array, dims: Sequence[int], sizes: Sequence[int]) -> Any:
-    """An array with certain dimensions in a certain order."""
-    order = sorted(range(len(a.dims)), key=lambda k: dims.index(a.dims[k]))
-    array = a.array if order == sorted(order) else lax.transpose(a.array, order)
-    at = sorted(dims.index(d) for d in a.dims)
-    shape = [sizes[d] for d in dims]
-    if list(array.shape) == shape:
-        return array
-    return lax.broadcast_in_dim(array, shape, at)
+    return LabelledArray(found, labels).summed(gone)
 
 
 _KINDS = frozenset({"add", "constant", "div", "eye", "mask", "product"})
@@ -283,22 +238,17 @@ class FactorLinearSums(Pass):
     min_gain: Amount = MIN_GAIN
 
     def run(self, program: Module) -> bool:
-        return collapse(program, self.min_gain) > 0
-
-
-def collapse(program: Module, min_gain: float = MIN_GAIN) -> int:
-    """Rewrites sums in place; how many."""
-    with scope():
-        graph = analyses_of(program).graph
-        entries, kernels = graph.entry_points(), graph.kernels()
-        count = sum(
-            _rewrite(program, symbol, min_gain)
-            for symbol in list(program.functions)
-            if symbol not in kernels and _may_gain(graph.ops[symbol])
-        )
-        if count:
-            keep_reachable(program, entries)
-    return count
+        with scope():
+            graph = analyses_of(program).graph
+            entries, kernels = graph.entry_points(), graph.kernels()
+            count = sum(
+                _rewrite(program, symbol, self.min_gain)
+                for symbol in list(program.functions)
+                if symbol not in kernels and _may_gain(graph.ops[symbol])
+            )
+            if count:
+                keep_reachable(program, entries)
+        return count > 0
 
 
 @dataclass(frozen=True)
@@ -427,7 +377,7 @@ def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Chang
 
 
 def _dying(root: Expr, inputs: list[Expr]) -> list[Expr]:
-    """What need not be computed any more if a root is computed from some inputs."""
+    """The expressions that nobody needs any more if a root is computed from some inputs."""
     left: dict[Expr, int] = {e: e.uses + 1 for e in inputs}
     found = []
     pending = [root]

@@ -7,6 +7,7 @@ that moves nothing gives its operand other labels.  An op that is not read is a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     Wiring,
     numbered,
 )
+from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 
 LINEAR = frozenset({"add", "div", "mask", "product"})
 """Kinds of expressions that are linear in some operand."""
@@ -78,11 +80,8 @@ class Reading:
 
     def _read(self, index: int, signature: Signature) -> None:
         operands = [self.tensors[v] for v in self.body.operands[index]]
-        known = _known.get(signature)
-        if known is None:
-            known = _known[signature] = _reader(signature)
-        reader, attributes, rank = known
-        found = reader and reader(self.algebra, attributes, signature, operands)
+        kind = _kind_of(signature)
+        found = kind.reader and kind.reader(self.algebra, kind, operands)
         if found is None:
             for t in operands:
                 t.expr.uses += 1
@@ -93,7 +92,7 @@ class Reading:
         expr = found.expr
         if expr.value is None:
             # It is the first one of its kind; the op itself may have another sign.
-            self._is_value(expr, rank, found.labels)
+            self._is_value(expr, len(kind.shape), found.labels)
             expr.sign = found.sign
             self.ops[expr] = index
             for operand, _, _ in expr.operands:
@@ -101,37 +100,84 @@ class Reading:
         self.tensors.append(found)
 
 
-def _reader(signature: Signature) -> tuple[Reader | None, dict[str, Any], int]:
-    """How ops of a signature are read, if they are; their attributes, and the result's rank."""
-    reader = _READERS.get(signature.name)
-    types = (*signature.operands, *signature.results)
-    names = {name for name, _ in signature.attributes}
-    if (
-        reader is None
-        or len(signature.results) != 1
-        or names & {"jaxpr.ctx", "jaxpr.effects", "out_sharding"}
-        or any(_described(t)[1] is None for t in types)
-    ):
-        return None, {}, 0
-    attributes = {name: codec.decode(attr) for name, attr in signature.attributes}
-    return reader, attributes, len(_described(signature.results[0])[0])
+class Kind:
+    """What the ops of a signature have in common, as they are read.
+
+    Attributes:
+      reader: how they are read; ``None`` if they are not.
+      shape, dtype: of the result.
+      attributes: decoded, if they are read.
+    """
+
+    def __init__(self, signature: Signature):
+        self.signature = signature
+        self.name = signature.name
+        self.attributes: dict[str, Any] = {}
+        self.reader: Reader | None = None
+        self._types = list(map(_described, signature.types))
+        self.shape, self.dtype = self._types[-1] if self._types else ((), None)
+        reader = _READERS.get(signature.name)
+        is_plain = signature.named.keys().isdisjoint(("jaxpr.ctx", "jaxpr.effects"))
+        is_one = len(signature.results) == 1
+        if reader and is_plain and is_one and all(dtype is not None for _, dtype in self._types):
+            self.reader = reader
+            self.attributes = {key: codec.decode(attr) for key, attr in signature.attributes}
+
+    @functools.cached_property
+    def is_number(self) -> bool:
+        """Whether they compute with numbers of one type whose sums may be added up in any order."""
+        return all(dtype == self.dtype for _, dtype in self._types) and can_be_summed(self.dtype)
+
+    @functools.cached_property
+    def labels(self) -> Labels | None:
+        """How their dimensions run together; ``None`` if some are split or merged."""
+        if self.name in CONTRACTING and not self.is_number:
+            return None
+        if self.attributes.get("preferred_element_type") not in (None, self.dtype):
+            return None
+        shapes = [shape for shape, _ in self._types[:-1]]
+        wiring = wiring_of(self.name, self.attributes.get, shapes, self.shape)
+        if wiring is None or not wiring.is_whole:
+            return None
+        is_dot = "dimension_numbers" in self.attributes
+        return Labels(
+            [tuple([k[0] if k else -1 for k in dims]) for dims in wiring.operands],
+            wiring.summed,
+            Dot(self.attributes.get("precision")) if is_dot else None,
+        )
 
 
-_known: dict[Signature, tuple[Reader | None, dict[str, Any], int]] = {}
+_kind_of = functools.cache(Kind)
 
 
+class Dot(NamedTuple):
+    """That a product is a ``dot_general``, of this precision."""
+
+    precision: Any
+
+
+class Labels(NamedTuple):
+    """How an op that moves, repeats, multiplies and sums dimensions labels them.
+
+    Attributes:
+      operands: the label of each dimension of each operand, that of the result's dimension which
+        runs along; -1 where the size is 1.
+      gone: the labels that are summed over.
+      dot: of a matrix product.
+    """
+
+    operands: list[tuple[int, ...]]
+    gone: list[int]
+    dot: Dot | None
+
+
+@functools.cache
 def _described(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
     """Shape and dtype; of what is no array on one device, a scalar of an unknown type."""
-    found = _types.get(type_)
-    if found is None:
-        aval = aval_of(type_)
-        plain = isinstance(aval, core.ShapedArray) and is_array(type_) and aval.size > 0
-        plain = plain and not isinstance(aval.dtype, dtypes.ExtendedDType)
-        found = _types[type_] = (tuple(aval.shape), np.dtype(aval.dtype)) if plain else ((), None)
-    return found
-
-
-_types: dict[ir.Type, tuple[tuple[int, ...], Any]] = {}
+    aval = aval_of(type_)
+    plain = isinstance(aval, core.ShapedArray) and is_array(type_) and aval.size > 0
+    plain = plain and not isinstance(aval.dtype, dtypes.ExtendedDType)
+    return (tuple(aval.shape), np.dtype(aval.dtype)) if plain else ((), None)
 
 
 def can_be_summed(dtype: Any) -> bool:
@@ -141,249 +187,111 @@ def can_be_summed(dtype: Any) -> bool:
     return dtypes.issubdtype(dtype, np.integer)
 
 
-Reader = Callable[[Algebra, dict[str, Any], Signature, list[Tensor]], Tensor | None]
+Reader = Callable[[Algebra, Kind, list[Tensor]], Tensor | None]
 
 
-def _is_number(signature: Signature) -> bool:
-    """Whether an op computes with numbers of one type whose sums may be added up in any order."""
-    found = _numbers.get(signature)
-    if found is None:
-        dtype = _described(signature.results[0])[1]
-        same = all(_described(t)[1] == dtype for t in signature.operands)
-        found = _numbers[signature] = same and can_be_summed(dtype)
-    return found
-
-
-_numbers: dict[Signature, bool] = {}
-
-
-def _elementwise(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    dtype = _described(signature.results[0])[1]
-    return algebra.apply(signature.name, signature.attributes, operands, dtype)
+def _elementwise(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    return algebra.apply(kind.name, kind.signature.attributes, operands, kind.dtype)
 
 
 # Pattern: (a + b)[i] = a[i] + b[i]
-def _add(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    if not _is_number(signature):
-        return _elementwise(algebra, attrs, signature, operands)
+def _add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    if not kind.is_number:
+        return _elementwise(algebra, kind, operands)
     a, b = operands
-    return algebra.add(a, b.times(-1) if signature.name == "jaxpr.sub" else b)
+    return algebra.add(a, b.times(-1) if kind.name == "jaxpr.sub" else b)
 
 
-def _mul(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    if not _is_number(signature):
-        return _elementwise(algebra, attrs, signature, operands)
+def _mul(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    if not kind.is_number:
+        return _elementwise(algebra, kind, operands)
     return algebra.raw_product(*operands)
 
 
-def _neg(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    if not _is_number(signature):
-        return _elementwise(algebra, attrs, signature, operands)
-    return operands[0].times(-1)
+def _neg(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    return operands[0].times(-1) if kind.is_number else _elementwise(algebra, kind, operands)
 
 
-def _div(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    dtype = _described(signature.results[0])[1]
+def _div(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
     # Quotients of integers are rounded; those of four bits are of another kind to numpy.
-    if not _is_number(signature) or not dtypes.issubdtype(dtype, np.inexact):
-        return _elementwise(algebra, attrs, signature, operands)
+    if not kind.is_number or not dtypes.issubdtype(kind.dtype, np.inexact):
+        return _elementwise(algebra, kind, operands)
     a, b = operands
-    found = algebra.apply("div", None, [t.unsigned for t in operands], a.expr.dtype)
+    found = algebra.apply("div", None, [t.unsigned for t in operands], kind.dtype)
     return found.times(a.sign * b.sign)
 
 
-class Dot(NamedTuple):
-    """That a product is a ``dot_general``, of this precision."""
-
-    precision: Any
-
-
-class _DotLabels(NamedTuple):
-    """How a ``dot_general`` is wired.
-
-    Attributes:
-      left, right: the labels of the operands' dimensions.
-      gone: those that are summed over, ...
-      present: ... and those of them of which one operand has to have a dimension.
-    """
-
-    left: dict[int, int]
-    right: dict[int, int]
-    gone: range
-    present: tuple[int, ...]
-    dot: Dot
-
-
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
-def _dot_general(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    if signature not in _dots:
-        _dots[signature] = _dot_labels(signature, attrs)
-    labels = _dots[signature]
+def _wired(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    labels = kind.labels
     if labels is None:
         return None
-    a, b = operands[0].relabelled(labels.left), operands[1].relabelled(labels.right)
-    for k in labels.present:
-        if k not in a.labels and k not in b.labels:
+    a, *others = (t.relabelled(k) for t, k in zip(operands, labels.operands, strict=True))
+    for k in labels.gone:
+        if not any(k in t.labels for t in (a, *others)):
             return None
-    found = _identity_product(algebra, a, b, labels.gone)
-    return found or algebra.raw_product(a, b, labels.gone, labels.dot)
+    if not others:
+        if not labels.gone:
+            return a
+        found = algebra.apply("product", None, [a.unsigned], kind.dtype, labels.gone)
+        return found.times(a.sign)
+    (b,) = others
+    # A product with an identity matrix is the other matrix.
+    if "eye" in (a.expr.kind, b.expr.kind):
+        return algebra.product(a, b, labels.gone)
+    return algebra.raw_product(a, b, labels.gone, labels.dot)
 
 
-_dots: dict[Signature, _DotLabels | None] = {}
-
-
-def _dot_labels(signature: Signature, attrs: dict[str, Any]) -> _DotLabels | None:
-    dtype = _described(signature.results[0])[1]
-    if not _is_number(signature) or attrs.get("preferred_element_type") not in (None, dtype):
-        return None
-    contracted, batch = attrs["dimension_numbers"]
-    rank = len(_described(signature.results[0])[0])
-    shapes = [_described(type_)[0] for type_ in signature.operands]
-    found: list[dict[int, int]] = []
-    count = len(batch[0])
-    for side, shape in enumerate(shapes):
-        labels = {d: k for k, d in enumerate(batch[side])}
-        labels |= {d: rank + k for k, d in enumerate(contracted[side])}
-        for d in range(len(shape)):
-            if d not in labels:
-                labels[d] = count
-                count += 1
-        found.append(labels)
-    gone = range(rank, rank + len(contracted[0]))
-    present = tuple([k for k, d in zip(gone, contracted[0], strict=True) if shapes[0][d] != 1])
-    return _DotLabels(*found, gone, present, Dot(attrs.get("precision")))
-
-
-def _identity_product(algebra: Algebra, a: Tensor, b: Tensor, gone: Sequence[int]) -> Tensor | None:
-    """A matrix product with an identity matrix, which is the other matrix."""
-    if "eye" not in (a.expr.kind, b.expr.kind):
-        return None
-    return algebra.product(a, b, gone)
-
-
-def _reduce_sum(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
+def _convert(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
     (a,) = operands
-    if not _is_number(signature):
-        return None
-    shape, dtype = _described(signature.operands[0])
-    gone = attrs["axes"]
-    left = [d for d in range(len(shape)) if d not in gone]
-    at = {d: k for k, d in enumerate((*left, *gone))}
-    a = a.relabelled(at)
-    summed = [at[d] for d in gone]
-    if any(shape[d] != 1 and at[d] not in a.labels for d in gone):
-        return None
-    if not any(k in a.labels for k in summed):
-        return a
-    found = algebra.apply("product", None, [a.unsigned], dtype, summed)
-    return found.times(a.sign)
-
-
-# --- other labels ---------------------------------------------------------------------------------
-
-
-def _broadcast_in_dim(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    return operands[0].relabelled(attrs["broadcast_dimensions"]) if len(operands) == 1 else None
-
-
-def _transpose(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    at = {d: k for k, d in enumerate(attrs["permutation"])}
-    return operands[0].relabelled(at)
-
-
-def _reshape(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    """A tensor with dimensions of size 1 more or less."""
-    if signature.name == "jaxpr.reshape" and attrs.get("dimensions") is not None:
-        return None
-    old, new = (_described(t)[0] for t in (signature.operands[0], signature.results[0]))
-    before = [d for d, size in enumerate(old) if size != 1]
-    after = [d for d, size in enumerate(new) if size != 1]
-    if [old[d] for d in before] != [new[d] for d in after]:
-        return None
-    return operands[0].relabelled(dict(zip(before, after, strict=True)))
-
-
-def _convert(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    (a,) = operands
-    dtype = _described(signature.results[0])[1]
-    if a.expr.dtype == dtype:
+    if a.expr.dtype == kind.dtype:
         return a
     if a.expr.kind == "eye" and a.sign == 1:
-        return Tensor(algebra.atom("eye", None, a.expr.sizes, dtype), a.labels)
-    return _elementwise(algebra, attrs, signature, operands)
+        return Tensor(algebra.atom("eye", None, a.expr.sizes, kind.dtype), a.labels)
+    return _elementwise(algebra, kind, operands)
 
 
 # --- constants ------------------------------------------------------------------------------------
 
 
-def _constant(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
-    value = attrs.get("value")
+def _constant(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    value = kind.attributes.get("value")
     if not isinstance(value, np.ndarray) or value.size > 4096:
         return None
-    shape, dtype = _described(signature.results[0])
-    if value.ndim == 0 and dtypes.issubdtype(dtype, np.number):
-        return algebra.constant(value, dtype)
+    if value.ndim == 0 and dtypes.issubdtype(kind.dtype, np.number):
+        return algebra.constant(value, kind.dtype)
+    shape = kind.shape
     if len(shape) == 2 and shape[0] == shape[1] > 1 and np.array_equal(value, np.eye(len(value))):
-        return Tensor(algebra.atom("eye", None, shape, dtype), (0, 1))
+        return Tensor(algebra.atom("eye", None, shape, kind.dtype), (0, 1))
     return None
 
 
-def _iota(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor | None:
+def _iota(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
     if operands:
         return None
-    shape, dtype = _described(signature.results[0])
-    d = attrs["dimension"]
-    if shape[d] == 1:
-        return algebra.constant(0, dtype)
-    if not can_count(dtype, shape[d]):
+    d = kind.attributes["dimension"]
+    size = kind.shape[d]
+    if size == 1:
+        return algebra.constant(0, kind.dtype)
+    if not can_count(kind.dtype, size):
         return None
-    return Tensor(algebra.atom("iota", None, (shape[d],), dtype), (d,))
+    return Tensor(algebra.atom("iota", None, (size,), kind.dtype), (d,))
 
 
 # Pattern: (i == j)[i,j] = I[i,j]
-def _eq(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
+def _eq(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
     a, b = operands
-    dtype = _described(signature.results[0])[1]
     same = (a.expr, a.sign) == (b.expr, b.sign)
     if same and a.expr.kind == "iota" and a.labels != b.labels:
         size = a.expr.sizes[0]
-        return Tensor(algebra.atom("eye", None, (size, size), dtype), (*a.labels, *b.labels))
-    return _elementwise(algebra, attrs, signature, operands)
+        eye = algebra.atom("eye", None, (size, size), kind.dtype)
+        return Tensor(eye, (*a.labels, *b.labels))
+    return _elementwise(algebra, kind, operands)
 
 
 # Pattern: select_n(i == j, 0, x)[i,j] = I[i,j] x[i,j]
-def _select_n(
-    algebra: Algebra, attrs: dict[str, Any], signature: Signature, operands: list[Tensor]
-) -> Tensor:
-    dtype = _described(signature.results[0])[1]
+def _select_n(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+    dtype = kind.dtype
     mask, *cases = operands
     if len(cases) == 2 and mask.expr.dtype == np.bool_ and can_be_summed(dtype):
         zero = algebra.constant(0, dtype).expr
@@ -394,7 +302,7 @@ def _select_n(
                     eye = Tensor(algebra.atom("eye", None, mask.expr.sizes, dtype), mask.labels)
                     return algebra.raw_product(eye, x)
                 return masked.times(x.sign)
-    return _elementwise(algebra, attrs, signature, operands)
+    return _elementwise(algebra, kind, operands)
 
 
 def may_guard(mask: Expr) -> bool:
@@ -449,12 +357,12 @@ _READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
     "jaxpr.mul": _mul,
     "jaxpr.neg": _neg,
     "jaxpr.div": _div,
-    "jaxpr.dot_general": _dot_general,
-    "jaxpr.reduce_sum": _reduce_sum,
-    "jaxpr.broadcast_in_dim": _broadcast_in_dim,
-    "jaxpr.transpose": _transpose,
-    **dict.fromkeys(with_trait(Trait.RESHAPE), _reshape),
-    "jaxpr.split": _reshape,
+    "jaxpr.dot_general": _wired,
+    "jaxpr.reduce_sum": _wired,
+    "jaxpr.broadcast_in_dim": _wired,
+    "jaxpr.transpose": _wired,
+    **dict.fromkeys(with_trait(Trait.RESHAPE), _wired),
+    "jaxpr.split": _wired,
     "jaxpr.convert_element_type": _convert,
     "jaxpr.constant": _constant,
     "jaxpr.iota": _iota,

@@ -49,7 +49,7 @@ ATOMS = frozenset({"constant", "eye", "iota", "leaf"})
 
 
 def cost(expr: Expr) -> float:
-    """Of computing an expression from its operands."""
+    """The nanoseconds that an expression takes to compute from its operands."""
     if expr.cost is None:
         expr.cost = _cost(expr)
     return expr.cost
@@ -84,12 +84,12 @@ def price(
     read: set[Expr],
     counted: Set[Expr] = frozenset(),
 ) -> float:
-    """What it takes to compute an expression, in nanoseconds, as far as it is not there, and has
-    not been counted.
+    """The nanoseconds that an expression takes with all that it is made of, as far as that is not
+    there and has not been counted.
 
     Args:
       made: what is computed; this expression, and what it is made of, is added.
-      read: what is used and there; likewise.
+      read: what is used and there; it is added to as well.
     """
     total, pending = 0.0, [expr]
     while pending:
@@ -158,7 +158,7 @@ class Factors:
         return reversed(found)
 
     def with_last(self, factor: Tensor) -> Factors:
-        """These and one more: the same object each time."""
+        """The factors and one more; the same object each time."""
         found = self.longer.get(factor)
         if found is None:
             found = self.longer[factor] = Factors(self, factor, self.labels | {*factor.labels})
@@ -253,7 +253,7 @@ class Walk:
                 heapq.heappush(pending, -operand.number)
 
     def leaves(self) -> Iterator[Place]:
-        """Where it ends."""
+        """The places at which the walk ends."""
         return (place for place in self.places.values() if not place.step)
 
     def _step(self, place: Place) -> list[Expr]:
@@ -312,7 +312,7 @@ class Walk:
         known.handed += 1
 
     def _handed(self, op: _Op) -> list[_Handed]:
-        """What the operands of an op are handed."""
+        """The cotangents that an op hands to its operands."""
         expr, tensors = op.place.expr, op.operands
         given = op.place.cotangent
         if expr.kind == "add":
@@ -336,7 +336,7 @@ class Walk:
         return found[:1]
 
     def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:
-        """What one factor of a product is handed."""
+        """The cotangent that a product hands to one of its factors."""
         waits = op.place.cotangent.expr is self._one.expr and not op.place.expr.sums
         if waits and set(other.labels) <= set(operand.labels):
             return self._summed(op, op.place.cotangent, operand, waiting=other)
@@ -388,14 +388,14 @@ class Walk:
         return price(cotangent.expr, self._is_there, set(), set(), self._counted)
 
     def _price(self, cotangent: Tensor) -> float:
-        """What an expression costs that is not in the program; a second time it costs nothing."""
+        """The nanoseconds that a cotangent takes; nothing if it has been asked for before."""
         if cotangent.expr in self._counted:
             return 0.0
         return price(cotangent.expr, self._is_there, self._counted, self.read)
 
 
 def stops(walk: Walk) -> set[Expr]:
-    """Where the walk should have ended: where to go on costs more than what it saves.
+    """The places at which a walk should have ended, as to go on costs more than what it saves.
 
     What is handed to an expression on several ways is paid for in equal parts.
     """

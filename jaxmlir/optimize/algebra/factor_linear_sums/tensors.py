@@ -24,10 +24,10 @@ Wiring = tuple[int, ...]
 over which the operation sums."""
 
 Operand = tuple["Expr", Wiring, int]
-"""Of an operation: an expression, and its wiring and sign."""
+"""An operand of an operation: an expression, and its wiring and sign."""
 
 Term = tuple[int, Wiring, int, "Expr"]
-"""Of a sum: an expression with its number, and its wiring and sign."""
+"""A term of a sum: an expression with its number, and its wiring and sign."""
 
 # A sum of more terms than this is one term of another sum.
 MAX_TERMS = 16
@@ -86,7 +86,7 @@ class Tensor(NamedTuple):
     sign: int = 1
 
     def relabelled(self, new: Any) -> Tensor:
-        """With other labels, by a mapping or a sequence."""
+        """The tensor with the labels that a mapping or a sequence has for its own."""
         return Tensor(self.expr, tuple(map(new.__getitem__, self.labels)), self.sign)
 
     @property
@@ -306,7 +306,7 @@ class Algebra:
 
 
 def _terms(t: Tensor, is_whole: bool) -> Sequence[Term]:
-    """What a tensor is the sum of, by its labels; or itself as one term, unless ``is_whole``."""
+    """The terms that a tensor is the sum of, by its labels; itself as one unless ``is_whole``."""
     if t.expr.kind != "add" or not is_whole:
         return ((t.expr.number, t.labels, t.sign, t.expr),)
     labels = t.labels

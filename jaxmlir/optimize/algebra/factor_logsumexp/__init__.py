@@ -116,7 +116,7 @@ class Exponentials(NamedTuple):
 
 
 class Plan:
-    """What becomes of bodies that are alike but for their constants.
+    """The rewriting of the bodies of loops that are alike but for their constants.
 
     Attributes:
       found: the log-sum-exps that become products.
@@ -156,7 +156,7 @@ class Plans:
         self._known: dict[Hashable, list[tuple[Answers, Plan | None]]] = {}
 
     def of(self, body: FunctionView, num_consts: int) -> Plan | None:
-        """What becomes of a body; ``None`` if it stays as it is.
+        """The plan of a body; ``None`` if it stays as it is.
 
         Args:
           num_consts: how many of its arguments are the same in every iteration.
@@ -237,34 +237,24 @@ class FactorLogsumexp(Pass):
     min_ratio: Amount = MIN_RATIO
 
     def run(self, program: Module) -> bool:
-        return log_products(program, self.min_iterations, self.min_elements, self.min_ratio) > 0
-
-
-def log_products(
-    program: Module,
-    min_iterations: float = MIN_ITERATIONS,
-    min_elements: float = MIN_ELEMENTS,
-    min_ratio: float = MIN_RATIO,
-) -> int:
-    """Gives loops a second version, in place; how many."""
-    graph = analyses_of(program).graph
-    if not any(names >= NEEDED for names in graph.names.values()):
-        return 0
-    with scope():
-        entries = graph.entry_points()
-        loops = _Loops(program, min_iterations, min_elements, min_ratio)
-        count = 0
-        for function in outside_kernels(program, SCANS):
-            for op, name in named_ops(function):
-                count += name == "jaxpr.scan" and loops.rewrite(function, op)
-        if count:
-            keep_reachable(program, entries, loops.uses)
-    return count
+        graph = analyses_of(program).graph
+        if not any(names >= NEEDED for names in graph.names.values()):
+            return False
+        with scope():
+            entries = graph.entry_points()
+            loops = _Loops(program, self.min_iterations, self.min_elements, self.min_ratio)
+            count = 0
+            for function in outside_kernels(program, SCANS):
+                for op, name in named_ops(function):
+                    count += name == "jaxpr.scan" and loops.rewrite(function, op)
+            if count:
+                keep_reachable(program, entries, loops.uses)
+        return count > 0
 
 
 @dataclass(frozen=True)
 class _Versions:
-    """What the body of a loop becomes."""
+    """The two versions of the body of a loop."""
 
     body: FunctionView
     check: func.FuncOp
@@ -281,7 +271,7 @@ class _Versions:
 
 @dataclass(frozen=True, eq=False)
 class _Patterns:
-    """What bodies become that are alike."""
+    """The two versions of a body as patterns, from which those of bodies alike are written."""
 
     check: ClonePlan
     far: ClonePlan
@@ -292,7 +282,7 @@ class _Patterns:
     """The template of the split."""
 
     def write(self, rules: Rules, symbol: str, body: FunctionView, uses: Uses) -> _Versions:
-        """The same for one more."""
+        """The two versions of one more body that is alike."""
         ops = body.signatures
         far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
         again = [pattern.write(rules, "exponentials", ops, uses) for pattern in self.exponentials]
@@ -412,7 +402,7 @@ class _Loops:
         return versions
 
     def _write(self, plan: Plan, body: FunctionView, scan: ScanOp) -> _Versions:
-        """What a body becomes that no other was like."""
+        """The two versions of a body that none before was like."""
         far, near = (body.of_copy(self._bodies.copy(scan.body, body)) for _ in range(2))
         again = [
             self._recompute(f, exponentials, far)
@@ -508,7 +498,7 @@ class _Loops:
                     answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
                 sources += [None] * (len(new.block.operations) - len(sources))
             with body.function.location:
-                index = self._rules.emit(_as_index, answers, "log_products.index")
+                index = self._rules.emit(_as_index, answers, "factor_logsumexp.index")
         new.finish(index)
         return new.op, sources
 

@@ -19,6 +19,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 
 # -- A log-sum-exp of terms, and how it is computed by a product --
 
@@ -77,7 +78,7 @@ class LogSumExp:
 
     @property
     def size(self) -> int:
-        """How many exponentials are summed up."""
+        """The number of exponentials that are summed up."""
         return math.prod(self.shape)
 
     @property
@@ -129,21 +130,25 @@ class LogSumExp:
     def _product(self, *factors: Any) -> Any:
         """The sum over the axes of the products of two arrays, of size 1 along dimensions that
         neither has."""
-        import jax.numpy as jnp
-
-        operands, used = [], set()
-        for x in factors:
-            dims = [d for d, size in enumerate(x.shape) if size > 1]
-            operands += [jnp.reshape(x, [x.shape[d] for d in dims]), dims]
-            used.update(dims)
-        out = sorted(used.difference(self.axes))
+        a, b = map(_labelled, factors)
+        # What only one of them has is summed up before.
+        a, b = (x.summed(set(self.axes).difference(y.labels)) for x, y in ((a, b), (b, a)))
         # By default some platforms round the factors to fewer bits than exponentials have.
-        product = jnp.einsum(*operands, out, precision=lax.Precision.HIGHEST)
+        product = contracted(a, b, self.axes, lax.Precision.HIGHEST, a.array.dtype)
+        out = sorted(product.labels)
+        array = product.spread(out, self.shape)
         # Along axes that neither has, all that is added up is the same.
+        used = {d for x in factors for d, size in enumerate(x.shape) if size > 1}
         times = math.prod(self.shape[d] for d in self.axes if d not in used)
         if times != 1:
-            product = product * times
-        return jnp.reshape(product, [n if d in out else 1 for d, n in enumerate(self.shape)])
+            array = array * times
+        return lax.reshape(array, [n if d in out else 1 for d, n in enumerate(self.shape)])
+
+
+def _labelled(x: Any) -> LabelledArray:
+    """An array without its dimensions of size 1, labelled by the numbers of the others."""
+    dims = [d for d, size in enumerate(x.shape) if size > 1]
+    return LabelledArray(lax.reshape(x, [x.shape[d] for d in dims]), tuple(dims))
 
 
 NEEDED = frozenset({"jaxpr.exp", "jaxpr.log", "jaxpr.reduce_max", "jaxpr.reduce_sum"})
@@ -177,7 +182,7 @@ class Found:
 
 
 class _Maximum(NamedTuple):
-    """What is subtracted, so that nothing overflows.
+    """A maximum that is subtracted, so that nothing overflows.
 
     Attributes:
       guarded: whether it is zero where the maximum is not finite.
@@ -418,6 +423,10 @@ class Reader:
         signature = self.body.signatures[index]
         if signature.name not in _RESHAPES:
             return False
+        if signature.name == "jaxpr.reshape" and "dimensions" in signature.named:
+            order = list(self._get(index, "dimensions"))
+            if order != sorted(order):
+                return False
         return elements(signature.operands[0]) == elements(signature.results[0])
 
 

@@ -23,6 +23,7 @@ from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import OpView, counts_along, number_of, numbers_rows
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 
 # -- Indices of a product: what its dimensions run over --
 #
@@ -37,7 +38,7 @@ class Unfit(Exception):
 
 
 class Index:
-    """What runs from 0 to ``size`` in several tensors at once.
+    """An index of an Einstein sum, which runs from 0 to ``size`` in several tensors at once.
 
     Attributes:
       parts: the indices that it has become: another one, or those that it was split into.
@@ -147,17 +148,6 @@ def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
     return not a and not b
 
 
-def split_dims(indices: Iterable[Index], shape: Sequence[int]) -> Dims:
-    """The dimensions of a reshaped tensor, given its indices in order.
-
-    Raises:
-      Unfit: a dimension would begin within an index that cannot be split there.
-    """
-    dims = fresh(shape)
-    unify(indices, [index for dim in dims for index in dim])
-    return dims
-
-
 @dataclass(slots=True)
 class Factor:
     """A tensor of the product."""
@@ -167,7 +157,7 @@ class Factor:
 
 
 class Spec:
-    """What a selector does to arrays.
+    """A way to select rows of arrays, and its transpose.
 
     Attributes:
       operands: how many values it takes: indices.
@@ -189,7 +179,7 @@ class Spec:
         raise NotImplementedError
 
     def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
-        """For each index of the first ``count`` dimensions its row, of those along the next."""
+        """The row of each index of the first ``count`` dimensions, out of those along the next."""
         raise NotImplementedError
 
 
@@ -277,8 +267,8 @@ class Node(OpView):
 
     @property
     def value(self) -> ir.Value:
-        """In the program, or what has taken its place; written at the insertion point if it is not
-        there yet."""
+        """The value in the program, or what has taken its place; if it is not there yet, it is
+        written at the insertion point."""
         if self._value is None:
             operands = [operand.value for operand in self.operands]
             self._value = ir.Operation.create(
@@ -287,7 +277,7 @@ class Node(OpView):
         return self._value
 
     def replace(self, value: ir.Value) -> None:
-        """Has another value take the place of this one."""
+        """Puts another value in the place of this one."""
         if self._value is not None:
             self._value.replace_all_uses_with(value)
         self._value = value
@@ -295,7 +285,7 @@ class Node(OpView):
 
 @dataclass(frozen=True)
 class Rule:
-    """How an op is read.
+    """The way in which ops of one name are read.
 
     Attributes:
       operands: which operands are parts of the product, none of them if it is made of nothing;
@@ -369,42 +359,43 @@ def _first(node: Node) -> tuple[int, ...]:
     return (0,)
 
 
-def _both(node: Node) -> tuple[int, ...]:
-    return (0, 1)
-
-
-def _dot_operands(node: Node) -> tuple[int, ...] | None:
+def _wired_operands(node: Node) -> tuple[int, ...] | None:
+    """All operands, if nothing is asked of the result but to have their elements."""
     preferred = node.get("preferred_element_type")
-    plain = "out_sharding" not in node.attributes and preferred in (None, node.dtype)
-    return (0, 1) if plain else None
+    if {"sharding", "out_sharding"} & node.attributes.keys() or preferred not in (None, node.dtype):
+        return None
+    return tuple(range(len(node.operands)))
 
 
-def _dot_general(node: Node, terms: list[Term]) -> Term:
-    (contracted, batch) = node.get("dimension_numbers")
-    (lhs, rhs) = terms
-    for a, b in (contracted, batch):
-        for i, j in zip(a, b, strict=True):
-            unify(lhs.dims[i], rhs.dims[j])
-    dims = [lhs.dims[i] for i in batch[0]]
-    for term, gone in ((lhs, (*contracted[0], *batch[0])), (rhs, (*contracted[1], *batch[1]))):
-        dims += [dim for i, dim in enumerate(term.dims) if i not in gone]
-    lhs.dims = dims
-    lhs.absorb(rhs)
-    return lhs
-
-
-# Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar may have no dimensions
-def _mul(node: Node, terms: list[Term]) -> Term:
-    lhs, rhs = terms
-    if not lhs.dims or not rhs.dims:
-        lhs.dims = lhs.dims or rhs.dims
-    else:
-        for a, b in zip(lhs.dims, rhs.dims, strict=True):
-            if a and b:
-                unify(a, b)
-        lhs.dims = [a or b for a, b in zip(lhs.dims, rhs.dims, strict=True)]
-    lhs.absorb(rhs)
-    return lhs
+def _wired(node: Node, terms: list[Term]) -> Term:
+    """The product of some terms, by the op's wiring: each of its labels becomes what the dimensions
+    that have it run over."""
+    shapes = [operand.shape for operand in node.operands]
+    wiring = wiring_of(node.name, node.get, shapes, node.shape)
+    if wiring is None:
+        raise Unfit
+    known: dict[int, list[Index]] = {}
+    whole, *others = terms
+    for term, dims in zip(terms, wiring.operands, strict=True):
+        for indices, labels in zip(term.dims, dims, strict=True):
+            if len(labels) > 1:
+                parts = [Index(wiring.sizes[label]) for label in labels]
+                unify(indices, parts)
+                known |= {label: [part] for label, part in zip(labels, parts, strict=True)}
+            elif labels and labels[0] in known:
+                unify(known[labels[0]], indices)
+            elif labels:
+                known[labels[0]] = indices
+    for other in others:
+        whole.absorb(other)
+    for label in wiring.sizes.keys() - known.keys():
+        known[label] = [Index(wiring.sizes[label])]
+        whole.made += known[label]
+    whole.dims = [[i for label in labels for i in known[label]] for labels in wiring.result]
+    if node.name == "jaxpr.reduce_sum":
+        for index in resolve([i for label in wiring.summed for i in known[label]]):
+            index.exact = True
+    return whole
 
 
 def _neg(node: Node, terms: list[Term]) -> Term:
@@ -431,54 +422,6 @@ def scalar_of(value: Node) -> Node | None:
         if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
             return None
         value = value.operands[0]
-
-
-def _transpose(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    term.dims = [term.dims[i] for i in node.get("permutation")]
-    return term
-
-
-def _kept_in_order(node: Node) -> tuple[int, ...] | None:
-    return None if {"dimensions", "sharding"} & node.attributes.keys() else (0,)
-
-
-def _reshape(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    term.dims = split_dims([i for dim in term.dims for i in dim], node.shape)
-    return term
-
-
-def _squeeze(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    gone = {d % len(term.dims) for d in node.get("dimensions")}
-    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
-    return term
-
-
-def _broadcast_operands(node: Node) -> tuple[int, ...] | None:
-    return (0,) if len(node.operands) == 1 and "sharding" not in node.attributes else None
-
-
-def _broadcast_in_dim(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    dims = fresh(node.shape)
-    for d, dim in zip(node.get("broadcast_dimensions"), term.dims, strict=True):
-        if dim:
-            dims[d] = dim
-    term.made += [index for dim in dims for index in dim]
-    term.dims = dims
-    return term
-
-
-def _reduce_sum(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    gone = node.get("axes")
-    for d in gone:
-        for index in resolve(term.dims[d]):
-            index.exact = True
-    term.dims = [dim for i, dim in enumerate(term.dims) if i not in gone]
-    return term
 
 
 def convert_operands(node: Node) -> tuple[int, ...] | None:
@@ -558,14 +501,18 @@ def itself(node: Node) -> Node:
 
 def is_diagonal(mask: Node) -> bool:
     """Whether a value is ``i == j`` of a square matrix, which has more than one element."""
-    if mask.name != "jaxpr.eq":
+    return mask.name == "jaxpr.eq" and number_both(mask.operands, mask.shape)
+
+
+def number_both(sides: Sequence[OpView | None], shape: Sequence[int]) -> bool:
+    """Whether of two values one numbers the rows of a square matrix and the other its columns, of
+    which there are several."""
+    if len({*shape}) != 1 or shape[0] == 1 or not all(map(numbers_rows, sides)):
         return False
-    sides = mask.operands
-    if not all(map(numbers_rows, sides)):
-        return False
-    shapes = {side.get("shape") for side in sides}
-    (rows, columns), *others = shapes if len(next(iter(shapes))) == 2 else [(1, 2)]
-    return not others and rows == columns > 1 and {s.get("dimension") for s in sides} == {0, 1}
+    dims = [side.get("dimension") for side in sides]
+    # A value of size 1 along its dimension repeats its zero.
+    are_whole = all(s.get("shape")[d] == shape[0] for s, d in zip(sides, dims, strict=True))
+    return len(shape) == 2 and {*dims} == {0, 1} and are_whole
 
 
 def is_mask(node: Node) -> bool:
@@ -580,20 +527,20 @@ def is_zero(value: Node) -> bool:
 
 
 RULES: dict[str, Rule] = {
-    "jaxpr.dot_general": Rule(_dot_operands, _dot_general, contracts=True),
-    "jaxpr.mul": Rule(_both, _mul),
+    "jaxpr.dot_general": Rule(_wired_operands, _wired, contracts=True),
+    "jaxpr.mul": Rule(_wired_operands, _wired),
     "jaxpr.neg": Rule(_first, _neg, free=True),
-    "jaxpr.transpose": Rule(_first, _transpose, free=True),
-    "jaxpr.reshape": Rule(_kept_in_order, _reshape, free=True),
-    "jaxpr.squeeze": Rule(_first, _squeeze, free=True),
-    "jaxpr.broadcast_in_dim": Rule(_broadcast_operands, _broadcast_in_dim, free=True),
-    "jaxpr.reduce_sum": Rule(_first, _reduce_sum, contracts=True),
+    "jaxpr.transpose": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.reshape": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.squeeze": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.broadcast_in_dim": Rule(_wired_operands, _wired, free=True),
+    "jaxpr.reduce_sum": Rule(_wired_operands, _wired, contracts=True),
     "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
     "jaxpr.div": Rule(_divided, _div, free=True, has_others=True),
     "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
     "jaxpr.gather": Rule(_picked_operands, _picked, contracts=True),
 }
-"""Of the ops that a product is read from."""
+"""The rules of the ops that products are read from, by name."""
 
 LOOKED_AT = frozenset({"jaxpr.concatenate", "jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
 """Other ops, which tell what these mean."""

@@ -25,20 +25,18 @@ import jax
 import numpy as np
 from jax import lax
 
+from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products.selectors import Spec
 
-# -- What a step of a product costs: the constants of the cost model, and what they were chosen
-# by --
+# -- What a step of a product costs --
 #
-# Times are of float32 on two cores of a server CPU, XLA:CPU of JAX 0.10.2, medians:
+# The constants are from float32 on two cores of a server CPU, XLA:CPU of JAX 0.10.2, medians:
 #
-# ==================================  ======================
-# ======================================== matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s
-# ``FLOP_NS`` matrix times vector, n = 256, 1024  22, 41 GB/s             ``BYTE_NS`` elementwise
-# product, n = 256, 1024  45, 43 GB/s             ``BYTE_NS`` column and row sums, n = 1024
-# 36, 53 GB/s             ``BYTE_NS`` matrix product, n = 8, 32           6 us over no op at all
-# ``OP_NS``, what of that is not dispatch ==================================  ======================
-# ========================================
+#   matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s        FLOP_NS
+#   matrix times vector, n = 256, 1024  22, 41 GB/s               BYTE_NS
+#   elementwise product, n = 256, 1024  45, 43 GB/s               BYTE_NS
+#   column and row sums, n = 1024       36, 53 GB/s               BYTE_NS
+#   matrix product, n = 8, 32           6 us over no op at all    OP_NS: what is not dispatch
 #
 # Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
 #
@@ -84,13 +82,13 @@ class Cost(NamedTuple):
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
 
     def shared(self, times: int) -> Cost:
-        """Of each of several uses of what is computed once."""
+        """The cost for each of several uses of what is computed once."""
         return (
             self if times == 1 else Cost(self.flops / times, self.bytes / times, self.ops / times)
         )
 
     def is_less(self, other: Cost) -> bool:
-        """Whether it is the lesser one in operations and in bytes, with no more kernels."""
+        """Whether this takes fewer operations and bytes than another, and no more kernels."""
         return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
 
     @property
@@ -102,7 +100,7 @@ class Cost(NamedTuple):
 
 
 FREE = Cost()
-"""Of what is fused into others."""
+"""The cost of what is fused into others."""
 
 
 def _si(number: float) -> str:
@@ -158,7 +156,7 @@ class Network:
     _sizes: dict[int, int] = field(default_factory=dict, compare=False)
 
     def size(self, indices: int) -> int:
-        """How many elements a tensor of these indices has."""
+        """The number of elements of a tensor with some indices."""
         found = self._sizes.get(indices)
         if found is None:
             found = math.prod(self.sizes[i] for i in _bits(indices))
@@ -169,14 +167,14 @@ class Network:
         return self.size(indices) * self.itemsize
 
     def reduced(self, indices: int, needed: int) -> Cost:
-        """Of summing a tensor over what is not needed."""
+        """The cost of summing a tensor over the indices that are not needed."""
         left = indices & needed
         if left == indices:
             return FREE
         return Cost(0, self.bytes(indices) + self.bytes(left), 1)
 
     def multiplied(self, a: int, b: int, needed: int) -> Cost:
-        """Of the product of two tensors, summed over what is not needed."""
+        """The cost of the product of two tensors, summed over the indices that are not needed."""
         out = (a | b) & needed
         if a == b == out:
             # Fused with what gives the factors, as it is where it stands.
@@ -198,7 +196,7 @@ class Network:
         return None
 
     def selected(self, tensor: int, result: int, s: Selection) -> Cost:
-        """Of selecting rows, or adding them up, for which the result is filled with zeros first."""
+        """The cost of selecting rows, or of adding them up to what is filled with zeros first."""
         if tensor & s.rows:
             return Cost(0, 2 * self.bytes(result), 1)
         return Cost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
@@ -233,7 +231,7 @@ class _Search:
                 self._users[i] |= 1 << k
 
     def needed(self, indices: int, inside: int) -> int:
-        """Those of some indices that the result has, or a factor that is not in a set."""
+        """The indices among some that the result has, or a factor that is not in a set."""
         found = self.network.out & indices
         for i in _bits(indices & ~found):
             if self._users[i] & ~inside:
@@ -424,7 +422,7 @@ def _steps(tree: int | tuple, count: int) -> Order:
 
 
 def _bits(number: int) -> Iterator[int]:
-    """Which bits of a number are set."""
+    """The numbers of the bits of a number that are set."""
     while number:
         lowest = number & -number
         yield lowest.bit_length() - 1
@@ -438,7 +436,7 @@ Indices = tuple[int, ...]
 
 
 class Plan(NamedTuple):
-    """How to evaluate a product.
+    """A product in an order of multiplication, as a function that JAX traces; hashable.
 
     Attributes:
       sizes: of the indices.
@@ -478,7 +476,7 @@ class Plan(NamedTuple):
         return [_Evaluation(self, args).result()]
 
     def __str__(self) -> str:
-        """As an Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``."""
+        """The Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``."""
         names = [_letters({i for dim in dims for i in dim}) for dims in self.factors]
         names += [
             f"{_letters(selected)}<{_letters([rows])}" for _, rows, selected in self.selectors
@@ -492,12 +490,6 @@ class Plan(NamedTuple):
 def _letters(indices: Iterable[int]) -> str:
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     return "".join(alphabet[i] if i < len(alphabet) else f"<{i}>" for i in indices)
-
-
-@dataclass
-class _Tensor:
-    array: Any
-    indices: Indices
 
 
 class _Evaluation:
@@ -516,7 +508,7 @@ class _Evaluation:
 
     def result(self) -> Any:
         plan = self.plan
-        live: dict[int, _Tensor | int] = {}
+        live: dict[int, LabelledArray | int] = {}
         for k, array in enumerate(self.arrays):
             live[k] = self.scale(k, self.factor(array, plan.factors[k]))
         count = len(self.arrays)
@@ -531,7 +523,7 @@ class _Evaluation:
         ((_, tensor),) = live.items()
         return self.spread(tensor)
 
-    def factor(self, array: Any, dims: tuple[Indices, ...]) -> _Tensor:
+    def factor(self, array: Any, dims: tuple[Indices, ...]) -> LabelledArray:
         """A tensor with one dimension for each of its indices that is needed elsewhere."""
         indices = [index for dim in dims for index in dim]
         array = reshaped(array, [self.plan.sizes[i] for i in indices])
@@ -539,91 +531,63 @@ class _Evaluation:
             axes = [k for k, i in enumerate(indices) if i == index]
             array = diagonal(array, axes)
             indices = [index, *(i for i in indices if i != index)]
-        return self.release(_Tensor(array, tuple(indices)), indices)
+        return self.release(LabelledArray(array, tuple(indices)))
 
-    def release(self, tensor: _Tensor, indices: Sequence[int]) -> _Tensor:
-        """A tensor summed over indices that nobody else has; it has itself been counted."""
-        self.users.subtract(set(indices))
-        gone = [k for k, i in enumerate(tensor.indices) if not self.users[i]]
-        left = tuple(i for i in tensor.indices if self.users[i])
-        self.users.update(left)
-        return _Tensor(_sum(tensor.array, gone), left) if gone else tensor
+    def release(self, tensor: LabelledArray) -> LabelledArray:
+        """A tensor, which is counted as a user, summed over the indices that nobody else has."""
+        self.users.subtract(tensor.labels)
+        found = tensor.summed([i for i in tensor.labels if not self.users[i]])
+        self.users.update(found.labels)
+        return found
 
-    def product(self, a: _Tensor, b: _Tensor) -> _Tensor:
-        self.users.subtract(a.indices)
-        self.users.subtract(b.indices)
-        both = [i for i in a.indices if i in b.indices]
+    def product(self, a: LabelledArray, b: LabelledArray) -> LabelledArray:
+        self.users.subtract(a.labels)
+        self.users.subtract(b.labels)
+        both = [i for i in a.labels if i in b.labels]
         summed = [i for i in both if not self.users[i]]
         batch = [i for i in both if self.users[i]]
-        free_a = [i for i in a.indices if i not in both]
-        free_b = [i for i in b.indices if i not in both]
+        free_a = [i for i in a.labels if i not in both]
+        free_b = [i for i in b.labels if i not in both]
         if summed and (free_a or free_b):
             turned = (*batch, *free_b, *free_a)
             if free_a and free_b and turned == tuple(i for dim in self.plan.out for i in dim):
                 # The dimensions come out in the order of the operands: no transpose this way.
-                a, b, free_a, free_b = b, a, free_b, free_a
-            dimension_numbers = tuple(
-                tuple(tuple(x.indices.index(i) for i in group) for x in (a, b))
-                for group in (summed, batch)
-            )
-            array = self.dot_general(a.array, b.array, dimension_numbers, summed)
-            made = _Tensor(array, (*batch, *free_a, *free_b))
+                a, b = b, a
+            # A sum that was none of a matrix product keeps all digits.
+            exact = not self.plan.exact.isdisjoint(summed)
+            precision = lax.Precision.HIGHEST if exact else self.plan.precision
+            made = contracted(a, b, summed, precision, self.plan.preferred_element_type)
         else:
-            indices = (*a.indices, *free_b)
-            array = lax.mul(self.aligned(a, indices), self.aligned(b, indices))
-            gone = [k for k, i in enumerate(indices) if i in summed]
-            made = _Tensor(
-                _sum(array, gone) if gone else array, tuple(i for i in indices if i not in summed)
-            )
-        self.users.update(made.indices)
+            labels, sizes = (*a.labels, *free_b), self.plan.sizes
+            array = lax.mul(a.spread(labels, sizes), b.spread(labels, sizes))
+            made = LabelledArray(array, labels).summed(summed)
+        self.users.update(made.labels)
         return made
 
-    def dot_general(self, a: Any, b: Any, dimension_numbers: Any, summed: Sequence[int]) -> Any:
-        # A sum that was none of a matrix product keeps all digits.
-        exact = any(i in self.plan.exact for i in summed)
-        return lax.dot_general(
-            a,
-            b,
-            dimension_numbers,
-            precision=lax.Precision.HIGHEST if exact else self.plan.precision,
-            preferred_element_type=self.plan.preferred_element_type,
-        )
-
-    def aligned(self, tensor: _Tensor, indices: Sequence[int]) -> Any:
-        """A tensor's elements with a dimension for each of some indices, which include its own."""
-        order = sorted(range(len(tensor.indices)), key=lambda k: indices.index(tensor.indices[k]))
-        array = tensor.array
-        if order != sorted(order):
-            array = lax.transpose(array, order)
-        dims = sorted(indices.index(i) for i in tensor.indices)
-        if len(dims) == len(indices):
-            return array
-        return lax.broadcast_in_dim(array, [self.plan.sizes[i] for i in indices], dims)
-
-    def selected(self, tensor: _Tensor, k: int) -> _Tensor:
+    def selected(self, tensor: LabelledArray, k: int) -> LabelledArray:
         """Rows of a tensor selected, picked, or added up."""
         spec, rows, selected = self.plan.selectors[k]
         self.users.subtract({rows, *selected})
-        self.users.subtract(tensor.indices)
-        if rows in tensor.indices and selected and set(selected) <= set(tensor.indices):
-            others = tuple(i for i in tensor.indices if i not in (rows, *selected))
-            array = self.aligned(tensor, (*selected, rows, *others))
+        self.users.subtract(tensor.labels)
+        if rows in tensor.labels and selected and set(selected) <= set(tensor.labels):
+            others = tuple(i for i in tensor.labels if i not in (rows, *selected))
+            array = tensor.spread((*selected, rows, *others), self.plan.sizes)
             array = spec.pick(array, len(selected), self.operands[k])
             indices = (*selected, *others)
-        elif rows in tensor.indices:
-            axis = tensor.indices.index(rows)
+        elif rows in tensor.labels:
+            axis = tensor.labels.index(rows)
             sizes = [self.plan.sizes[i] for i in selected]
             array = spec.select(tensor.array, axis, sizes, self.operands[k])
-            indices = (*tensor.indices[:axis], *selected, *tensor.indices[axis + 1 :])
+            indices = (*tensor.labels[:axis], *selected, *tensor.labels[axis + 1 :])
         else:
-            others = tuple(i for i in tensor.indices if i not in selected)
-            array = self.aligned(tensor, (*selected, *others))
+            others = tuple(i for i in tensor.labels if i not in selected)
+            array = tensor.spread((*selected, *others), self.plan.sizes)
             array = spec.add(array, len(selected), self.plan.sizes[rows], self.operands[k])
             indices = (rows, *others)
         self.users.update(indices)
-        return self.release(_Tensor(array, indices), indices)
+        return self.release(LabelledArray(array, indices))
 
-    def scale(self, k: int, tensor: _Tensor) -> _Tensor:
+    def scale(self, k: int, tensor: LabelledArray) -> LabelledArray:
         """A tensor times the scalars, if it is the one that they are applied to."""
         plan = self.plan
         if k != plan.scaled:
@@ -637,15 +601,15 @@ class _Evaluation:
                 array = (lax.mul if kind == "mul" else lax.div)(array, number)
         if plan.times != 1:
             array = lax.mul(array, lax.full_like(array, _number(plan.times, plan.dtype)))
-        return _Tensor(array, tensor.indices)
+        return LabelledArray(array, tensor.labels)
 
-    def spread(self, tensor: _Tensor) -> Any:
+    def spread(self, tensor: LabelledArray) -> Any:
         """The result: a tensor repeated along indices that no factor has, and zero where an index
         differs from itself."""
         plan = self.plan
         flat = [index for dim in plan.out for index in dim]
         sizes = [plan.sizes[i] for i in flat]
-        array = self.aligned(tensor, list(dict.fromkeys(flat)))
+        array = tensor.spread(list(dict.fromkeys(flat)), self.plan.sizes)
         dims = [flat.index(i) for i in dict.fromkeys(flat)]
         if len(dims) < len(flat):
             array = lax.broadcast_in_dim(array, sizes, dims)
@@ -668,11 +632,6 @@ def _number(times: int, dtype: Any) -> Any:
     return np.asarray(times % (1 << 8 * np.dtype(dtype).itemsize), np.uint64).astype(dtype)
 
 
-def _sum(array: Any, axes: Sequence[int]) -> Any:
-    """Not ``jnp.sum``, which computes in another type."""
-    return lax.reduce(array, np.zeros((), array.dtype), lax.add, tuple(axes))
-
-
 def diagonal(array: Any, axes: Sequence[int]) -> Any:
     """The elements whose indices along some axes are equal; the common one comes first."""
     others = [k for k in range(array.ndim) if k not in axes]
@@ -686,6 +645,6 @@ def diagonal(array: Any, axes: Sequence[int]) -> Any:
 
 
 def same_index(shape: Sequence[int], first: int, second: int) -> jax.Array:
-    """Where two indices of a tensor are equal."""
+    """A mask of the elements of a shape at which two indices are equal."""
     i, j = (lax.broadcasted_iota(np.int32, shape, axis) for axis in (first, second))
     return lax.eq(i, j)

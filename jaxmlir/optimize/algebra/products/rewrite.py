@@ -13,16 +13,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, size, with_shape
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, only_user
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, named_ops
+from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_mask, is_plain, shape_of
+from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_mask
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan
 from jaxmlir.optimize.algebra.products.trees import Function, Tree, cost_of
 from jaxmlir.optimize.loops.scan_editor import loop_constants
@@ -46,6 +45,7 @@ def rewrite_program(
     min_gain: float,
     sure_gain: float | None = None,
     needed: Collection[str] | None = None,
+    distributes: bool = False,
 ) -> int:
     """Rewrites products in place; how many.
 
@@ -56,6 +56,7 @@ def rewrite_program(
       sure_gain: the same of an order that takes fewer operations and fewer bytes.
       needed: the ops without one of which a function has no such product; by default those that
         sum.
+      distributes: whether products with sums may become sums of products.
     """
 
     needed = needed or {name for name, reader in readers.items() if reader.contracts}
@@ -63,12 +64,18 @@ def rewrite_program(
     functions = graph.outside_kernels(needed)
     if not functions:
         return 0
+    others = _SUMS if distributes else ()
     with scope():
         rules, fixed = Rules(program), loop_constants(program)
         count = 0
         for function in functions:
-            found = Function.of(function, graph.ops[function.name.value], readers, fixed)
+            found = Function.of(function, graph.ops[function.name.value], readers, fixed, others)
             written = _rewrite(rules, found, wanted, min_gain, sure_gain or min_gain)
+            if distributes:
+                if written:
+                    drop_dead_ops(function)
+                    found = Function.of(function, named_ops(function), readers, fixed, others)
+                written += _distribute(rules, found, min_gain)
             if written:
                 drop_dead_ops(function)
             count += written
@@ -207,48 +214,14 @@ def _message(before: Cost, after: Cost, plan: Plan) -> str:
 MAX_TERMS = 8
 
 
-def distribute_program(program: Module, min_gain: float) -> int:
-    """Distributes products over sums in place; how many.
-
-    Args:
-      min_gain: how many times faster the sum of products has to be in the estimate.
-    """
-    graph = analyses_of(program).graph
-    functions = graph.outside_kernels(("jaxpr.dot_general",))
-    if not functions:
-        return 0
-    with scope():
-        rules, fixed = Rules(program), loop_constants(program)
-        count = sum(
-            _distribute(rules, function, graph.ops[function.name.value], fixed, min_gain)
-            for function in functions
-        )
-    if count:
-        program.changed()
-    return count
-
-
-def _distribute(
-    rules: Rules,
-    function: func.FuncOp,
-    ops: Sequence[tuple[Any, str]],
-    fixed: Mapping[ir.Value, int],
-    min_gain: float,
-) -> int:
-    """Distributes products of a function of some ops; how many."""
-    if not any(
-        name == "jaxpr.dot_general"
-        and any(_distributable(v, _WRITTEN, _may_be_cheap) for v in op.operands)
-        for op, name in ops
-    ):
-        return 0
-    found = Function.of(function, ops, RULES, fixed, _SUMS)
+def _distribute(rules: Rules, found: Function, min_gain: float) -> int:
+    """Distributes products of a function over sums; how many."""
     tried = [
         _Distributed.of(node, position, terms)
         for node in found.products
         if node.name == "jaxpr.dot_general"
         for position in (0, 1)
-        if (terms := _distributable(node.operands[position], _READ, _is_product))
+        if (terms := _distributable(node.operands[position]))
     ]
     best: dict[Node, tuple[Cost, _Distributed, list[Tree]]] = {}
     # Long programs say the same many times over; what does not pay once is not tried again.
@@ -270,37 +243,10 @@ def _distribute(
                 f"instead of {each.before}",
             )
         each.take_place(rules, trees)
-    if best:
-        drop_dead_ops(function)
     return len(best)
 
 
-V = TypeVar("V", ir.Value, Node)
-
-
-class _Values(NamedTuple, Generic[V]):
-    """How to ask what op gives a value, and whether it has one use only: of values as they are
-    written, or as they were read."""
-
-    name_of: Callable[[V], str]
-    node_of: Callable[[V], OpView | None]
-    has_one_use: Callable[[V], bool]
-
-
-def _name_of(value: ir.Value) -> str:
-    owner = value.owner
-    return "" if isinstance(owner, ir.Block) else owner.name
-
-
-_WRITTEN: _Values[ir.Value] = _Values(_name_of, node_of, lambda value: only_user(value) is not None)
-_READ: _Values[Node] = _Values(
-    lambda node: node.name,
-    lambda node: node if node.name else None,
-    lambda node: len(node.users) == 1,
-)
-
-
-class _Term(NamedTuple, Generic[V]):
+class _Term(NamedTuple):
     """One of what is added up to an operand.
 
     Attributes:
@@ -309,35 +255,33 @@ class _Term(NamedTuple, Generic[V]):
       permutation: of its dimensions, in the operand.
     """
 
-    value: V
+    value: Node
     is_negative: bool
     permutation: tuple[int, ...]
 
 
-def _terms(value: V, values: _Values[V]) -> list[_Term[V]]:
-    """What a value is the sum of, as far as the sums are used for nothing else."""
-    rank = len(shape_of(value.type))
-    found: list[_Term[V]] = []
-    pending = [(_Term(value, False, tuple(range(rank))), True)]
+def _terms(value: Node) -> list[_Term]:
+    """The terms that a value is the sum of, as far as the sums are used for nothing else."""
+    rank = len(value.shape)
+    found: list[_Term] = []
+    pending = [_Term(value, False, tuple(range(rank)))]
     while pending:
-        term, is_inner = pending.pop()
-        node = values.node_of(term.value) if is_inner or values.has_one_use(term.value) else None
-        name = node.name if node is not None else ""
-        negative = term.is_negative
-        has_rank = len(shape_of(term.value.type)) == rank
+        term = pending.pop()
+        node, negative, order = term
+        is_own = node is value or len(node.users) == 1
+        is_open = is_own and node.name in _LOOKED_THROUGH and len(node.shape) == rank
         # What is asked of an op would be lost.
-        if name not in _LOOKED_THROUGH or not has_rank or "jaxpr.ctx" in node.attributes:
+        if not is_open or "jaxpr.ctx" in node.attributes:
             found.append(term)
-        elif name in _SUMS and len(found) + len(pending) < MAX_TERMS:
-            a, b = node.operands
-            pending.append((_Term(b, negative != (name == "jaxpr.sub"), term.permutation), False))
-            pending.append((_Term(a, negative, term.permutation), False))
-        elif name == "jaxpr.neg":
-            pending.append((_Term(node.operands[0], not negative, term.permutation), False))
-        elif name == "jaxpr.transpose":
+        elif node.name == "jaxpr.neg":
+            pending.append(_Term(node.operands[0], not negative, order))
+        elif node.name == "jaxpr.transpose":
             inner = tuple(node.get("permutation"))
-            order = tuple(inner[d] for d in term.permutation)
-            pending.append((_Term(node.operands[0], negative, order), False))
+            pending.append(_Term(node.operands[0], negative, tuple(inner[d] for d in order)))
+        elif len(found) + len(pending) < MAX_TERMS:
+            a, b = node.operands
+            pending.append(_Term(b, negative != (node.name == "jaxpr.sub"), order))
+            pending.append(_Term(a, negative, order))
         else:
             found.append(term)
     return found
@@ -347,9 +291,7 @@ _SUMS = with_trait(Trait.ADDITIVE)
 _LOOKED_THROUGH = _SUMS | {"jaxpr.neg", "jaxpr.transpose"}
 
 
-def _distributable(
-    value: V, values: _Values[V], is_product: Callable[[V, _Values[V]], bool]
-) -> list[_Term[V]]:
+def _distributable(value: Node) -> list[_Term]:
     """The terms that a value is the sum of, if all but one, or all, may be cheap to multiply by,
     and they cancel no more than they do now; else none.
 
@@ -359,32 +301,30 @@ def _distributable(
     as the sum was, which saves nothing where the sum is needed anyway.
     """
     # As most operands are none: the terms of what is no sum are not looked for.
-    if values.name_of(value) not in _LOOKED_THROUGH or not is_plain(value.type):
+    if value.name not in _LOOKED_THROUGH or value.dtype is None:
         return []
-    terms = _terms(value, values)
-    if len(terms) == 1 or sum([not is_product(term.value, values) for term in terms]) > 1:
+    terms = _terms(value)
+    dear = sum([not _may_be_cheap(term.value) for term in terms])
+    if len(terms) == 1 or dear > (len(value.users) == 1):
         return []
-    dear = sum([not _may_be_cheap(term.value, values) for term in terms])
-    return terms if dear <= values.has_one_use(value) else []
+    return terms if sum([not _is_product(term.value) for term in terms]) <= 1 else []
 
 
-def _may_be_cheap(value: V, values: _Values[V]) -> bool:
+def _may_be_cheap(value: Node) -> bool:
     """Whether a value is made of smaller ones, or of the places of its elements."""
     size = elements(value.type)
     whole = [value]
     while len(whole) == 1 and size > 1:
-        node = values.node_of(whole[0])
-        if node is None or node.name not in RULES:
+        (node,) = whole
+        if node.name not in RULES:
             return False
-        if node.name in ("jaxpr.dot_general", "jaxpr.select_n"):
-            return True
-        if node.name == "jaxpr.convert_element_type" and is_mask(node):
+        if node.name in ("jaxpr.dot_general", "jaxpr.select_n") or is_mask(node):
             return True
         whole = [v for v in node.operands if elements(v.type) == size]
     return size == 1 or not whole
 
 
-def _is_product(value: Node, _: _Values[Node]) -> bool:
+def _is_product(value: Node) -> bool:
     """Whether a value is computed by products, or is an identity or a diagonal."""
     return any(
         node.rule.contracts
@@ -421,13 +361,13 @@ class _Distributed:
 
     node: Node
     position: int
-    terms: list[_Term[Node]]
+    terms: list[_Term]
     within: set[Node]
     before: Cost
     costs: Mapping[Node, Cost]
 
     @staticmethod
-    def of(node: Node, position: int, terms: list[_Term[Node]]) -> _Distributed:
+    def of(node: Node, position: int, terms: list[_Term]) -> _Distributed:
         total = node.operands[position]
         before = cost_of(node)
         of_terms = [_made_of(term.value) for term in terms]
@@ -446,7 +386,7 @@ class _Distributed:
 
     @functools.cached_property
     def structure(self) -> Hashable:
-        """What the costs depend on; where it is the same, so are they."""
+        """A key of all that the costs depend on."""
         node = self.node
         return (
             self.position,
@@ -470,7 +410,7 @@ class _Distributed:
         return [function.tree(product, self.within) for product in products]
 
     def cost(self, trees: Sequence[Tree]) -> Cost:
-        """Of the products, each in its best order, and of their sum."""
+        """The cost of the products, each in its best order, and of their sum."""
         cost = Cost(0, (len(self.terms) + 1) * size(self.node.type), 1)
         for tree in trees:
             cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
@@ -488,8 +428,8 @@ class _Distributed:
 
 
 def _structure(values: Sequence[Node], costs: Mapping[Node, Cost]) -> Hashable:
-    """What the products of some values are computed by: the same for products that are equal but
-    for what they are computed from.
+    """A key of the ops that some values are computed by, the same for values that differ only in
+    what they are computed from.
 
     Args:
       costs: of the values that are a part of the products.
@@ -513,7 +453,7 @@ def _structure(values: Sequence[Node], costs: Mapping[Node, Cost]) -> Hashable:
     return tuple(found)
 
 
-def _whole(term: _Term[Node], total: Node) -> list[Node]:
+def _whole(term: _Term, total: Node) -> list[Node]:
     """The steps that give a term the shape and the type of the sum; none is written yet."""
     shape = total.shape
     value, steps, order = term.value, [], term.permutation

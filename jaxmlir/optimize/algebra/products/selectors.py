@@ -69,7 +69,7 @@ class Indexed(Spec):
         return self.mode != lax.GatherScatterMode.FILL_OR_DROP or self.fill_value == 0
 
     def _flags(self, selects: bool) -> dict[str, Any]:
-        """Of a gather, or of a scatter."""
+        """The parameters of a gather, or of a scatter."""
         mode, modes = self.mode, lax.GatherScatterMode
         if mode == modes.PROMISE_IN_BOUNDS and selects != self.selects:
             mode = modes.FILL_OR_DROP if selects else modes.CLIP
@@ -383,8 +383,8 @@ def _numbers_of_rows(node: Node) -> tuple[int, Node] | None:
 
 
 def _without(value: Node, d: int) -> Node | None:
-    """What a value repeats along a dimension, or itself where it has none; ``None`` if it is not
-    the same along it."""
+    """The value that another one repeats along a dimension, itself if it has a size of 1 there;
+    ``None`` if it is not the same along it."""
     if value.name == "jaxpr.broadcast_in_dim" and len(value.operands) == 1:
         dims = value.get("broadcast_dimensions")
         (source,) = value.operands
@@ -408,4 +408,4 @@ SELECTING: dict[str, Rule] = {
         _update_operands, _dynamic_update_slice, contracts=True, has_others=True
     ),
 }
-"""Of the ops that a selector is read from."""
+"""The rules of the ops that selectors are read from, by name."""

@@ -108,8 +108,8 @@ class Function:
             operand.users.append(node if all_are_parts or operand in parts else None)
 
     def users(self, value: Node, most: int) -> list[Node | None]:
-        """What a value is used for, seen through ops that are free: results of the ops of products
-        that it is a part of, and ``None`` for every other use; no more of them than ``most``."""
+        """The uses of a value, seen through ops that are free: results of the ops of products that
+        it is a part of, and ``None`` for every other use; no more of them than ``most``."""
         found: list[Node | None] = []
         pending = [iter(value.users)]
         while pending and len(found) < most:
@@ -309,7 +309,7 @@ class Tree:
         return Planned(planned.cost, planned.plan, [self.values[i][0] for i in taken])
 
     def _structure(self) -> tuple[Hashable, dict[Node, int]]:
-        """What the best order depends on, and where each value is met first.
+        """A key of all that the best order depends on, and where each value is met first.
 
         Also those on the way: one that does not fit is computed from as it is.
         """
@@ -327,7 +327,7 @@ class Tree:
 
 
 def _precision(node: Node) -> list[tuple[str, ir.Attribute]]:
-    """What says how precisely a matrix product is computed."""
+    """The attributes that say how precisely a matrix product is computed."""
     keys = ("precision", "preferred_element_type")
     return [(key, node.attributes[key]) for key in keys if key in node.attributes]
 
@@ -411,7 +411,7 @@ def _bits(numbers: Iterable[int]) -> int:
 
 
 def cost_of(node: Node) -> Cost:
-    """What an op costs as it is, where XLA fuses it into what uses it if it can.
+    """The cost of an op as it is, which XLA fuses into what uses it if it can.
 
     Rather too little than too much: what is rewritten should be worth it.
     """

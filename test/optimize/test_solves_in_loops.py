@@ -19,7 +19,8 @@ X = RNG.randn(6).astype(np.float32)
 def rewritten(function, *args, options=""):
     """The program after the pass, and how many solves are products then."""
     remarks = []
-    pipeline = f"{level_pipeline(1)},jaxpr-licm,jaxpr-hoist-inverse{options},jaxpr-cse,jaxpr-dce"
+    solves = f"jaxpr-reassociate-solves{options}"
+    pipeline = f"{level_pipeline(1)},jaxpr-licm,{solves},jaxpr-cse,jaxpr-dce"
     after = jaxmlir.trace(function)(*args).run_passes(pipeline, remarks=remarks.append)
     after.verify()
     return after, sum("inverted once" in remark.message for remark in remarks)

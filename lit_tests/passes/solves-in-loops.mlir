@@ -1,14 +1,14 @@
 // A matrix that a loop solves with is inverted before the loop.
 
-// RUN: jaxmlir-opt --jaxpr-hoist-inverse %s -o %t
+// RUN: jaxmlir-opt --jaxpr-reassociate-solves %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-hoist-inverse %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-reassociate-solves %t -o %t.again
 // RUN: diff %t %t.again
 // RUN: jaxmlir-run %s --args '[[0.0, 1.0], [0.5, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [0.5, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-hoist-inverse --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-reassociate-solves --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: hoist-inverse.mlir:{{[0-9]+}}:8: remark: [jaxpr-hoist-inverse] the matrix of 2 rows is inverted once, not solved with 9 times
+// REMARK: solves-in-loops.mlir:{{[0-9]+}}:8: remark: [jaxpr-reassociate-solves] the matrix of 2 rows is inverted once, not solved with 9 times
 // REMARK-NOT: inverted
 
 // The solution of a^T w = 1, whose product with the right side is the one that the transposed matrix

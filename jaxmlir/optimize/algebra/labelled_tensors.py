@@ -1,0 +1,272 @@
+"""Tensors whose dimensions have labels, as the letters of an Einstein sum are.
+
+Products, sums and what only moves dimensions are read without their layout by several passes.  All
+of them read an op by its :class:`Wiring`, which says what dimensions of the operands and the result
+run together::
+
+    dot_general, batch 0, contracting 2 and 1     [b,i,k] [b,k,j] -> [b,i,j]
+    transpose, permutation 1, 0                   [i,j] -> [j,i]
+    broadcast_in_dim, dimensions 0                [i] -> [i,j]
+    reduce_sum, axes 1                            [i,j] -> [i]
+    reshape of (6, 4) to (3, 8)                   [ab,c] -> [a,bc]
+
+and all of them write what they have found as operations on :class:`LabelledArray`.  What they make
+of wirings differs, as they search for different things.  An order of multiplication is one of a
+single product whose factors are known, so that labels which meet can become one and be split
+(:mod:`.products.network`).  What sums have in common is found between all values of a function, so
+that their labels are local to each, and equal expressions are one object
+(:mod:`.factor_linear_sums.tensors`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.dialect.ops import Trait, with_trait
+
+Shape = Sequence[int]
+
+Dims = tuple[tuple[int, ...], ...]
+"""For each dimension its labels in row-major order: one; none if its size is 1; several where
+another tensor has dimensions of its own for parts of it."""
+
+
+class Wiring(NamedTuple):
+    """Which dimensions of an op's operands and its result run together.
+
+    Labels that the result lacks are summed over; it is repeated along those that no operand has.
+
+    Attributes:
+      operands: the labels of each operand's dimensions.
+      result: the labels of the result's dimensions; one that has a single label has its own number.
+      sizes: of the labels.
+    """
+
+    operands: tuple[Dims, ...]
+    result: Dims
+    sizes: Mapping[int, int]
+
+    @property
+    def summed(self) -> list[int]:
+        """The labels that the result lacks, in order."""
+        kept = set(itertools.chain(*self.result))
+        return sorted(self.sizes.keys() - kept)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no dimension is split or merged."""
+        return all(len(labels) < 2 for dims in (*self.operands, self.result) for labels in dims)
+
+
+Get = Callable[[str], Any]
+
+
+def wiring_of(name: str, get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
+    """The wiring of an op; ``None`` if it has none, as it computes something else.
+
+    Args:
+      name: of the op.
+      get: gives the value of an attribute, ``None`` where it is absent.
+      operands, result: their shapes.
+    """
+    reader = _READERS.get(name)
+    if reader is None or get("sharding") is not None or get("out_sharding") is not None:
+        return None
+    return reader(get, operands, result)
+
+
+def _whole(labels: Sequence[Sequence[int]], operands: Sequence[Shape], result: Shape) -> Wiring:
+    """A wiring that splits no dimension.
+
+    Args:
+      labels: for each dimension of each operand the number of the result's dimension that runs
+        along, or a higher one.
+    """
+    dims, sizes = [], {}
+    for shape, of_dims in zip((*operands, result), (*labels, range(len(result))), strict=True):
+        dims.append(tuple([(k,) if n != 1 else () for k, n in zip(of_dims, shape, strict=True)]))
+        sizes |= {k: n for k, n in zip(of_dims, shape, strict=True) if n != 1}
+    return Wiring(tuple(dims[:-1]), dims[-1], sizes)
+
+
+# Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
+def _dot_general(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
+    contracted, batch = get("dimension_numbers")
+    found = []
+    count = len(batch[0])
+    for side, shape in enumerate(operands):
+        labels = {d: k for k, d in enumerate(batch[side])}
+        labels |= {d: len(result) + k for k, d in enumerate(contracted[side])}
+        for d in range(len(shape)):
+            if d not in labels:
+                labels[d] = count
+                count += 1
+        found.append([labels[d] for d in range(len(shape))])
+    return _whole(found, operands, result)
+
+
+# Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar has no dimensions
+def _elementwise(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
+    return _whole([range(len(shape)) for shape in operands], operands, result)
+
+
+def _transpose(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
+    order = get("permutation")
+    return _whole([sorted(range(len(order)), key=order.__getitem__)], operands, result)
+
+
+def _broadcast_in_dim(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
+    # Further operands are sizes that are known when the program runs.
+    if len(operands) != 1:
+        return None
+    return _whole([get("broadcast_dimensions")], operands, result)
+
+
+def _reduce(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
+    (shape,) = operands
+    gone = get("axes")
+    kept, summed = itertools.count(), itertools.count(len(result))
+    labels = [next(summed if d in gone else kept) for d in range(len(shape))]
+    return _whole([labels], operands, result)
+
+
+def _reshape(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
+    order = get("dimensions")
+    return _in_order(range(len(operands[0])) if order is None else order, operands, result)
+
+
+def _squeeze(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring | None:
+    return _in_order(range(len(operands[0])), operands, result)
+
+
+def _in_order(order: Sequence[int], operands: Sequence[Shape], result: Shape) -> Wiring | None:
+    """The wiring of an op that gives the same elements in row-major order.
+
+    Args:
+      order: of the operand's dimensions, before.
+    """
+    (shape,) = operands
+    # Dimensions of size 1 may come and go.
+    before = [d for d in order if shape[d] != 1]
+    after = [d for d, size in enumerate(result) if size != 1]
+    if [shape[d] for d in before] == [result[d] for d in after]:
+        at = dict(zip(before, after, strict=True))
+        return _whole([[at.get(d, -1) for d in range(len(shape))]], operands, result)
+    if not all(type(size) is int and size > 0 for size in (*shape, *result)):
+        return None
+    return _split([shape[d] for d in order], order, result)
+
+
+def _split(sizes: Sequence[int], order: Sequence[int], result: Shape) -> Wiring | None:
+    """The wiring of a reshape, with a label for each part of a dimension that is one of both
+    tensors; ``None`` if a dimension begins within a part of the other tensor's.
+
+    Args:
+      sizes: of the operand's dimensions, in the order in which they are read.
+    """
+    # A dimension is between two strides, and a label between two of the strides of both tensors.
+    strides = sorted({*_strides(sizes), *_strides(result)}, reverse=True)
+    if any(a % b for a, b in itertools.pairwise(strides)):
+        return None
+    numbers = {stride: len(result) + k for k, stride in enumerate(strides[1:])}
+    for d, (large, small) in enumerate(itertools.pairwise(_strides(result))):
+        if strides.index(small) == strides.index(large) + 1:
+            numbers[small] = d
+
+    def dims(shape: Shape) -> list[tuple[int, ...]]:
+        bounds = itertools.pairwise([strides.index(stride) for stride in _strides(shape)])
+        return [tuple([numbers[strides[k]] for k in range(a + 1, b + 1)]) for a, b in bounds]
+
+    operand = dict(zip(order, dims(sizes), strict=True))
+    of_labels = {numbers[b]: a // b for a, b in itertools.pairwise(strides)}
+    return Wiring((tuple([operand[d] for d in sorted(order)]),), tuple(dims(result)), of_labels)
+
+
+def _strides(shape: Shape) -> list[int]:
+    """How many elements there are from one index of each dimension to the next, after how many
+    there are in all."""
+    return [*itertools.accumulate(reversed(shape), operator.mul, initial=1)][::-1]
+
+
+_READERS: dict[str, Callable[[Get, Sequence[Shape], Shape], Wiring | None]] = {
+    **dict.fromkeys(with_trait(Trait.RESHAPE), _squeeze),
+    "jaxpr.broadcast_in_dim": _broadcast_in_dim,
+    "jaxpr.dot_general": _dot_general,
+    "jaxpr.mul": _elementwise,
+    "jaxpr.reduce_max": _reduce,
+    "jaxpr.reduce_min": _reduce,
+    "jaxpr.reduce_sum": _reduce,
+    "jaxpr.reshape": _reshape,
+    # Into one part.
+    "jaxpr.split": _squeeze,
+    "jaxpr.transpose": _transpose,
+}
+"""How the wirings of ops are read, by name."""
+
+
+# -- Arrays with labels, in a JAX function that is traced --
+
+
+class LabelledArray(NamedTuple):
+    """An array with a label on each dimension."""
+
+    array: Any
+    labels: tuple[int, ...]
+
+    def relabelled(self, new: Sequence[int]) -> LabelledArray:
+        """The array with the labels that a sequence has for its own."""
+        return LabelledArray(self.array, tuple([new[k] for k in self.labels]))
+
+    def spread(self, labels: Sequence[int], sizes: Any) -> Any:
+        """The elements with a dimension for each of some labels, which include all of its own.
+
+        Args:
+          sizes: of the labels.
+        """
+        at = [labels.index(k) for k in self.labels]
+        dims, array = sorted(at), self.array
+        if at != dims:
+            array = lax.transpose(array, sorted(range(len(at)), key=at.__getitem__))
+        if len(dims) == len(labels):
+            return array
+        return lax.broadcast_in_dim(array, [sizes[k] for k in labels], dims)
+
+    def summed(self, gone: Collection[int]) -> LabelledArray:
+        """The array summed over those of some labels that it has."""
+        axes = tuple([d for d, k in enumerate(self.labels) if k in gone])
+        if not axes:
+            return self
+        # Not ``jnp.sum``, which computes in another type.
+        array = lax.reduce(self.array, np.zeros((), self.array.dtype), lax.add, axes)
+        return LabelledArray(array, tuple([k for k in self.labels if k not in gone]))
+
+
+def contracted(
+    a: LabelledArray,
+    b: LabelledArray,
+    gone: Collection[int],
+    precision: Any,
+    preferred_element_type: Any,
+) -> LabelledArray:
+    """The product of two arrays summed over labels, as a ``dot_general``: with the labels that both
+    have first, then those of the first array, then those of the second."""
+    both = [k for k in a.labels if k in b.labels]
+    groups = [k for k in both if k in gone], [k for k in both if k not in gone]
+    numbers = tuple(
+        tuple(tuple(x.labels.index(k) for k in group) for x in (a, b)) for group in groups
+    )
+    array = lax.dot_general(
+        a.array,
+        b.array,
+        numbers,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+    free = [k for x in (a, b) for k in x.labels if k not in both]
+    return LabelledArray(array, (*groups[1], *free)).summed(gone)

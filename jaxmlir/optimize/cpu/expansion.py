@@ -1,0 +1,108 @@
+"""The passes that write single ops as several others: what they have in common.
+
+Such a pass is a class with the names of the ops, and a method that says of one of them what it is
+written as, how many ops these are and what they save.  Whether that is worth the time that they
+take to compile is asked here, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from jaxmlir.analysis.function_view import OpView
+from jaxmlir.dialect.ir import ir
+from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+Values = ir.Value | Sequence[ir.Value]
+
+
+class Writer(NamedTuple):
+    """Writes ops at the insertion point.
+
+    Attributes:
+      store: writes a fence on a value, which is in memory then.
+    """
+
+    rules: Rules
+    store: Callable[[ir.Value], ir.Value]
+
+    def emit(self, function: Callable[..., list[Any]], *operands: ir.Value) -> list[ir.Value]:
+        """The results of a function of arrays, which is hashable."""
+        return self.rules.emit(function, operands, function)
+
+
+class Expansion(NamedTuple):
+    """What an op is written as.
+
+    Attributes:
+      reason: the remark on the op.
+      write: a function of the operands as arrays, hashable; or, if ``by_steps``, one that is given
+        a :class:`Writer` and the operands as values of the IR.
+      ops: how many ops there are more than before, about.
+      saved: nanoseconds of each run, about, at least.
+    """
+
+    reason: str
+    write: Callable[..., Any]
+    ops: float
+    saved: float
+    by_steps: bool = False
+
+    def values(self, writer: Writer, operands: Sequence[ir.Value]) -> Values:
+        """Writes the ops; what stands for the results."""
+        if self.by_steps:
+            return self.write(writer, *operands)
+        return writer.emit(self.write, *operands)
+
+
+class ExpandOps(Pass):
+    """Base of passes that write ops as several others.
+
+    Options:
+      calls: how often the program is taken to be called: what is written has to save the time that
+        it takes to compile within so many calls.
+    """
+
+    compilers: ClassVar = ("cpu",)
+    expanded: ClassVar[Collection[str]]
+    """The names of the ops."""
+    calls: Amount = CALLS
+
+    def run(self, program: Module) -> bool:
+        expansion = self.expansions(program)
+        compile_time = CompileTime(program, self.calls)
+        store = fences(program)
+
+        def write(rules: Rules, node: OpView) -> Values | None:
+            found = expansion(node)
+            if found is None:
+                return None
+            if not compile_time.pays(function_of(node), found.ops, found.saved):
+                return None
+            remark(node.op, found.reason)
+            return found.values(Writer(rules, store), node.operands)
+
+        return replace_ops(program, self.expanded, write) > 0
+
+    def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:
+        """Says what an op of a program is written as; passes that look at more than the op at hand
+        override it."""
+        return self.expansion
+
+    def expansion(self, node: OpView) -> Expansion | None:
+        """What an op is written as; ``None`` where it stays."""
+        raise NotImplementedError
+
+
+def function_of(node: OpView) -> str:
+    """The symbol of the function that an op stands in."""
+    return node.op.operation.parent.attributes["sym_name"].value
