@@ -10,6 +10,7 @@ New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from 
     definition                the op that a value comes from
     attribute                 an op's attribute as a Python value
     constant, constant_value  writing and reading ``jaxpr.constant``
+    rewrite_ops               rewriting op by op: a table of functions by op name
     copy, emit, replace       building ops, and putting them in another's place
     erase                     taking out an op that nobody uses
     remark                    telling the user what was done, and where
@@ -20,16 +21,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import exporter
 from jaxmlir.bridge.importer import Importer
-from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, copy, erase, returned
 from jaxmlir.dialect.ir import functions, ir, scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import Diagnostic, PassError
+from jaxmlir.errors import PassError
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import replace, rewrite_ops
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -89,34 +89,6 @@ def emit(
     return Rules(program).emit(results, args, function)
 
 
-def replace(op: Any, values: Sequence[ir.Value]) -> None:
-    """Uses values instead of an op's results, and removes the op.
-
-    Raises:
-      PassError: there are more or fewer of them, or they have other types.
-    """
-    results = list(op.results)
-    types, got = [r.type for r in results], [v.type for v in values]
-    if types != got and not _fits(types, got):
-        name, wanted, given = op.operation.name, _type_list(types), _type_list(got)
-        message = f"'{name}' op: expected values of the types {wanted} in its place, got {given}"
-        raise PassError([Diagnostic("error", message, *locations.position(op.location))])
-    for result, value in zip(results, values, strict=True):
-        result.replace_all_uses_with(value)
-    op.operation.erase()
-
-
-def _fits(types: list[ir.Type], got: list[ir.Type]) -> bool:
-    """Whether types differ in nothing but being weak."""
-    return len(types) == len(got) and all(
-        core.typematch(aval_of(a), aval_of(b)) for a, b in zip(types, got, strict=True)
-    )
-
-
-def _type_list(types: list[ir.Type]) -> str:
-    return f"({', '.join(map(str, types))})"
-
-
 __all__ = [
     "attribute",
     "constant",
@@ -131,5 +103,6 @@ __all__ = [
     "remark",
     "replace",
     "returned",
+    "rewrite_ops",
     "scope",
 ]

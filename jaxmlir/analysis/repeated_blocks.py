@@ -48,9 +48,6 @@ MOST_APART = 256
 MOST_KINDS = 16
 """How many kinds of blocks may take turns."""
 
-Place = tuple[int, int]
-"""An op of a block, and one of its operands or results."""
-
 _VIEWS = with_trait(Trait.RESHAPE) | {"jaxpr.slice"}
 
 ROWS = 4
@@ -146,44 +143,16 @@ class OpString:
         """The op of a letter."""
         return self.body.ops[self.index[letter]]
 
-    def signature(self, letter: int) -> Signature:
-        return self.body.signatures[self.index[letter]]
-
-    def operand_number(self, start: int, place: Place) -> int:
-        """The number of an operand of the block that starts there, as the function was read."""
-        return self.body.operands[self.index[start + place[0]]][place[1]]
-
-    def result_number(self, start: int, place: Place) -> int:
-        """The number of a result of the block that starts there."""
-        return self.body.results[self.index[start + place[0]]][0] + place[1]
-
-    def operand(self, start: int, place: Place) -> ir.Value:
-        """An operand of the block that starts there, as it is now."""
-        return self.op(start + place[0]).operands[place[1]]
-
-    def result(self, start: int, place: Place) -> ir.Value:
-        """A result of the block that starts there."""
-        return self.op(start + place[0]).results[place[1]]
-
-    def source(self, start: int, place: Place) -> Place | None:
-        """The letter that gives an operand of the block that starts there, and its result."""
-        number = self.operand_number(start, place)
-        made = int(self.made[number])
-        return None if made < 0 else (made, number - self.result_number(made, (0, 0)))
-
     def sources(self, word: RepeatedBlock) -> tuple[np.ndarray, np.ndarray]:
         """For each place of a word, and each operand there, its number, and the letter that gives
         it; -1 where none does."""
         values = self._at(self._operands, word)
         return values, self.made[values]
 
-    def numbers(self, word: RepeatedBlock) -> np.ndarray:
-        """For each place of a word, and each result there, its number."""
-        return self._at(self._results, word)
-
     def readers(self, word: RepeatedBlock) -> np.ndarray:
         """Which op of a word reads each of its operands."""
-        return self._operands.places(word.starts[0], word.length)[:, 0]
+        first = word.starts[0]
+        return self._operands.owners[self._operands.of(first, word.length)] - first
 
     def used_by(self, first: int, which: np.ndarray) -> np.ndarray:
         """The values that some letters use, by their numbers.
@@ -307,24 +276,17 @@ class OpString:
         slots = lists.starts[list(word.starts)][:, None] + np.arange(first.stop - first.start)
         return lists.items[slots]
 
-    def inputs(self, word: RepeatedBlock) -> list[list[Place]]:
-        """The operands of a word that come from without: each as the places in the word, op and
-        operand, that read it, at all places of the word the same value."""
-        first = word.starts[0]
-        columns: dict[bytes, list[Place]] = collections.defaultdict(list)
-        values = self._at(self._operands, word).T
-        places = self._operands.places(first, word.length)
-        without = self.made[values[:, 0]] < first
-        for column, place in zip(values[without], places[without].tolist(), strict=True):
-            columns[column.tobytes()].append(tuple(place))
-        return list(columns.values())
+    def packs(self, word: RepeatedBlock) -> list[tuple[int, ...]]:
+        """For each op of a word the ops, by index in the body, that it is at the word's places."""
+        return [tuple([self.index[start + i] for start in word.starts]) for i in range(word.length)]
 
-    def outputs(self, word: RepeatedBlock) -> list[Place]:
-        """The results, op and result, that are used outside of the word, at some of its places."""
+    def outputs(self, word: RepeatedBlock) -> list[tuple[int, ...]]:
+        """The results that are used outside of the word, at some of its places: of each, its number
+        at every place."""
         ends = np.array(word.starts)[:, None] + word.length
-        used = (self.last_use[self._at(self._results, word)] >= ends).any(0)
-        places = self._results.places(word.starts[0], word.length)
-        return [tuple(place) for place in places[used].tolist()]
+        numbers = self._at(self._results, word)
+        used = (self.last_use[numbers] >= ends).any(0)
+        return [tuple(column) for column in numbers[:, used].T.tolist()]
 
 
 class _Lists:
@@ -345,13 +307,6 @@ class _Lists:
     def of(self, first: int, count: int) -> slice:
         """The items of some lists."""
         return slice(int(self.starts[first]), int(self.starts[first + count]))
-
-    def places(self, first: int, count: int) -> np.ndarray:
-        """The items of lists, each as the number of its list, from the first on, and its index."""
-        items = self.of(first, count)
-        owners = self.owners[items]
-        within = np.arange(items.start, items.stop) - self.starts[owners]
-        return np.stack([owners - first, within], 1)
 
 
 def _tables(body: FunctionView) -> set[int]:

@@ -52,7 +52,7 @@ def alone(together: Together) -> Callable[[ir.Value], ir.Value]:
 
 
 def fences_together(program: Module) -> Together | None:
-    """The same on several values."""
+    """Writes a fence on several values at the insertion point; ``None`` where there are none."""
     if not program.target.is_cpu:
         return None
     return _barrier if _has_barriers(program.target) else _Calls(program)

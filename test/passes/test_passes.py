@@ -222,6 +222,53 @@ def test_what_cannot_be_put_in_an_ops_place(options, message):
     assert program.run_passes("test-replace{by=weak}")(jnp.ones(2)).tolist() == [2, 2]
 
 
+class Rewrite(Pass):
+    """Rewrites sines by a function."""
+
+    name: ClassVar[str] = "test-rewrite"
+    by: str = ""
+
+    def run(self, program):
+        def rewrite(sine):
+            assert sine.name == "jaxpr.sin" and sine.get("accuracy") is None
+            match self.by:
+                case "nothing":
+                    return None
+                case "cosine":
+                    (value,) = toolbox.emit(program, shifted_cosine, sine.operands)
+                    return value
+                case "row":
+                    return toolbox.emit(program, lambda x: [x[0]], sine.operands)
+
+        return toolbox.rewrite_ops(program, {"jaxpr.sin": rewrite}) > 0
+
+
+def shifted_cosine(x):
+    return [jnp.cos(x - jnp.pi / 2)]
+
+
+def test_rewriting_op_by_op():
+    def f(x):
+        def step(c, _):
+            return jnp.sin(c) + 1, jnp.sin(2.0)
+
+        return jax.lax.scan(step, x, length=3)
+
+    program = jaxmlir.trace(f)(0.5)
+    same = program.run_passes("test-rewrite{by=nothing}")
+    assert same.as_text() == program.as_text()
+    rewritten = program.run_passes("test-rewrite{by=cosine}")
+    assert "jaxpr.sin" not in rewritten.as_text() and "jaxpr.cos" in rewritten.as_text()
+    for got, want in zip(rewritten(0.5), f(0.5), strict=True):
+        assert got.weak_type == want.weak_type
+        assert jnp.allclose(got, want, 1e-6)
+
+
+def test_rewrites_give_what_fits():
+    with pytest.raises(PassError, match=r"3:8: error: 'jaxpr.sin' op: expected values of the type"):
+        jaxmlir.parse(SINE).run_passes("test-rewrite{by=row}")
+
+
 class Erase(Pass):
     """Erase each op, whoever uses it."""
 

@@ -51,7 +51,7 @@ from jaxmlir.dialect.ir import func, ir, is_private, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.reading import Reading
 from jaxmlir.optimize.algebra.products.network import number_both
-from jaxmlir.optimize.loops.licm import licm
+from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
@@ -117,7 +117,7 @@ def invert(program: Module, min_iterations: float) -> int:
         count = sum(map(loops.rewrite, functions))
     if count:
         program.changed()
-        licm(program)
+        Licm().run(program)
     return count
 
 

@@ -107,7 +107,7 @@ class View:
 
     @classmethod
     def of(cls, value: ir.Value) -> View:
-        """What a value is a view of, as far as its rows can be read from there."""
+        """The view that a value is of the farthest array from which its rows can be read."""
         found = cls.whole(value)
         while (farther := found._through()) is not None and farther.has_rows:
             found = farther
@@ -115,7 +115,7 @@ class View:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """What it is, of an array of which only the type counts."""
+        """The view as a key in which only the type of the array counts."""
         return self.array.type, self.dims, self.starts, self.steps, self.sizes
 
     @property
@@ -130,7 +130,7 @@ class View:
 
     @property
     def _pieces(self) -> tuple[int, int, int]:
-        """Of how many pieces of memory a row is, the bytes of one, and from one to the next."""
+        """The number of pieces of memory of a row, the bytes of one, and from one to the next."""
         shape, sizes = self.array.type.shape, self._row_sizes
         step = size(with_shape(self.array.type, ()))
         piece, count, distance = step, 1, 0
@@ -196,7 +196,7 @@ class View:
         return [index if d == self.along else filled(index.type, s) for d, s in starts]
 
     def _through(self) -> View | None:
-        """The same view of what the op that gives the array moves; ``None`` of other ops."""
+        """The view of the operand that the op giving the array moves; ``None`` of other ops."""
         op, name = toolbox.definition(self.array) or (None, "")
         if op is None or len(op.operands) != 1 or not is_plain_array(op.operands[0].type):
             return None
@@ -244,7 +244,7 @@ class View:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the rows of a value end up.
+    """The array and the place in it where the rows of a value end up.
 
     Attributes:
       view: the value as a view of that array.
@@ -259,7 +259,7 @@ class Place:
 
     @classmethod
     def of(cls, value: ir.Value, op: Any) -> Place:
-        """Where the ops that alone use a result of ``op`` put it."""
+        """The place where the ops that alone use a result of ``op`` put it."""
         found = cls(View.whole(value))
         while (farther := found._through(op)) is not None and farther.view.has_rows:
             found = farther
@@ -318,7 +318,7 @@ class Place:
 
 
 def _kept(distance: int) -> int:
-    """How many lines the cache keeps that are so many bytes apart."""
+    """The number of cache lines at a distance in bytes that the cache keeps."""
     shared = math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1
     return WAYS * SETS // shared
 
@@ -326,8 +326,8 @@ def _kept(distance: int) -> int:
 def _unit_dims(
     op: Any, name: str, shape: Sequence[int], other: Sequence[int]
 ) -> list[int | None] | None:
-    """Where the dimensions of one array are in another, if the op between the two adds or drops
-    dimensions of size 1 only; ``None`` for those."""
+    """The places of the dimensions of one array in another, ``None`` for those of size 1; ``None``
+    altogether if the op between the two does more than add or drop such."""
     is_one = name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.squeeze")
     if not is_one or len(op.operands) != 1 or "sharding" in op.attributes:
         return None
@@ -341,7 +341,7 @@ def _unit_dims(
 
 
 def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: int = 0) -> bool:
-    """Whether a value is there before an op, or may be.
+    """Whether a value stands before an op, or may be moved there.
 
     Args:
       sooner: gets what has to be moved for it, in order.
@@ -384,16 +384,11 @@ class InplaceScans(Pass):
     compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return scan_in_place(program) > 0
-
-
-def scan_in_place(program: Module) -> int:
-    """Has scans read and write in place; how many arrays are not copied any more."""
-    with scope():
-        graph = analyses_of(program).graph
-        scans = _Scans(program, graph)
-        visit_functions(program, scans.visit, graph, SCANS, scans.uses)
-    return scans.count
+        with scope():
+            graph = analyses_of(program).graph
+            scans = _Scans(program, graph)
+            visit_functions(program, scans.visit, graph, SCANS, scans.uses)
+        return scans.count > 0
 
 
 class _Loop(NamedTuple):
@@ -413,7 +408,7 @@ class _Loop(NamedTuple):
 
     @property
     def likeness(self) -> Hashable:
-        """What decides, besides its body, what becomes of it."""
+        """A key of all that decides, besides the body, what becomes of the loop."""
         scan = self.scan
         return (
             (*scan.counts, scan.length, scan.reverse, *scan.other.items(), self.op.location.attr),
@@ -423,7 +418,7 @@ class _Loop(NamedTuple):
 
 
 class _Edited(NamedTuple):
-    """How a scan was written anew: also those whose bodies are alike are.
+    """A scan as it was written anew, for others whose bodies are alike.
 
     Attributes:
       pattern: the body.
@@ -562,7 +557,7 @@ class _Scans:
 
 
 def _place(value: ir.Value, op: Any) -> Place | None:
-    """Where a stacked result ends up, if it is better written there."""
+    """The place where a stacked result ends up; ``None`` if it is not better written there."""
     if not is_plain_array(value.type):
         return None
     place = Place.of(value, op)
@@ -592,7 +587,7 @@ class _Counter:
         editor.carry.append(Carried(init, self._step, after))
 
     def along(self, view: View) -> ir.Value:
-        """Where the row of the step is along the array that it is in."""
+        """The index of the step's row along the array that it is in."""
         start, by = view.starts[view.along], view.steps[view.along]
         index = self._indices.get((start, by))
         if index is None:
@@ -608,12 +603,12 @@ class _Counter:
         return index
 
     def behind(self) -> ir.InsertionPoint:
-        """Where all indices are known that were asked for, and nothing has been done with them."""
+        """The insertion point behind all indices that were asked for, before their uses."""
         return ir.InsertionPoint.after(self._last)
 
 
 def _first_number(op: Any, scan: ScanOp) -> ir.Value:
-    """Of the step, before the loop."""
+    """The number of the first step, written before the loop."""
     with ir.InsertionPoint(op), op.location:
         return filled(_number_type(), scan.length - 1 if scan.reverse else 0)
 

@@ -75,7 +75,7 @@ _MOVABLE = frozenset({"jaxpr.remat2"})
 
 
 class Choice:
-    """What is taken out of a function; values and ops by number.
+    """The ops that are taken out of a function, chosen by what they save; all by number.
 
     Attributes:
       fixed: the arguments that are the same whenever the function runs.
@@ -113,7 +113,7 @@ class Choice:
         self._choose()
 
     def _find_invariant(self, in_remat: bool) -> None:
-        """Of each value that follows from the fixed ones, the op that gives it."""
+        """Finds the values that follow from the fixed ones, with the ops that give them."""
         body, constants, source, fixed = self._body, self.constants, self._source, set(self.fixed)
         for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
             if name == "jaxpr.constant" or (
@@ -126,7 +126,7 @@ class Choice:
                     source.update(dict.fromkeys(range(*body.results[index]), index))
 
     def _used_elsewhere(self) -> set[int]:
-        """What the function returns, and what ops use that are not invariant."""
+        """The values that the function returns, or that ops read which are not invariant."""
         found = set(self._body.returned)
         for index, operands in enumerate(self._body.operands):
             if index not in self._own:
@@ -193,14 +193,14 @@ def can_move(signature: Signature) -> bool:
 
 
 class Uses(NamedTuple):
-    """How an op gives a function its arguments."""
+    """The way in which an op gives a function its arguments."""
 
     fixed: tuple[bool, ...]
-    """Which are the same each time that the function runs."""
+    """The mask of those that are the same each time that the function runs."""
     needed: tuple[bool, ...]
-    """Which the op takes even if the function has no use for them."""
+    """The mask of those that the op takes even if the function has no use for them."""
     place: int
-    """Before which of them new ones are put."""
+    """The number of the argument before which new ones are put."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,14 +224,14 @@ class Split:
     left: Sequence[int]
 
     def arguments(self, operands: Sequence[ir.Value], values: Sequence[ir.Value]) -> list[ir.Value]:
-        """What the rest takes in place of those operands."""
+        """The operands of the rest in place of those of the whole."""
         place = self.uses.place
         before = chosen(operands[:place], self.kept[:place])
         return [*before, *values, *chosen(operands[place:], self.kept[place:])]
 
     @property
     def num_before(self) -> int:
-        """How many arguments the rest takes up to the last of the values."""
+        """The number of arguments of the rest up to the last of the values."""
         return sum(self.kept[: self.uses.place]) + len(self.template.type.results)
 
 
@@ -462,16 +462,11 @@ class Licm(Pass):
     growth: Amount = GROWTH
 
     def run(self, program: Module) -> bool:
-        return licm(program, self.growth) > 0
-
-
-def licm(program: Module, growth: float = GROWTH) -> int:
-    """Moves invariant code out of the loops of a program, in place; how many values are kept."""
-    with scope():
-        graph = analyses_of(program).graph
-        motion = _Motion(program, graph, growth)
-        visit_functions(program, motion.visit, graph, LOOPS)
-    return motion.count
+        with scope():
+            graph = analyses_of(program).graph
+            motion = _Motion(program, graph, self.growth)
+            visit_functions(program, motion.visit, graph, LOOPS)
+        return motion.count > 0
 
 
 class _Motion:
@@ -555,7 +550,7 @@ class _Motion:
     def _guarded(
         self, predicate: ir.Value, split: Split, consts: Sequence[ir.Value]
     ) -> list[ir.Value]:
-        """What a template computes if the predicate holds, else values that nobody looks at."""
+        """Values that a template computes if the predicate holds, else any."""
         if split not in self._branches:
             self._branches[split] = self._write_branches(split)
         (index,) = self._rules.emit(_as_index, [predicate], "licm.index")

@@ -8,7 +8,7 @@ is in all of them
 * what the block before gives, or was given so: carried; an array that a block reads in parts and
   then writes in place is stored once for all of them;
 * constants, rows of one array, or any values from above the blocks: a slice of what these are
-  together.  So are the places of slices (:mod:`jaxmlir.optimize.vectorize.parametrize_slices`).
+  together.  So are the places of slices (:func:`.with_dynamic_slices`).
 
 and what is used of a block afterwards is a final carried value, or a row of a stacked result.
 
@@ -28,8 +28,6 @@ the memory as a loop, and 2.2 times as long to compile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -38,19 +36,15 @@ from jaxmlir.analysis.function_view import FunctionView, ops_of
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import KERNEL, Work, is_array, size
-from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
-from jaxmlir.dialect.builder import erase, is_used
+from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_logsumexp import worthwhile
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import NEEDED, Reader
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
-from jaxmlir.optimize.vectorize.blocks import Blocks
-from jaxmlir.optimize.vectorize.parametrize_slices import with_dynamic_slices
-from jaxmlir.optimize.vectorize.stacking import row_of, stack
+from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_slices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -104,67 +98,55 @@ class Reroll(Pass):
         if self.min_length is None and not program.target.is_cpu:
             return False
         min_length = MIN_LENGTH if self.min_length is None else self.min_length
-        return reroll(program, self.stored, self.max_work, min_length) > 0
+        return _Search(program, self.stored, self.max_work, min_length).run() > 0
 
 
-def reroll(
-    program: Module,
-    stored: float = STORED,
-    max_work: float = MAX_WORK,
-    min_length: int = MIN_LENGTH,
-) -> int:
-    """Rolls up repeated blocks in place; how many loops were made of them."""
-    with scope():
-        rules, work = Rules(program), Work(program)
+class _Search:
+    """The search for blocks of a program that are worth a loop."""
 
-        fused_calls: dict[str, bool] = {}
+    def __init__(self, program: Module, stored: float, max_work: float, min_length: int):
+        self._program = program
+        self._stored, self._max_work, self._min_length = stored, max_work, min_length
+        self._fused_calls: dict[str, bool] = {}
 
-        def search(body: FunctionView) -> int:
-            return _reroll(rules, work, fused_calls, body, stored, max_work, min_length)
+    def run(self) -> int:
+        """Rolls up repeated blocks in place; how many loops were made of them."""
+        program = self._program
+        with scope():
+            self._rules, self._work = Rules(program), Work(program)
+            count = sum(
+                with_dynamic_slices(program, analyses_of(program).body(function), self._reroll)
+                for function in outside_kernels(program)
+                # Shorter ones, such as the bodies of most loops, need not be read.
+                if len(function.entry_block.operations) > self._min_length
+            )
+        if count:
+            program.changed()
+        return count
 
-        count = sum(
-            with_dynamic_slices(program, analyses_of(program).body(function), search)
-            for function in outside_kernels(program)
-            # Shorter ones, such as the bodies of most loops, need not be read.
-            if len(function.entry_block.operations) > min_length
-        )
-    if count:
-        program.changed()
-    return count
+    def _reroll(self, body: FunctionView) -> int:
+        text = op_string_of(body)
+        taken = np.zeros(len(text.letters), bool)
+        count = 0
+        for word in text.words:
+            if len(word.starts) < self._min_length or not word.is_tandem:
+                continue
+            loop = self._loop(text, word) or self._loop(text, text.in_turns(word))
+            if loop is None or taken[loop.span].any():
+                continue
+            if not loop.is_worth_it(self._work, self._stored, self._max_work):
+                continue
+            taken[loop.span] = True
+            loop.write()
+            count += 1
+        return count
 
-
-def _reroll(
-    rules: Rules,
-    work: Work,
-    fused_calls: dict[str, bool],
-    body: FunctionView,
-    stored: float,
-    max_work: float,
-    min_length: int,
-) -> int:
-    text = op_string_of(body)
-    taken = np.zeros(len(text.letters), bool)
-    count = 0
-    for word in text.words:
-        if len(word.starts) < min_length or not word.is_tandem:
-            continue
-        loop = _loop(rules, fused_calls, text, word, min_length) or _loop(
-            rules, fused_calls, text, text.in_turns(word), min_length
-        )
-        if loop is None or taken[loop.span].any() or not loop.pays(work, stored, max_work):
-            continue
-        taken[loop.span] = True
-        loop.write()
-        count += 1
-    return count
-
-
-def _loop(
-    rules: Rules, fused_calls: dict[str, bool], text: OpString, word: RepeatedBlock, min_length: int
-) -> _Loop | None:
-    """The longest loop of blocks that are alike."""
-    row = _in_a_row(text.alike(word))
-    return _Loop.of(rules, fused_calls, text, row) if len(row.starts) >= min_length else None
+    def _loop(self, text: OpString, word: RepeatedBlock) -> _Loop | None:
+        """The longest loop of blocks that are alike."""
+        row = _in_a_row(text.alike(word))
+        if len(row.starts) < self._min_length:
+            return None
+        return _Loop.of(self._rules, self._fused_calls, text, row)
 
 
 def _in_a_row(word: RepeatedBlock) -> RepeatedBlock:
@@ -180,168 +162,141 @@ def _in_a_row(word: RepeatedBlock) -> RepeatedBlock:
     return RepeatedBlock(word.length, tuple(best))
 
 
-@dataclass
-class _Loop(Blocks):
+class _Loop(Group):
     """Blocks that are to be the iterations of a loop.
 
     Attributes:
+      span: their letters.
       fused_calls: which functions consist of ops that XLA fuses, as far as somebody has asked.
-      consts: operands that are the same value in each block.
-      carry: operands that are a result of the block before, with this result; or what another one
-        of them is in the block before, with the number of that one.
-      xs: operands that are apart for each block.
-      constants: operands that are the same constant in each block: written again in the body.
-      ys: results that are used after the loop, other than the last block's, or not carried.
+      carry: inputs that are a result of the block before, with this result, or another one of these
+        inputs in the block before, with that one.
+      outputs: results that are used after the loop, other than the last block's, or not carried.
     """
 
+    span: slice
     fused_calls: dict[str, bool]
-    consts: list[list[Place]]
-    carry: list[tuple[list[Place], Place | int]]
-    xs: list[list[Place]]
-    constants: list[list[Place]]
-    ys: list[Place]
+    carry: dict[Column, Column]
 
     @classmethod
     def of(
         cls, rules: Rules, fused_calls: dict[str, bool], text: OpString, word: RepeatedBlock
     ) -> _Loop | None:
         """The loop; ``None`` if a block uses what is not carried to it."""
-        loop = cls(rules, text, word, fused_calls, [], [], [], [], [])
-        further: list[list[Place]] = []
-        for places in text.inputs(word):
-            if not is_array(loop.operand_type(places)):
+        loop = cls(rules, text.body, text.packs(word), constants=text.free)
+        first, end = word.starts[0], word.starts[-1] + word.length
+        loop.span, loop.fused_calls, loop.carry = slice(first, end), fused_calls, {}
+        before = {result[:-1]: result for pack in loop.packs for result in loop.results(pack)}
+        further: list[Column] = []
+        for column in loop.inputs:
+            if not is_array(loop.type(column)):
                 return None
-            if loop.is_same(places):
-                (loop.constants if loop.is_known(places) else loop.consts).append(places)
+            if loop.is_same(column):
                 continue
-            sources = [text.source(start, places[0]) for start in word.starts]
-            before = _result_before(sources, word)
-            if before is not None:
-                loop.carry.append((places, before))
-            elif all(s is None or s[0] < word.starts[0] for s in sources):
-                loop.xs.append(places)
-            else:
-                further.append(places)
-        if not loop.passes_on(further):
+            if column[1:] in before:
+                loop.carry[column] = before[column[1:]]
+            elif (text.made[list(column)] >= first).any():
+                further.append(column)
+        if not loop._passes_on(further):
             return None
-        finals = {before for _, before in loop.carry}
-        for place in text.outputs(word):
-            if loop.is_stacked(place, place in finals):
-                if not is_array(loop.result_type(place)):
-                    return None
-                loop.ys.append(place)
-        return loop
+        finals = {*loop.carry.values()}
+        loop.outputs = [
+            column
+            for column in text.outputs(word)
+            if column not in finals or (text.last_use[list(column[:-1])] >= end).any()
+        ]
+        return loop if all(is_array(loop.type(column)) for column in loop.outputs) else None
 
-    def passes_on(self, further: list[list[Place]]) -> bool:
+    def _passes_on(self, further: list[Column]) -> bool:
         """Whether operands that come from further back are, each, what one that is carried is in
         the block before; they are carried as well then, from that one."""
-        columns = {tuple(self.column_numbers(p)[:-1]): k for k, (p, _) in enumerate(self.carry)}
+        before = {column[:-1]: column for column in self.carry}
         while further:
-            numbers = [self.column_numbers(places) for places in further]
-            found = (i for i, column in enumerate(numbers) if tuple(column[1:]) in columns)
-            i = next(found, None)
-            if i is None:
+            column = next((c for c in further if c[1:] in before), None)
+            if column is None:
                 return False
-            columns[tuple(numbers[i][:-1])] = len(self.carry)
-            self.carry.append((further.pop(i), columns[tuple(numbers[i][1:])]))
+            further.remove(column)
+            self.carry[column] = before[column[1:]]
+            before[column[:-1]] = column
         return True
 
-    @property
-    def span(self) -> slice:
-        """The letters of the blocks."""
-        return slice(self.word.starts[0], self.word.starts[-1] + self.word.length)
-
-    def is_stacked(self, place: Place, is_carried: bool) -> bool:
-        """Whether a result is used after the loop for another block than the last one, or is not
-        carried."""
-        if not is_carried:
-            return True
-        word = self.word
-        end = word.starts[-1] + word.length
-        return any(
-            self.text.last_use[self.text.result_number(start, place)] >= end
-            for start in word.starts[:-1]
-        )
-
-    def pays(self, work: Work, stored: float, max_work: float) -> bool:
+    def is_worth_it(self, work: Work, stored: float, max_work: float) -> bool:
         """Whether the blocks are small kernels, and bytes to store few beside what they do."""
-        if not (self.is_chain() or all(map(self.is_at_hand, self.xs))):
+        body, block = self.body, [pack[0] for pack in self.packs]
+        apart = [
+            column
+            for column in self.inputs
+            if not (column in self.carry or self.is_same(column) or self.is_at_hand(column))
+        ]
+        if apart and not self.is_chain():
             return False
-        body, block = self.text.body, self._block
         kernels = [i for i in block if not self.is_fused(body.ops[i], body.names[i])]
         if not kernels:
             return False
         own = sum(work.at(body, i) for i in block)
-        # Its kernels' results are stored by straight-line code as well.
-        types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
-        for places, before in self.carry:
-            if isinstance(before, int) or not self.is_in_place(places, before):
-                types.append(self.operand_type(places))
-        types += [self.result_type(place) for place in self.ys]
-        for places in self.xs:
-            if not self.is_at_hand(places):
-                # Put together, and taken apart; the same of its cotangent.
-                types += APART * [self.operand_type(places)]
-        most = stored * (own + KERNEL * len(kernels))
         if own > max_work:
             return False
+        # Its kernels' results are stored by straight-line code as well.
+        types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
+        for column, before in self.carry.items():
+            if before in self.carry or not self.is_in_place(column, before):
+                types.append(self.type(column))
+        types += map(self.type, self.outputs)
+        # Put together, and taken apart; the same of its cotangent.
+        types += [self.type(column) for column in apart for _ in range(APART)]
+        most = stored * (own + KERNEL * len(kernels))
         if sum(map(size, types)) <= most:
             return True
         gone = self._made_products(work)
         return sum(size(t) for t in types if aval_of(t).shape not in gone) <= most
 
-    def is_in_place(self, places: Sequence[Place], result: Place) -> bool:
+    def is_in_place(self, column: Column, result: Column) -> bool:
         """Whether a carried array is only read in parts, and written in place after that.
 
         It is stored once then, and its derivative needs no more of it than where.
 
         Args:
-          places: the operands that are the array.
+          column: the input that is the array.
           result: what the next block has for it.
         """
-        body = self.text.body
-        array = self.text.operand_number(self.word.starts[0], places[0])
+        array = column
         versions = {array}
-        for i in self._block:
-            operands = body.operands[i]
+        for pack in self.packs:
+            operands, name = self.operands(pack), self.body.names[pack[0]]
             if versions.isdisjoint(operands):
                 continue
             # What has been written over is there no more, unless the array is copied before.
             if operands[0] != array or not versions.isdisjoint(operands[1:]):
                 return False
-            if body.names[i] in _WRITES:
-                (array,) = range(*body.results[i])
+            if name in _WRITES:
+                (array,) = self.results(pack)
                 versions.add(array)
-            elif body.names[i] not in READS:
+            elif name not in READS:
                 return False
-        return array == self.text.result_number(self.word.starts[0], result)
+        return array == result
 
     def _made_products(self, work: Work) -> set[tuple[int, ...]]:
         """The shapes that log-sum-exps are of which ``jaxpr-factor-logsumexp`` does without."""
-        names = {self.text.body.names[i] for i in self._block}
+        names = {self.body.names[pack[0]] for pack in self.packs}
         if not names >= NEEDED:
             return set()
-        function = self.rules.program.functions.pop(self.write_body())
-        found = worthwhile(work, Reader(FunctionView(function), len(self.consts)))
+        symbol, consts, _ = self.write_scan_body(self._name, self.carry, self.outputs)
+        function = self.rules.program.functions.pop(symbol)
+        found = worthwhile(work, Reader(FunctionView(function), len(consts)))
         function.operation.erase()
         return {f.sum.shape for f in found}
 
     @property
-    def _block(self) -> Sequence[int]:
-        """The numbers of the ops of the first block."""
-        first = self.word.starts[0]
-        return self.text.index[first : first + self.word.length]
+    def _name(self) -> str:
+        return f"{self.body.function.name.value}.body"
 
     def is_chain(self) -> bool:
         """Whether a kernel of a block needs what the block before gives."""
-        body = self.text.body
-        carried = {place for places, _ in self.carry for place in places}
-        values: set[int] = set()
-        for k, i in enumerate(self._block):
-            if any((k, j) in carried or v in values for j, v in enumerate(body.operands[i])):
-                if not self.is_fused(body.ops[i], body.names[i]):
+        carried = set(self.carry)
+        for pack in self.packs:
+            if not carried.isdisjoint(self.operands(pack)):
+                if not self.is_fused(self.body.ops[pack[0]], self.body.names[pack[0]]):
                     return True
-                values.update(range(*body.results[i]))
+                carried.update(self.results(pack))
         return False
 
     def is_fused(self, op: Any, name: str) -> bool:
@@ -358,60 +313,22 @@ class _Loop(Blocks):
 
     def write(self) -> None:
         """Writes the loop in place of the blocks."""
-        word, last = self.word, self.word.starts[-1]
-        ops = [self.text.op(i) for i in range(word.starts[0], last + word.length)]
+        body, packs = self.body, self.packs
+        first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]]
+        slices = [c for c in self.inputs if c not in self.carry and not self.is_same(c)]
         remark(
-            ops[0],
-            f"rolled up: {len(word.starts)} blocks of {word.length} ops are one loop, "
-            f"with {len(self.carry)} carried values and {len(self.xs)} slices",
+            first,
+            f"rolled up: {self.count} blocks of {len(packs)} ops are one loop, "
+            f"with {len(self.carry)} carried values and {len(slices)} slices",
         )
-        body = self.write_body()
-        scan = ScanOp(body, len(self.consts), len(self.carry), len(word.starts), False, {})
-        with ir.InsertionPoint(ops[-1]), ops[0].location:
-            operands = [
-                *(self.text.operand(last, places[0]) for places in self.consts),
-                *(self.text.operand(word.starts[0], places[0]) for places, _ in self.carry),
-                *(self.stack(places) for places in self.xs),
-            ]
-            outs = scan.write(self.rules, operands)
-            for (_, before), out in zip(self.carry, outs, strict=False):
-                if not isinstance(before, int):
-                    self.text.result(last, before).replace_all_uses_with(out)
-            for place, rows in zip(self.ys, outs[len(self.carry) :], strict=True):
-                self.use_rows(place, rows)
-        for op in reversed(ops):
-            erase(op)
-
-    def use_rows(self, place: Place, rows: ir.Value) -> None:
-        """Uses the rows of a stacked result."""
-        for i, value in enumerate(self.results(place)):
-            if is_used(value):
-                value.replace_all_uses_with(row_of(self.rules, rows, i))
-
-    def stack(self, places: Sequence[Place]) -> ir.Value:
-        """The slices together."""
-        return stack(self.rules, self.column(places))
-
-    def write_body(self) -> str:
-        """The block as a function: ``(*consts, *carry, *xs) -> (*carry, *ys)``."""
-        groups = [*self.consts, *(places for places, _ in self.carry), *self.xs]
-        first = len(self.consts)
-        nexts = (first + b if isinstance(b, int) else b for _, b in self.carry)
-        outs = [*nexts, *self.ys]
-        name = f"{self.text.body.function.name.value}.body"
-        return self.write_function(name, range(self.word.length), groups, self.constants, outs)
-
-
-def _result_before(sources: Sequence[Place | None], word: RepeatedBlock) -> Place | None:
-    """The result of the block before that all blocks but the first use."""
-    found = {
-        None if source is None else (source[0] - start, source[1])
-        for start, source in zip(word.starts, sources[1:], strict=False)
-    }
-    if len(found) != 1:
-        return None
-    (place,) = found
-    return place if place is not None and 0 <= place[0] < word.length else None
+        outs = self.write_scan(self._name, self.carry, self.outputs, last, first.location)
+        with ir.InsertionPoint(last), first.location:
+            for before, out in zip(self.carry.values(), outs, strict=False):
+                if before not in self.carry:
+                    body.value(before[-1]).replace_all_uses_with(out)
+            for column, rows in zip(self.outputs, outs[len(self.carry) :], strict=True):
+                self.use_rows(column, rows)
+        self.erase()
 
 
 # Their derivatives need nothing of the array: not so what multiplies in place, or takes a maximum.

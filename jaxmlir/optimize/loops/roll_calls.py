@@ -14,6 +14,7 @@ and a few numbers stays where it is; one that depends on another is in no loop w
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir._compat import jax_version
@@ -21,15 +22,13 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
-from jaxmlir.dialect.builder import erase, is_used, named_ops, reachable
+from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.vectorize.stacking import row_of, stack
+from jaxmlir.optimize.vectorize.isomorphic import Group, independent_groups
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -65,22 +64,18 @@ class RollCalls(Pass):
     min_calls: Count = MIN_CALLS
 
     def run(self, program: Module) -> bool:
-        return map_calls(program, self.min_calls) > 0
-
-
-def map_calls(program: Module, min_calls: int = MIN_CALLS) -> int:
-    """Maps functions over keys in place; how many loops were made."""
-    with scope():
-        mapping, count = _Mapping(Rules(program), min_calls), 0
-        for function in outside_kernels(program, {"jaxpr.jit"}):
-            made = mapping.visit(analyses_of(program).body(function))
-            while made:
-                count += made
-                # Calls that were computed above one of these loops may be together in one.
-                made = mapping.visit(FunctionView(function))
-    if count:
-        program.changed()
-    return count
+        changed = False
+        with scope():
+            mapping = _Mapping(Rules(program), self.min_calls)
+            for function in outside_kernels(program, {"jaxpr.jit"}):
+                body = analyses_of(program).body(function)
+                while mapping.visit(body):
+                    changed = True
+                    # Calls that were computed above one of these loops may be together in one.
+                    body = FunctionView(function)
+        if changed:
+            program.changed()
+        return changed
 
 
 class _Mapping:
@@ -89,16 +84,15 @@ class _Mapping:
         self.min_calls = min_calls
         self._draws: dict[str, bool] = {}
 
-    def visit(self, body: FunctionView) -> int:
-        """Maps calls of one function; how many loops were made."""
-        groups: dict[Signature, list[int]] = {}
+    def visit(self, body: FunctionView) -> bool:
+        """Maps calls of one function; whether any loops were made."""
+        alike: dict[int, Signature] = {}
         for index, callee in inlined_calls(body).items():
             signature = body.signatures[index]
             if signature.name == "jaxpr.jit" and _is_small(signature) and self.draws(callee):
-                groups.setdefault(signature, []).append(index)
-        groups = {s: g for s, g in groups.items() if len(g) >= self.min_calls}
-        count, above = 0, set[int]()
-        for calls in sorted(_independent(body, list(groups.values()))):
+                alike[index] = signature
+        above: set[int] = set()
+        for calls in independent_groups(body.operands, starmap(range, body.results), alike):
             if len(calls) < self.min_calls or not above.isdisjoint(calls):
                 continue
             behind = _computed_behind(body, calls, above)
@@ -107,8 +101,7 @@ class _Mapping:
                     body.ops[index].operation.move_before(body.ops[calls[0]].operation)
                 self.write(body, calls)
                 above.update(behind, calls)
-                count += 1
-        return count
+        return bool(above)
 
     def draws(self, symbol: str) -> bool:
         """Whether a function makes random bits by the hash that takes long to compile."""
@@ -121,31 +114,18 @@ class _Mapping:
             )
         return self._draws[symbol]
 
-    def write(self, body: FunctionView, calls: Sequence[int]) -> None:
+    def write(self, body: FunctionView, calls: list[int]) -> None:
         """Writes one loop in place of calls, where the first of them is."""
-        first = calls[0]
-        ops = [body.ops[index] for index in calls]
-        columns = list(zip(*(body.operands[index] for index in calls), strict=True))
-        consts = [i for i, column in enumerate(columns) if len(set(column)) == 1]
-        slices = [i for i in range(len(columns)) if i not in consts]
-        remark(ops[0], f"mapped: {len(calls)} calls that draw random numbers are one loop")
-        signature = body.signatures[first]
-        types = [signature.operands[i] for i in (*consts, *slices)]
-        new = NewFunction(self.rules, f"{signature.named['jaxpr'].value}.map", types, body.function)
-        with new.body():
-            given = dict(zip((*consts, *slices), new.args, strict=True))
-            new.finish(body.copy(first, [given[i] for i in range(len(columns))]))
-        loop = ScanOp(new.name, len(consts), 0, len(calls), False, {})
-        with ir.InsertionPoint(ops[0]), ops[0].location:
-            operands = [ops[0].operands[i] for i in consts]
-            operands += [stack(self.rules, [op.operands[i] for op in ops]) for i in slices]
-            for number, rows in enumerate(loop.write(self.rules, operands)):
-                for index, op in enumerate(ops):
-                    if is_used(op.results[number]):
-                        row = row_of(self.rules, rows, index)
-                        op.results[number].replace_all_uses_with(row)
-        for op in ops:
-            erase(op)
+        first, signature = body.ops[calls[0]], body.signatures[calls[0]]
+        remark(first, f"mapped: {len(calls)} calls that draw random numbers are one loop")
+        group = Group(self.rules, body, [tuple(calls)])
+        columns = group.results(group.packs[0])
+        name = f"{signature.named['jaxpr'].value}.map"
+        rows = group.write_scan(name, {}, columns, first, first.location)
+        with ir.InsertionPoint(first), first.location:
+            for column, values in zip(columns, rows, strict=True):
+                group.use_rows(column, values)
+        group.erase()
 
 
 def _is_hash(op: Any, name: str) -> bool:
@@ -165,29 +145,8 @@ def _is_small(signature: Signature) -> bool:
     )
 
 
-def _independent(body: FunctionView, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Of each group of ops those that depend on no other of it."""
-    group_of = {index: number for number, group in enumerate(groups) for index in group}
-    found: list[list[int]] = [[] for _ in groups]
-    # Of each value the groups that it depends on, as bits.
-    depends = [0] * len(body.types)
-    for index, (operands, results) in enumerate(zip(body.operands, body.results, strict=True)):
-        reached = 0
-        for value in operands:
-            reached |= depends[value]
-        number = group_of.get(index)
-        if number is not None:
-            if not reached >> number & 1:
-                found[number].append(index)
-            reached |= 1 << number
-        if reached:
-            for value in range(*results):
-                depends[value] = reached
-    return found
-
-
 def _computed_behind(body: FunctionView, calls: Sequence[int], above: Collection[int]) -> set[int]:
-    """What calls need of what stands behind the first of them.
+    """The ops behind the first of some calls that these need.
 
     Args:
       above: the ops that are not there any more, but above a loop that was written before.

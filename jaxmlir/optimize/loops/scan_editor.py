@@ -63,7 +63,7 @@ class LoopEditor:
     def own_like(
         self, symbol: str, pattern: ClonePlan, body: Sequence[Signature], uses: Uses
     ) -> str:
-        """What :meth:`own` gives, changed as a pattern says; its symbol.
+        """Gives ``@symbol`` or a copy as :meth:`own` does, changed as a plan says; its symbol.
 
         Args:
           body: the ops as they were.
@@ -124,7 +124,7 @@ def body_symbol(op: Any, name: str) -> str:
 def loop_constants(program: Module) -> dict[ir.Value, int]:
     """The arguments of the bodies of scans that are the same in each iteration, and of how many
     iterations at least."""
-    # LoopEditor by the attributes of the scans, which are few: loops may be many.
+    # Scans by the attributes of the scans, which are few: loops may be many.
     scans: dict[tuple[ir.Attribute, ...], None] = {}
     for function in outside_kernels(program, SCANS):
         for op, name in named_ops(function):
@@ -156,7 +156,7 @@ class Carried:
     init: ir.Value
     arg: ir.Value
     out: ir.Value | int
-    """What the body returns for it: a value, or the number of a result that it has already."""
+    """The value that the body returns for it, or the number of a result that it has already."""
     result: ir.Value | None = None
     """The result of the old op whose place the last one takes."""
 

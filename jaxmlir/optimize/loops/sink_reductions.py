@@ -107,21 +107,11 @@ class SinkReductions(Pass):
     memory: Amount = MEMORY
 
     def run(self, program: Module) -> bool:
-        return defer_sums(program, self.min_bytes, self.moved, self.memory) > 0
-
-
-def defer_sums(
-    program: Module,
-    min_bytes: int = MIN_BYTES,
-    moved: float = MOVED,
-    memory: float = MEMORY,
-) -> int:
-    """Takes sums out of the loops of a program, in place; how many terms have left one."""
-    with scope():
-        graph = analyses_of(program).graph
-        deferral = _Deferral(program, graph, min_bytes, moved, memory)
-        visit_functions(program, deferral.visit, graph, SCANS)
-    return deferral.count
+        with scope():
+            graph = analyses_of(program).graph
+            deferral = _Deferral(program, graph, self)
+            visit_functions(program, deferral.visit, graph, SCANS)
+        return deferral.changed
 
 
 @dataclass(eq=False)
@@ -145,7 +135,7 @@ class _Outside:
 
 @dataclass(eq=False)
 class _Term:
-    """What an iteration adds to a sum, or takes from it.
+    """A value that an iteration adds to a sum, or subtracts from it.
 
     Attributes:
       value: of the body.
@@ -187,13 +177,9 @@ class _Sum:
 class _Deferral:
     """Takes sums out of the loops of one program."""
 
-    def __init__(
-        self, program: Module, graph: CallGraph, min_bytes: int, moved: float, memory: float
-    ):
-        self.count = 0
-        self.min_bytes = min_bytes
-        self.moved = moved
-        self.memory = memory
+    def __init__(self, program: Module, graph: CallGraph, options: SinkReductions):
+        self.changed = False
+        self.options = options
         self.rules = Rules(program)
         self.work = Work(program)
         self._program = program
@@ -229,7 +215,7 @@ class _Deferral:
             editor.cancel()
             return False
         _write(self.rules, editor, body, sums)
-        self.count += sum(term.leaves for found in sums for term in found.terms)
+        self.changed = True
         return True
 
 
@@ -248,7 +234,7 @@ class _Body:
         return value in self.constants or is_constant(value)
 
     def terms(self, arg: ir.Value, out: ir.Value) -> list[_Term]:
-        """What an iteration adds to a carried value; nothing if it does more than that."""
+        """The terms that an iteration adds to a carried value; none if it does more than that."""
         if out == arg or not _can_be_summed(arg.type) or not _used_once(arg):
             return []
         found: list[_Term] = []
@@ -307,7 +293,7 @@ class _Body:
         return node.name in _LINEAR
 
     def rows(self, node: OpView) -> list[ir.Value]:
-        """What differs between iterations, of an op whose sum is one op on stacked operands."""
+        """The operands that differ between iterations, of an op whose sum is one op on stacks."""
         if node.name == "jaxpr.dot_general":
             return [] if any(map(self.is_fixed, node.operands)) else list(node.operands)
         if node.name in _UPDATES and self.is_zero(node.operands[0]) and _is_sum(node):
@@ -319,7 +305,7 @@ class _Body:
 
 
 class _Choice:
-    """Which sums leave a loop, and how.
+    """The choice of the sums that leave a loop, and how.
 
     Attributes:
       sums: those of which anything does.
@@ -327,13 +313,12 @@ class _Choice:
 
     def __init__(self, deferral: _Deferral, editor: ScanEditor, body: _Body):
         self._work = deferral.work
-        self._moved = deferral.moved
-        self._min_bytes = deferral.min_bytes
+        self._options = deferral.options
         self._body = body
         self._length = editor.scan.length
         self._stacked: set[ir.Value] = set()
         slices = sum(size(v.type) for v in body.slices.values())
-        self._left = max(FREE_BYTES, deferral.memory * slices)
+        self._left = max(FREE_BYTES, deferral.options.memory * slices)
         outs = returned(editor.body)
         found = [_Sum(item, body.terms(item.arg, outs[item.out])) for item in editor.carry]
         terms = [term for one in found for term in one.terms]
@@ -350,7 +335,7 @@ class _Choice:
         new = {v for v in term.rows if v not in self._body.slices} - self._stacked
         stacked = sum(size(v.type) for v in new)
         added = size(term.core.type)
-        if added < self._min_bytes or stacked > self._moved * added:
+        if added < self._options.min_bytes or stacked > self._options.moved * added:
             return False
         if (stacked + _copied(term.node)) * self._length > self._left:
             return False

@@ -176,7 +176,7 @@ def reduced(
     liveness: Liveness,
     ip: ir.InsertionPoint | bool | None = None,
 ) -> ir.Operation:
-    """What remains of an op, beside it.
+    """Writes an op again before itself, with the part that a cut leaves of it.
 
     Args:
       symbol: gives the name of a variant of a function.

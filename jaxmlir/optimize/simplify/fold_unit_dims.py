@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, visit_functions
 from jaxmlir.analysis.function_view import OpView, node_of
-from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op, with_shape
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
@@ -38,7 +38,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.toolbox import ops_of
+from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
 
@@ -54,17 +54,9 @@ class FoldUnitDims(Pass):
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
 
     def run(self, program: Module) -> bool:
-        return drop_unit_dims(program) > 0
-
-
-def drop_unit_dims(program: Module) -> int:
-    """Writes ops without dimensions of size 1, in place; how many."""
-    with scope():
-        rows = _drop_of_rows(program)
-        count = sum(_Function(function).rewrite() for function in outside_kernels(program))
-    if count:
-        program.changed()
-    return rows + count
+        with scope():
+            rows = _drop_of_rows(program)
+            return rows + rewrite_ops(program, _Arrays().rewrites, drop_dead=True) > 0
 
 
 def _drop_of_rows(program: Module) -> int:
@@ -108,7 +100,7 @@ def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
 
 
 def _reshaped_rows(program: Module, op: Any) -> list[int]:
-    """Of which arrays that a loop goes over the rows have dimensions of size 1 and are reshaped."""
+    """The arrays that a loop goes over whose rows have dimensions of size 1 and are reshaped."""
     scan = ScanOp.of(op)
     body = program.function(scan.body)
     if not can_change(body):
@@ -150,41 +142,30 @@ def _reshape_instead(op: Any, value: ir.Value) -> None:
     op.erase()
 
 
-class _Function:
-    """Rewrites the ops of one function."""
+class _Arrays:
+    """Rewrites ops, and knows the smaller arrays that they give."""
 
-    def __init__(self, function: func.FuncOp):
-        self._function = function
+    def __init__(self) -> None:
         # What was computed instead of a value, of the same elements.
         self._smaller: dict[ir.Value, ir.Value] = {}
         self._made: dict[tuple[ir.Value, Shape], ir.Value] = {}
+        self.rewrites = dict.fromkeys(_OPS, self._rewrite) | dict.fromkeys(_RESHAPES, self._note)
 
-    def rewrite(self) -> int:
-        count = 0
-        for node in ops_of(self._function):
-            op, name, operands = node
-            if not (name in _OPS or name in _RESHAPES) or not _has_units(op, operands):
-                continue
-            if not is_plain_op(node) or _has_halves(node):
-                continue
-            (result,) = op.results
-            if name in _RESHAPES:
-                if "dimensions" not in node.attributes or name == "jaxpr.squeeze":
-                    self._smaller[result] = self._smaller.get(operands[0], operands[0])
-                continue
-            with ir.InsertionPoint(op), op.location:
-                value = _OPS[name](self, node)
-                if value is None:
-                    continue
-                remark(op, f"computed without dimensions of size 1, as {value.type}")
-                whole = _reshape(value, _shape(result))
-            count += 1
-            self._smaller[whole] = value
-            result.replace_all_uses_with(whole)
-            op.operation.erase()
-        if count:
-            drop_dead_ops(self._function)
-        return count
+    def _rewrite(self, node: OpView) -> ir.Value | None:
+        value = _OPS[node.name](self, node) if _can_shrink(node) else None
+        if value is None:
+            return None
+        remark(node.op, f"computed without dimensions of size 1, as {value.type}")
+        whole = _reshape(value, _shape(node.op.results[0]))
+        self._smaller[whole] = value
+        return whole
+
+    def _note(self, node: OpView) -> None:
+        """Notes what a reshape, which stays, is made of."""
+        plain = "dimensions" not in node.attributes or node.name == "jaxpr.squeeze"
+        if plain and _can_shrink(node):
+            (value,) = node.operands
+            self._smaller[node.op.results[0]] = self._smaller.get(value, value)
 
     def shaped(self, value: ir.Value, shape: Shape) -> ir.Value:
         """The elements of a value in another shape."""
@@ -226,8 +207,10 @@ def _build(
     return ir.Operation.create(name, [type_], list(operands), dict(attributes)).result
 
 
-def _has_units(op: Any, operands: Sequence[ir.Value]) -> bool:
-    return any(_is_unit(v.type) for v in (*op.results, *operands))
+def _can_shrink(node: OpView) -> bool:
+    """Whether an op is of plain arrays, not halves, one of which has dimensions of size 1."""
+    has_units = any(_is_unit(v.type) for v in (*node.op.results, *node.operands))
+    return has_units and is_plain_op(node) and not _has_halves(node)
 
 
 def _is_unit(type_: ir.Type) -> bool:
@@ -243,7 +226,7 @@ _units: dict[ir.Type, bool] = {}
 # --- the ops --------------------------------------------------------------------------------------
 
 
-Write = Callable[[_Function, OpView], "ir.Value | None"]
+Write = Callable[[_Arrays, OpView], "ir.Value | None"]
 
 
 def _without(shape: Shape, gone: Sequence[int]) -> Shape:
@@ -255,7 +238,7 @@ def _units_of(value: ir.Value) -> list[int]:
 
 
 # f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; an operand may repeat what it has one of
-def _elementwise(f: _Function, node: OpView) -> ir.Value | None:
+def _elementwise(f: _Arrays, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     gone = _units_of(result)
     if not gone:
@@ -265,7 +248,7 @@ def _elementwise(f: _Function, node: OpView) -> ir.Value | None:
     return _build(node.name, operands, shape, node.attributes, result.type)
 
 
-def _broadcast(f: _Function, node: OpView) -> ir.Value | None:
+def _broadcast(f: _Arrays, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     gone = _units_of(result)
     if not gone or len(node.operands) != 1:
@@ -281,7 +264,7 @@ def _broadcast(f: _Function, node: OpView) -> ir.Value | None:
     return _build(node.name, [value], shape, attributes)
 
 
-def _transpose(f: _Function, node: OpView) -> ir.Value | None:
+def _transpose(f: _Arrays, node: OpView) -> ir.Value | None:
     (value,), (result,) = node.operands, node.op.results
     gone = _units_of(value)
     left = [d for d in range(len(_shape(value))) if d not in gone]
@@ -294,7 +277,7 @@ def _transpose(f: _Function, node: OpView) -> ir.Value | None:
 
 
 # sum_b x[a,b,1] = sum_b x[a,b]
-def _reduction(f: _Function, node: OpView) -> ir.Value | None:
+def _reduction(f: _Arrays, node: OpView) -> ir.Value | None:
     (value,), (result,) = node.operands, node.op.results
     gone, axes = _units_of(value), node.get("axes")
     left = [d for d in range(len(_shape(value))) if d not in gone]
@@ -306,7 +289,7 @@ def _reduction(f: _Function, node: OpView) -> ir.Value | None:
     return _build(node.name, [value], _without(_shape(result), _units_of(result)), attributes)
 
 
-def _dot_general(f: _Function, node: OpView) -> ir.Value | None:
+def _dot_general(f: _Arrays, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     numbers = node.get("dimension_numbers")
     gone = [_units_of(v) for v in node.operands]

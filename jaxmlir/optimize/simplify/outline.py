@@ -17,7 +17,6 @@ from one to another is then stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -25,10 +24,9 @@ import numpy as np
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.analysis.repeated_blocks import Place, RepeatedBlock, op_string_of
-from jaxmlir.dialect.builder import erase
+from jaxmlir.analysis.repeated_blocks import RepeatedBlock, op_string_of
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.optimize.vectorize.blocks import Blocks
+from jaxmlir.optimize.vectorize.isomorphic import Group
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
@@ -59,22 +57,17 @@ class Outline(Pass):
     keep_calls: bool = False
 
     def run(self, program: Module) -> bool:
-        return outline(program, self.min_ops, self.keep_calls) > 0
-
-
-def outline(program: Module, min_ops: int = MIN_OPS, keep_calls: bool = False) -> int:
-    """Outlines repeated blocks in place; how many functions were made of them."""
-    with scope():
-        rules = Rules(program)
-        pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
-        count = 0
-        while pending:
-            made = _outline(rules, pending.pop(), min_ops, keep_calls)
-            pending += [FunctionView(program.function(symbol)) for symbol in made]
-            count += len(made)
-    if count:
-        program.changed()
-    return count
+        changed = False
+        with scope():
+            rules = Rules(program)
+            pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
+            while pending:
+                made = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
+                pending += [FunctionView(program.function(symbol)) for symbol in made]
+                changed |= bool(made)
+        if changed:
+            program.changed()
+        return changed
 
 
 def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -> list[str]:
@@ -84,10 +77,11 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
     made = []
     for word in text.words:
         block = text.alike(_free(_long_enough(word, min_ops), taken))
-        if len(block.starts) < 2 or block.length < min_ops:
+        if len(block.starts) < 2 or block.length < min_ops or _saved(block, 0) < MIN_SAVED:
             continue
-        inputs, outputs = text.inputs(block), text.outputs(block)
-        saved = _saved(block, len(inputs) + len(outputs))
+        group = Group(rules, body, text.packs(block), text.outputs(block), text.free)
+        num_inputs, num_outputs = len(group.inputs), len(group.outputs)
+        saved = _saved(block, num_inputs + num_outputs)
         if saved < MIN_SAVED:
             continue
         for start in block.starts:
@@ -95,9 +89,9 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
         remark(
             text.op(block.starts[0]),
             f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
-            f"{len(inputs)} values go in and {len(outputs)} come out; {saved:.0f} ops less",
+            f"{num_inputs} values go in and {num_outputs} come out; {saved:.0f} ops less",
         )
-        made.append(_Block(rules, text, block).write(inputs, outputs, keep_calls))
+        made.append(_write(group, keep_calls))
     return made
 
 
@@ -117,53 +111,31 @@ def _free(word: RepeatedBlock, taken: np.ndarray) -> RepeatedBlock:
 
 
 def _saved(block: RepeatedBlock, num_values: int) -> float:
-    """How many ops are saved."""
+    """The number of ops that calls save."""
     count = len(block.starts)
     return (count - 1) * block.length - count * (CALL + VALUE * num_values)
 
 
-class _Block(Blocks):
-    """A repeated block that is to be outlined."""
-
-    def write(
-        self, inputs: Sequence[list[Place]], outputs: Sequence[Place], keep_calls: bool
-    ) -> str:
-        """Writes the function, and calls in place of the blocks; the function's symbol.
-
-        Args:
-          inputs, outputs: as :class:`OpString` gives them.
-        """
-        arguments, constants = self.arguments_and_constants(inputs)
-        name = f"{self.text.body.function.name.value.removesuffix('.block')}.block"
-        indices = range(self.word.length)
-        symbol = self.write_function(name, indices, arguments, constants, outputs)
-        for start in self.word.starts:
-            self.write_call(start, symbol, arguments, outputs, keep_calls)
-        return symbol
-
-    def write_call(
-        self,
-        start: int,
-        symbol: str,
-        arguments: Sequence[Sequence[Place]],
-        outputs: Sequence[Place],
-        keep_calls: bool,
-    ) -> None:
-        """Writes a call in place of the block that starts there."""
-        ops = [self.text.op(start + i) for i in range(self.word.length)]
-        attributes = {
-            "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
-            "name": ir.StringAttr.get(symbol.partition(".")[0]),
-        }
-        if keep_calls:
-            attributes["jaxpr.ctx"] = kept_call()
-        operands = [self.text.operand(start, places[0]) for places in arguments]
-        results = [self.text.result(start, output) for output in outputs]
-        types = [v.type for v in results]
+def _write(group: Group, keep_calls: bool) -> str:
+    """Writes the function, and calls in place of the blocks; the function's symbol."""
+    body = group.body
+    arguments, constants = group.split_constants()
+    name = f"{body.function.name.value.removesuffix('.block')}.block"
+    symbol = group.write_function(name, arguments, group.outputs, constants)
+    attributes = {
+        "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
+        "name": ir.StringAttr.get(symbol.partition(".")[0]),
+    }
+    if keep_calls:
+        attributes["jaxpr.ctx"] = kept_call()
+    types = list(map(group.type, group.outputs))
+    for member, indices in enumerate(zip(*group.packs, strict=True)):
+        first, last = body.ops[indices[0]], body.ops[indices[-1]]
+        operands = [group.value(column, member) for column in arguments]
         # The last op of the block comes after all that the block reads.
-        with ir.InsertionPoint(ops[-1]), ops[0].location:
+        with ir.InsertionPoint(last), first.location:
             call = ir.Operation.create("jaxpr.jit", types, operands, attributes)
-        for old, new in zip(results, call.results, strict=True):
-            old.replace_all_uses_with(new)
-        for op in reversed(ops):
-            erase(op)
+        for column, new in zip(group.outputs, call.results, strict=True):
+            body.value(column[member]).replace_all_uses_with(new)
+    group.erase()
+    return symbol

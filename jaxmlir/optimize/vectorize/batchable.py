@@ -1,22 +1,19 @@
-"""Which ops are no dearer in a batch than alone, what a batch saves, and looking for batches."""
+"""Ops that are no dearer in a batch than alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxmlir._compat import batching
-from jaxmlir.analysis.call_graph import CALLS, keep_reachable
+from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import FUSIBLE
-from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
+from jaxmlir.analysis.op_counts import is_plain_signature
 from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
 from jaxmlir.dialect.builder import named_ops, reachable
-from jaxmlir.dialect.ir import ir, scope, symbol_uses
+from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import ExportError
 from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
@@ -24,24 +21,6 @@ from jaxmlir.transforms.templates import Rules
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
-# products of b x n numbers with matrices of n x n, unless it is attention.
-#   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
-#                           k 16, b  16, n 128   1.05           2.0    17
-#                           k  8, b 128, n 256   0.8            3.7   270
-#   a matrix for each       k  8, b   1, n  64   0.8            0.2   0.1         260 KB stacked
-#                           k  8, b  64, n 128   0.7            0.4    34           1 MB
-#   b x n by n x h for each,
-#   then by h x 1           k  8, b  50, n   8, h 16  1.3       0.02   0.02        40 KB
-#                           k 16, b 400, n  16, h 32  0.55     -0.01   0.5         33 KB
-#   a head of attention     k  4, b  64, n  64   1.3            0.4     3          50 KB
-#                           k  8, b 128, n 128   1.5            1.9    25         200 KB
-#                           k  4, b 256, n 256   1.1            2.6   100         800 KB
-#   b x d by d x e          k  8, b 256, d 128, e 16  1.7       0.5    10         200 KB
-# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
-# they are written and read, and so are their cotangents.
-MIN_GAIN = 0.04
-STACKED = 0.25
 # Convolutions of one image each, apart / batched, in the same way: k images of n x n, two kernels
 # of 3 x 3, of c features to f, and of f to f.
 #   k  8, n   8, c  4, f   8  2.0     k  8, n  32, c  16, f  32  1.05
@@ -145,7 +124,7 @@ def called(signature: Signature) -> str:
 
 
 class Batchable:
-    """Which ops give the same in a batch, and are no dearer for each member than alone."""
+    """Tells the ops that give the same in a batch and are no dearer for each member than alone."""
 
     def __init__(self, rules: Rules):
         self._rules = rules
@@ -189,71 +168,8 @@ class Batchable:
         return not record.functions
 
 
-def gain(
-    work: Work, body: FunctionView, indices: Iterable[int], varying: Collection[tuple[int, int]]
-) -> tuple[float, float]:
-    """How much work some ops are, and how much of it each member of a batch after the first saves.
-
-    Args:
-      indices: the ops, from the top.
-      varying: what they need from without that differs from member to member, as ops and operands.
-    """
-    inside: set[int] = set()
-    total = saved = 0.0
-    for index in indices:
-        operands = body.operands[index]
-        pattern = [(index, j) in varying or v in inside for j, v in enumerate(operands)]
-        if True not in pattern:
-            continue
-        inside.update(range(*body.results[index]))
-        total += work.at(body, index)
-        name = body.names[index]
-        if name not in FUSIBLE:
-            saved += KERNEL
-        if name in with_trait(Trait.CONTRACTION) and not all(pattern):
-            # The common factor is read once.
-            common = pattern.index(False)
-            saved += size(body.types[operands[common]])
-            if name in COMMON:
-                signature = body.signatures[index]
-                numbers = dict(signature.attributes)["dimension_numbers"]
-                if is_slow_alone(numbers, signature.results[0]):
-                    saved += OF_NARROW * work.at(body, index)
-            elif common == 0:
-                # The members stand within the rows of the result, which are taken apart.
-                saved -= size(body.types[body.results[index][0]])
-    return total, saved
-
-
 def is_slow_alone(dimension_numbers: ir.Attribute, result: ir.Type) -> bool:
     """Whether the gradient in the kernel of a convolution is: it is of one image, and gives few
     features."""
     batch, feature, *_ = codec.decode(dimension_numbers).out_spec
     return result.shape[batch] == 1 and result.shape[feature] <= NARROW
-
-
-def make_batches(
-    program: Module, search: Callable[[Rules, Work], Callable[[FunctionView], int]], rounds: int
-) -> int:
-    """Has a search make batches of what the functions of a program do; how many it made.
-
-    Args:
-      search: gives what makes batches of a function's ops in place, and says how many.
-      rounds: how often a function is read, as long as batches were made of it.
-    """
-    count = 0
-    with scope():
-        graph = analyses_of(program).graph
-        entries = graph.entry_points()
-        batched = search(Rules(program), Work(program))
-        for function in graph.outside_kernels():
-            body = analyses_of(program).body(function)
-            for _ in range(rounds):
-                made = batched(body)
-                count += made
-                if not made:
-                    break
-                body = FunctionView(function)
-        if count:
-            keep_reachable(program, entries)
-    return count

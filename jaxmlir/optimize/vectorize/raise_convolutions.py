@@ -27,15 +27,14 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import OpView, node_of, ops_of
-from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
-from jaxmlir.dialect.builder import build, converted, drop_dead_ops, only_user
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import build, converted, only_user
+from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.toolbox import replace
+from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Product:
-    """What a slice of an array is multiplied with, but where the slice is; hashable.
+    """A product of a slice of an array, apart from where the slice is; hashable.
 
     Attributes:
       shape, strides: of the slice.
@@ -321,7 +320,7 @@ class _Whole:
 
 
 def _whole(window: Convolution, parts: Sequence[_Part]) -> _Whole | None:
-    """How an array is read that has a dimension for each along which a window has places."""
+    """The reading of an array with a dimension for each along which a window has places."""
     first = parts[0]
     if any((p.array, p.shape, p.dims) != (first.array, first.shape, first.dims) for p in parts):
         return None
@@ -353,39 +352,13 @@ class RaiseConvolutions(Pass):
     compilers: ClassVar = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return raise_convolutions(program) > 0
-
-
-def raise_convolutions(program: Module) -> int:
-    """Raises sums in place; how many convolutions there are then."""
-    count = 0
-    with scope():
-        rules = Rules(program)
-        for function in outside_kernels(program, ADDITIONS):
-            found = sum(_raised(rules, *total) for total in _sums(function))
-            if found:
-                drop_dead_ops(function)
-            count += found
-    if count:
-        program.changed()
-    return count
-
-
-def _sums(function: func.FuncOp) -> Iterator[tuple[OpView, list[ir.Value]]]:
-    """The last addition of each sum of several terms, and these in order."""
-    for node in ops_of(function):
-        if not _is_addition(node):
-            continue
-        user = only_user(node.op.results[0])
-        if user is not None and user.name in ADDITIONS:
-            continue
-        terms = list(_terms(node))
-        if len(terms) >= MIN_TAPS:
-            yield node, terms[::-1]
+        with scope():
+            raised = functools.partial(_raised, Rules(program))
+            return rewrite_ops(program, dict.fromkeys(ADDITIONS, raised), drop_dead=True) > 0
 
 
 def _terms(last: OpView) -> Iterator[ir.Value]:
-    """What is added up, from the last term to the first."""
+    """The terms of a sum, from the last to the first."""
     shape = _shape(last.op.results[0])
     pending = list(last.operands)
     while pending:
@@ -407,9 +380,15 @@ def _shape(value: ir.Value) -> tuple[int, ...]:
     return aval_of(value.type).shape
 
 
-def _raised(rules: Rules, last: OpView, terms: list[ir.Value]) -> int:
-    """Writes what convolutions there are among the terms of a sum; how many."""
+def _raised(rules: Rules, last: OpView) -> ir.Value | None:
+    """The last addition of a sum, some of whose terms are convolutions."""
     (total,) = last.op.results
+    user = only_user(total)
+    if not _is_addition(last) or (user is not None and user.name in ADDITIONS):
+        return None
+    terms = [*_terms(last)][::-1]
+    if len(terms) < MIN_TAPS:
+        return None
     groups: dict[tuple[ir.Value, Product], list[Tap]] = defaultdict(list)
     for term in terms:
         if _shape(term) == _shape(total):
@@ -417,23 +396,21 @@ def _raised(rules: Rules, last: OpView, terms: list[ir.Value]) -> int:
                 groups[tap.array, tap.product].append(tap)
     # A convolution is added in the place of its first term, and the others are not.
     places: dict[ir.Value, ir.Value | None] = {}
-    with ir.InsertionPoint(last.op), last.op.location:
-        for (array, product), taps in groups.items():
-            window = window_of(product, taps)
-            if window is None or any(tap.term in places for tap in taps):
-                continue
-            remark(last.op, f"{len(taps)} products with slices of an array are a convolution")
-            kernel = kernel_of(rules, window, sorted(taps, key=lambda tap: tap.start))
-            (found,) = rules.emit(window, [array, kernel], window)
-            members = {tap.term for tap in taps}
-            first = next(term for term in terms if term in members)
-            places |= dict.fromkeys(members) | {first: found}
-        if not places:
-            return 0
-        values = (places.get(term, term) for term in terms)
-        value = functools.reduce(_added, (v for v in values if v is not None))
-        replace(last.op, [converted(value, total.type)])
-    return sum(v is not None for v in places.values())
+    for (array, product), taps in groups.items():
+        window = window_of(product, taps)
+        if window is None or any(tap.term in places for tap in taps):
+            continue
+        remark(last.op, f"{len(taps)} products with slices of an array are a convolution")
+        kernel = kernel_of(rules, window, sorted(taps, key=lambda tap: tap.start))
+        (found,) = rules.emit(window, [array, kernel], window)
+        members = {tap.term for tap in taps}
+        first = next(term for term in terms if term in members)
+        places |= dict.fromkeys(members) | {first: found}
+    if not places:
+        return None
+    values = (places.get(term, term) for term in terms)
+    value = functools.reduce(_added, (v for v in values if v is not None))
+    return converted(value, total.type)
 
 
 def _added(x: ir.Value, y: ir.Value) -> ir.Value:

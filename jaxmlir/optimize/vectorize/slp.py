@@ -25,8 +25,8 @@ import functools
 import heapq
 import itertools
 import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -37,25 +37,28 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import (
     ADDITIONS,
     KERNEL,
-    Work,
     is_plain_array,
     is_plain_signature,
-    size,
 )
-from jaxmlir.dialect.builder import build, converted, inline, is_used, overwrites, window_sizes
+from jaxmlir.dialect.builder import build, converted, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.loops.raise_loops.known import Known
-from jaxmlir.optimize.vectorize.batchable import MIN_GAIN, STACKED, Batchable, gain, make_batches
-from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, stack, total_of
-from jaxmlir.optimize.vectorize.windows import Level, Windows, levels_of
+from jaxmlir.optimize.vectorize.batchable import Batchable
+from jaxmlir.optimize.vectorize.isomorphic import (
+    MIN_GAIN,
+    STACKED,
+    Column,
+    Group,
+    Search,
+    make_batches,
+)
+from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.vmap import batch_axis, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -153,7 +156,7 @@ class Parts:
         return int(near.sum()) == len(starts)
 
     def _layout(self, shape: Sequence[int]) -> tuple[Level, ...] | None:
-        """How the parts are one part, if they are, and within the array."""
+        """The loops over parts that are one part within the array; ``None`` of others."""
         starts = np.array(self.starts)
         if (starts < 0).any() or (starts + self.sizes > shape).any():
             return None
@@ -254,7 +257,7 @@ def seeds(body: FunctionView) -> Iterator[Seed]:
 
 
 def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
-    """Those of some items that are of one kind."""
+    """Groups of the items of one kind, each of at least ``MIN_LANES``."""
     if len(items) < MIN_LANES:
         return
     groups = collections.defaultdict(list)
@@ -264,7 +267,7 @@ def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]
 
 
 def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
-    """Those of some items that follow on one another and are of one kind."""
+    """Runs of consecutive items of one kind, each of at least ``MIN_LANES``."""
     pairs = zip(kinds, items, strict=True)
     for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
         found = tuple([item for _, item in run])
@@ -273,8 +276,7 @@ def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
-    """Of each of the values that meet, what it has in common with others; what stands there twice
-    has nothing."""
+    """The kind of each value that meets others; one that stands there twice is like none."""
     times = collections.Counter(values)
     return [
         _kind(body, value) if times[value] == 1 else ("again", i) for i, value in enumerate(values)
@@ -282,7 +284,7 @@ def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
 
 
 def _kind(body: FunctionView, value: int) -> Hashable:
-    """What values have in common that may be the lanes of a seed: the op that gives them, or an
+    """A key that values which may be lanes of a seed have in common: the op that gives them, or the
     array that they are parts of."""
     index = body.makers[value]
     if index is None:
@@ -328,7 +330,7 @@ def _is_sum(body: FunctionView, value: int) -> bool:
 # -- What the values of a seed are made of, packed lane by lane --
 
 
-# Lanes that only move and fuse save no time when they run, but each op of theirs takes some tenths
+# Column that only move and fuse save no time when they run, but each op of theirs takes some tenths
 # of a millisecond to compile: where that many meet in a sum.  XLA computes a sum over an array's
 # leading dimension in a loop of its own, and that of fewer terms as part of what uses it.
 MANY_LANES = 16
@@ -336,48 +338,43 @@ MANY_LANES = 16
 # Ops that cost nothing, so that they are packed even if something else needs them as well.
 _VIEWS = with_trait(Trait.VIEW)
 
-Lanes = tuple[int, ...]
-"""An op, or a value, of each lane."""
 
-
-@dataclass
-class Tree:
+class Tree(Group):
     """The ops of each lane that a batch takes the place of.
 
+    Its inputs are values that are made elsewhere, in the order of their use; its outputs are used
+    behind the sink.
+
     Attributes:
-      packs: the ops, from the top.
-      leaves: values that are made elsewhere, in the order of their use.
-      outputs: values that are also used behind the sink.
       gone: the ops that nothing needs any more, and their lanes.
     """
 
-    body: FunctionView
-    seed: Seed
-    packs: list[Lanes] = field(default_factory=list)
-    leaves: dict[Lanes, None] = field(default_factory=dict)
-    outputs: list[Lanes] = field(default_factory=list)
-    gone: dict[int, int] = field(default_factory=dict)
+    def __init__(self, rules: Rules, body: FunctionView, seed: Seed, batchable: Batchable):
+        super().__init__(rules, body, [])
+        self.seed = seed
+        self.gone: dict[int, int] = {}
+        self._grow(batchable)
 
     @classmethod
-    def of(cls, body: FunctionView, seed: Seed, batchable: Batchable) -> Tree | None:
+    def of(cls, rules: Rules, body: FunctionView, seed: Seed, batchable: Batchable) -> Tree | None:
         """The tree of a seed; ``None`` if nothing can be packed, or not as plain arrays."""
-        tree = cls(body, seed)
-        tree._grow(batchable)
-        types = [body.types[lanes[0]] for lanes in (*tree.leaves, *tree.outputs)]
+        tree = cls(rules, body, seed, batchable)
+        types = map(tree.type, (*tree.inputs, *tree.outputs))
         return tree if tree.packs and all(map(is_plain_array, types)) else None
 
     def _grow(self, batchable: Batchable) -> None:
         """Packs from the sink upwards: each pack after all that use it."""
         makers = self.body.makers
         packed = set()
+        leaves: dict[Column, None] = {}
         heap = [(0, self.seed.values)]
         while heap:
             _, values = heapq.heappop(heap)
             ops = tuple([makers[value] for value in values])
-            if ops in packed or values in self.leaves:
+            if ops in packed or values in leaves:
                 continue
             if not self._can_pack(ops, values, batchable):
-                self.leaves[values] = None
+                leaves[values] = None
                 continue
             packed.add(ops)
             self.packs.append(ops)
@@ -385,8 +382,9 @@ class Tree:
                 depths = [-1 if (maker := makers[v]) is None else maker for v in column]
                 heapq.heappush(heap, (-max(depths), column))
         self.packs.reverse()
+        self.inputs = list(leaves)
 
-    def _can_pack(self, ops: Lanes, values: Lanes, batchable: Batchable) -> bool:
+    def _can_pack(self, ops: Column, values: Column, batchable: Batchable) -> bool:
         body = self.body
         if None in ops or self.is_same(values):
             return False
@@ -403,7 +401,7 @@ class Tree:
             return True
         return signature.name in _VIEWS
 
-    def _is_free(self, ops: Lanes) -> bool:
+    def _is_free(self, ops: Column) -> bool:
         """Whether nothing needs the ops but their own lanes, or what stands behind the sink."""
         seed, body, gone = self.seed, self.body, self.gone
         meet = set(seed.chain)
@@ -425,58 +423,39 @@ class Tree:
         gone.update((op, lane) for lane, op in enumerate(ops))
         return True
 
-    @property
-    def count(self) -> int:
-        """How many lanes there are."""
-        return len(self.seed.values)
-
-    def operands(self, ops: Lanes) -> Iterator[Lanes]:
-        """Each operand of the ops of a pack."""
-        return zip(*(self.body.operands[op] for op in ops), strict=True)
-
-    def results(self, ops: Lanes) -> Iterator[Lanes]:
-        """Each result of theirs."""
-        return zip(*(range(*self.body.results[op]) for op in ops), strict=True)
-
     def read(self) -> set[int]:
         """The ops that are packed, that give leaves, or what the lanes meet in, or with."""
         seed, makers = self.seed, self.body.makers
-        values = {*seed.meeting, *(value for leaf in self.leaves for value in leaf)}
+        values = {*seed.meeting, *(value for leaf in self.inputs for value in leaf)}
         packed = (op for ops in self.packs for op in ops)
         return {*seed.chain, *packed, *map(makers.__getitem__, values)} - {None}
 
-    def is_same(self, values: Lanes) -> bool:
-        """Whether a leaf is the same in all lanes."""
-        return len(set(values)) == 1
+    def is_known(self, column: Column) -> bool:
+        """Whether a column consists of constants."""
+        program = self.rules.program
+        values = map(self.body.value, column)
+        return all(toolbox.constant_value(program, value) is not None for value in values)
 
-    def values(self, lanes: Lanes) -> list[ir.Value]:
-        """The values of a leaf, or of an output."""
-        return list(map(self.body.value, lanes))
+    def split_constants(self) -> tuple[list[Column], list[Column]]:
+        """All inputs as arguments: a constant of a batch is as good where it is."""
+        return self.inputs, []
 
-    def pays(self, rules: Rules, work: Work, min_gain: float, stacked: float) -> bool:
+    def is_worth_it(self, search: Search) -> bool:
         """Whether what is saved is worth what is put together and taken apart."""
-        body, count = self.body, self.count
-        varying = {
-            (ops[0], j)
-            for ops in self.packs
-            for j, column in enumerate(self.operands(ops))
-            if column in self.leaves and not self.is_same(column)
-        }
-        total, saved = gain(work, body, [ops[0] for ops in self.packs], varying)
-        apart = [lanes for lanes in self.outputs if not self._go_on_alike(lanes)]
-        moved = sum(count * size(body.types[lanes[0]]) for lanes in apart)
-        moved += sum(self._moved(rules, leaf) for leaf in self.leaves)
+
+        def apart() -> list[Column]:
+            return [lanes for lanes in self.outputs if not self._go_on_alike(lanes)]
+
+        total, saved = self.gain(search.work)
         sink = self.seed.sink
         if self.seed.parts is not None:
-            total += work.at(body, sink)
+            total += search.work.at(self.body, sink)
             saved += KERNEL
-        if not saved and not moved:
-            return body.names[sink] not in ADDITIONS or count >= MANY_LANES
-        if (count - 1) * saved < min_gain * count * total:
-            return False
-        return moved <= stacked * (count - 1) * saved
+        if not saved and not self.moved(apart()):
+            return self.body.names[sink] not in ADDITIONS or self.count >= MANY_LANES
+        return self.pays(total, saved, apart, search.min_gain, search.stacked)
 
-    def _go_on_alike(self, lanes: Lanes) -> bool:
+    def _go_on_alike(self, lanes: Column) -> bool:
         """Whether behind the sink each lane of an output is used as the others are, by ops of its
         own: these can be packed in turn, and then take the output as it is."""
         body, sink = self.body, self.seed.sink
@@ -496,53 +475,35 @@ class Tree:
         positions = tuple([i for i, operand in enumerate(operands) if operand == value])
         return self.body.signatures[user], positions
 
-    def _moved(self, rules: Rules, leaf: Lanes) -> int:
-        """How many bytes have to be put together for a leaf."""
-        if self.is_same(leaf):
-            return 0
-        values = self.values(leaf)
-        if all(toolbox.constant_value(rules.program, value) is not None for value in values):
-            return 0
-        windows = Windows.of(values)
-        if windows is not None and windows.is_view:
-            return 0
-        return self.count * size(self.body.types[leaf[0]])
+    # -- writing a batch in place of the lanes --
 
-
-# -- Writing a batch in place of the lanes --
-
-
-def write(rules: Rules, tree: Tree) -> None:
-    """Writes the batch of a tree before its sink, which uses it then."""
-    body, seed = tree.body, tree.seed
-    sink = body.ops[seed.sink].operation
-    remark(
-        sink,
-        f"packed: {tree.count} lanes of {len(tree.packs)} ops are one, of which "
-        f"{len(tree.leaves)} values go in",
-    )
-    results = list(dict.fromkeys([seed.values, *tree.outputs]))
-    symbol = _write_function(rules, tree, results)
-    dims = tuple([None if tree.is_same(leaf) else 0 for leaf in tree.leaves])
-    batched, _ = vmap_of(rules, symbol, dims, batch_axis(tree.count), (0,) * len(results))
-    with ir.InsertionPoint(sink), body.ops[tree.packs[-1][0]].location:
-        args = [
-            tree.values(leaf)[0] if dim is None else stack(rules, tree.values(leaf))
-            for leaf, dim in zip(tree.leaves, dims, strict=True)
-        ]
-        made = dict(zip(results, inline(rules.program.function(batched), args), strict=True))
-        for lanes in tree.outputs:
-            for old, row in zip(tree.values(lanes), rows_of(rules, made[lanes]), strict=True):
-                old.replace_all_uses_with(row)
-    with ir.InsertionPoint(sink), sink.location:
-        if seed.parts is not None:
-            array = body.value(seed.meeting[0])
-            value = rules.emit(seed.parts, [array, made[seed.values]], seed.parts)[0]
-        elif body.names[seed.sink] in JOINS:
-            value = _joined(rules, tree, made[seed.values])
-        else:
-            value = _write_sum(rules, tree, made[seed.values])
-        sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
+    def write(self) -> None:
+        """Writes the batch before the sink, which uses it then."""
+        body, seed, rules = self.body, self.seed, self.rules
+        sink = body.ops[seed.sink].operation
+        remark(
+            sink,
+            f"packed: {self.count} lanes of {len(self.packs)} ops are one, of which "
+            f"{len(self.inputs)} values go in",
+        )
+        results = list(dict.fromkeys([seed.values, *self.outputs]))
+        name, location = f"{body.function.name.value}.lane", body.ops[self.packs[-1][0]].location
+        batch = self.write_batch(name, results, sink, location)
+        made = dict(zip(results, batch, strict=True))
+        with ir.InsertionPoint(sink), location:
+            for lanes in self.outputs:
+                rows = rows_of(rules, made[lanes])
+                for old, row in zip(self.given(lanes), rows, strict=True):
+                    old.replace_all_uses_with(row)
+        with ir.InsertionPoint(sink), sink.location:
+            if seed.parts is not None:
+                array = body.value(seed.meeting[0])
+                value = rules.emit(seed.parts, [array, made[seed.values]], seed.parts)[0]
+            elif body.names[seed.sink] in JOINS:
+                value = _joined(rules, self, made[seed.values])
+            else:
+                value = _write_sum(rules, self, made[seed.values])
+            sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
 
 
 def _write_sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
@@ -559,7 +520,7 @@ def _write_sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     total = converted(total, type_)
     lanes = set(seed.values)
     others = [value for value in seed.meeting if value not in lanes]
-    for value in reversed(tree.values(others)):
+    for value in reversed(tree.given(others)):
         total = ir.Operation.create(sink.name, [type_], [value, total]).result
     return total
 
@@ -572,7 +533,7 @@ def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
     if len(seed.values) == len(seed.meeting):
         return whole
     first = seed.meeting.index(seed.values[0])
-    parts = tree.values(seed.meeting[:first]), tree.values(seed.meeting[first + tree.count :])
+    parts = tree.given(seed.meeting[:first]), tree.given(seed.meeting[first + tree.count :])
     if name == "jaxpr.stack":
         # Values to be stacked and a stack of values are stacks, concatenated.
         axis = toolbox.attribute(sink, JOINS[name])
@@ -592,21 +553,6 @@ def _together(axis: int, *parts: Any) -> list[Any]:
     return [lax.concatenate(parts, axis % parts[0].ndim)]
 
 
-def _write_function(rules: Rules, tree: Tree, results: list[Lanes]) -> str:
-    """The first lane as a function; its symbol."""
-    body = tree.body
-    name = f"{body.function.name.value}.lane"
-    new = NewFunction(rules, name, [body.types[leaf[0]] for leaf in tree.leaves], body.function)
-    args = dict(zip(tree.leaves, new.args, strict=True))
-    made: dict[Lanes, ir.Value] = {}
-    with new.body():
-        for ops in tree.packs:
-            columns = tree.operands(ops)
-            operands = [args[lanes] if lanes in args else made[lanes] for lanes in columns]
-            made.update(zip(tree.results(ops), body.copy(ops[0], operands), strict=True))
-    return new.finish([made[lanes] for lanes in results])
-
-
 # How often a function is read again after something of it has been packed: how deep loops are.
 MAX_ROUNDS = 6
 
@@ -624,27 +570,13 @@ class SlpVectorize(Pass):
     stacked: Amount = STACKED
 
     def run(self, program: Module) -> bool:
-        return slp_vectorize(program, self.min_gain, self.stacked) > 0
+        return make_batches(program, _Search, MAX_ROUNDS, self.min_gain, self.stacked) > 0
 
 
-def slp_vectorize(program: Module, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
-    """Packs ops in place; how many batches were made."""
-
-    def search(rules: Rules, work: Work) -> Callable[[FunctionView], int]:
-        return _Search(rules, work, min_gain, stacked).packed
-
-    return make_batches(program, search, MAX_ROUNDS)
-
-
-class _Search:
+class _Search(Search):
     """The search for what is worth packing."""
 
-    def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
-        self._rules, self._work = rules, work
-        self._min_gain, self._stacked = min_gain, stacked
-        self._batchable = Batchable(rules)
-
-    def packed(self, body: FunctionView) -> int:
+    def batch(self, body: FunctionView) -> int:
         """Packs what a function has been read to have; how many batches."""
         # Ops that a batch has taken the place of, and those that it needs.
         gone: set[int] = set()
@@ -653,15 +585,15 @@ class _Search:
         for seed in seeds(body):
             if seed.sink in gone:
                 continue
-            tree = Tree.of(body, seed, self._batchable)
+            tree = Tree.of(self.rules, body, seed, self.batchable)
             if tree is None or not gone.isdisjoint(tree.read()):
                 continue
             replaced = {*tree.gone, *seed.chain}
             if not needed.isdisjoint(replaced):
                 continue
-            if not tree.pays(self._rules, self._work, self._min_gain, self._stacked):
+            if not tree.is_worth_it(self):
                 continue
-            write(self._rules, tree)
+            tree.write()
             gone |= replaced
             needed |= tree.read() - replaced
             count += 1

@@ -1,17 +1,30 @@
-"""Putting values that were apart together, as the rows of one array, and taking them apart."""
+"""Putting values that were apart together, as the rows of one array, and taking them apart.
+
+Values that are windows of one array are read of it: rows, columns, tiles and windows that slide
+over an array are slices of it that differ in where they start.  Where they start at equal distances
+along the dimensions, in the order of nested loops, they are read without a gather.  Windows of
+length ``l`` at distance ``s`` are made of ``ceil(l / s)`` pieces, each of which is a slice of the
+array cut at every ``s``-th element::
+
+    stack(x[0:3], x[2:5], x[4:7])  ->  b = reshape(pad(x[0:7]), (4, 2))
+                                       concatenate(b[0:3], b[1:4], 1)[:, :3]
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
 from jaxmlir.dialect.ir import ir
-from jaxmlir.optimize.vectorize.windows import Windows
+from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.higher_order.loops import stacked
 
 if TYPE_CHECKING:
@@ -74,15 +87,11 @@ def _stack(*values: Any) -> list[Any]:
 
 
 def _rows(array: Any) -> list[Any]:
-    from jax import lax
-
     parts = lax.split(array, (1,) * array.shape[0], 0)
     return [lax.reshape(part, part.shape[1:]) for part in parts]
 
 
 def _total(array: Any) -> list[Any]:
-    from jax import lax
-
     return [lax.reduce(array, np.zeros((), array.dtype), lax.add, (0,))]
 
 
@@ -94,8 +103,6 @@ class _Joined:
     is_new: bool
 
     def __call__(self, array: Any) -> list[Any]:
-        from jax import lax
-
         rank = array.ndim if self.is_new else array.ndim - 1
         dimension = self.dimension % rank
         order = list(range(1, array.ndim))
@@ -106,3 +113,235 @@ class _Joined:
         shape = array.shape
         count, size = shape[dimension : dimension + 2]
         return [lax.reshape(array, (*shape[:dimension], count * size, *shape[dimension + 2 :]))]
+
+
+# -- Windows of one array --
+
+# Of how many pieces windows that overlap are put together; a gather reads those of more.
+MOST_PIECES = 32
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of an array, all of one size.
+
+    Attributes:
+      array: what they are windows of.
+      starts: where each begins, by dimension.
+      sizes: their size in the array.
+      shape: the shape of each: the size, reshaped.
+    """
+
+    array: ir.Value
+    starts: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[ir.Value]) -> Windows | None:
+        """The windows that values are; ``None`` if they are not all of one array."""
+        starts = []
+        first = None
+        reader = _Reader()
+        for value in values:
+            found = reader.window(value)
+            if found is None:
+                return None
+            array, start, sizes = found
+            window = array, sizes, tuple(value.type.shape)
+            first = first or window
+            if window != first:
+                return None
+            starts.append(start)
+        array, sizes, shape = first
+        return cls(array, tuple(starts), sizes, shape)
+
+    @functools.cached_property
+    def _layout(self) -> tuple[Level, ...] | None:
+        found = levels_of(np.array(self.starts), self.sizes)
+        extended = isinstance(aval_of(self.array.type).dtype, dtypes.ExtendedDType)
+        if found is None or (extended and not all(level.is_exact for level in found)):
+            # Random keys cannot be padded.
+            return None
+        return found
+
+    @property
+    def is_view(self) -> bool:
+        """Whether all of them together are elements of the array in another shape."""
+        return self._layout is not None and all(level.pieces == 1 for level in self._layout)
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether they are the rows of the array: all of it."""
+        count = len(self.starts)
+        one_after_another = self._layout == (Level(0, 1, count, 1),)
+        return one_after_another and tuple(self.array.type.shape) == (count, *self.shape)
+
+    def write(self, rules: Rules) -> ir.Value:
+        """The windows as one array, along a leading dimension, at the insertion point."""
+        read = _Read(self.starts, self.sizes, self.shape, self._layout)
+        return rules.emit(read, [self.array], read)[0]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Windows at equal distances along a dimension.
+
+    Attributes:
+      step: how far from one to the next; the order is reversed if that is negative.
+      length: how much of the dimension each of them has.
+    """
+
+    axis: int
+    step: int
+    count: int
+    length: int
+
+    @property
+    def pieces(self) -> int:
+        return -(-self.length // abs(self.step))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each window ends where the next one begins."""
+        return self.length == abs(self.step)
+
+    def spread(self, x: Any, depth: int) -> Any:
+        """The windows of ``x``, which begins with ``depth`` dimensions of windows, along one more;
+        the dimension of the array begins with the first of them."""
+        axis, step = depth + self.axis, abs(self.step)
+        size = (self.count + self.pieces - 1) * step
+        x = _resized(x, axis, size)
+        x = lax.reshape(x, (*x.shape[:axis], size // step, step, *x.shape[axis + 1 :]))
+        ends = range(self.count, self.count + self.pieces)
+        parts = [_part(x, axis, end - self.count, end) for end in ends]
+        x = parts[0] if len(parts) == 1 else lax.concatenate(parts, axis + 1)
+        x = _resized(x, axis + 1, self.length)
+        if self.step < 0:
+            x = lax.rev(x, (axis,))
+        order = [d for d in range(x.ndim) if d != axis]
+        return lax.transpose(x, (*order[:depth], axis, *order[depth:]))
+
+    def join(self, x: Any, depth: int) -> Any:
+        """Exact windows one after another again: undoes :meth:`spread`."""
+        if self.step < 0:
+            x = lax.rev(x, (depth,))
+        axis = depth + self.axis
+        order = [d for d in range(x.ndim) if d != depth]
+        x = lax.transpose(x, (*order[:axis], depth, *order[axis:]))
+        size = self.count * self.length
+        return lax.reshape(x, (*x.shape[:axis], size, *x.shape[axis + 2 :]))
+
+
+def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | None:
+    """The loops, the outermost first, in which windows begin where they do; ``None`` if they begin
+    in no such order, or consist of too many pieces."""
+    levels: list[Level] = []
+    extent = list(sizes)
+    while len(starts) > 1:
+        steps = np.diff(starts, axis=0)
+        same = (steps == steps[0]).all(1)
+        count = len(starts) if same.all() else int(np.argmin(same)) + 1
+        axes = np.flatnonzero(steps[0])
+        if len(starts) % count or len(axes) != 1:
+            return None
+        turns = starts.reshape(-1, count, len(extent))
+        if (turns - turns[:, :1] != turns[0] - turns[0, 0]).any():
+            return None
+        axis = int(axes[0])
+        level = Level(axis, int(steps[0, axis]), count, extent[axis])
+        if not 0 < level.pieces <= MOST_PIECES:
+            # Windows of nothing have none.
+            return None
+        levels.append(level)
+        extent[axis] += (count - 1) * abs(level.step)
+        starts = turns[:, 0]
+    return tuple(reversed(levels))
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Windows as a function of their array; hashable."""
+
+    starts: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+    layout: tuple[Level, ...] | None
+
+    def __call__(self, array: Any) -> list[Any]:
+        import jax
+
+        starts = np.array(self.starts, np.int32)
+        if self.layout is None:
+            windows = jax.vmap(lambda start: lax.dynamic_slice(array, start, self.sizes))(starts)
+        else:
+            # What a window has beyond its length is there more often than not.
+            more = [0] * array.ndim
+            for level in self.layout:
+                more[level.axis] += level.pieces * abs(level.step) - level.length
+            end = np.minimum(starts.max(0) + self.sizes + more, array.shape)
+            windows = array
+            for axis, (low, high) in enumerate(zip(starts.min(0), end, strict=True)):
+                windows = _part(windows, axis, int(low), int(high))
+            for depth, level in enumerate(self.layout):
+                windows = level.spread(windows, depth)
+            lead = len(self.layout)
+            for axis, size in enumerate(self.sizes):
+                windows = _resized(windows, lead + axis, size)
+        return [lax.reshape(windows, (len(starts), *self.shape))]
+
+
+def _resized(x: Any, axis: int, size: int) -> Any:
+    """The array with a dimension cut, or filled up with zeros, to a size."""
+    if x.shape[axis] >= size:
+        return _part(x, axis, 0, size)
+    padding = [(0, 0, 0)] * x.ndim
+    padding[axis] = (0, size - x.shape[axis], 0)
+    return lax.pad(x, np.zeros((), x.dtype), padding)
+
+
+def _part(x: Any, axis: int, start: int, end: int) -> Any:
+    if (start, end) == (0, x.shape[axis]):
+        return x
+    starts, ends = [0] * x.ndim, list(x.shape)
+    starts[axis], ends[axis] = start, end
+    return lax.slice(x, starts, ends)
+
+
+class _Reader:
+    """Reads what values are parts of."""
+
+    def __init__(self) -> None:
+        # Where the parts of a split array begin.
+        self._offsets: dict[ir.Operation, list[int]] = {}
+
+    def window(self, value: ir.Value) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...]] | None:
+        """The array that a value is a part of, where it begins, and of what size it is there."""
+        op, name = toolbox.definition(value) or (None, "")
+        if name == "jaxpr.squeeze" or (
+            name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is None
+        ):
+            value = op.operands[0]
+            op, name = toolbox.definition(value) or (None, "")
+        sizes = tuple(value.type.shape) if name in ("jaxpr.slice", "jaxpr.split") else ()
+        if name == "jaxpr.slice" and set(toolbox.attribute(op, "strides") or ()) <= {1}:
+            return op.operands[0], toolbox.attribute(op, "start_indices"), sizes
+        if name == "jaxpr.unstack":
+            axis = toolbox.attribute(op, "axis")
+            sizes = list(value.type.shape)
+            sizes.insert(axis, 1)
+            start = [0] * len(sizes)
+            start[axis] = ir.OpResult(value).result_number
+            return op.operands[0], tuple(start), tuple(sizes)
+        if name == "jaxpr.split":
+            start = [0] * len(sizes)
+            start[toolbox.attribute(op, "axis")] = self._offset(value, op)
+            return op.operands[0], tuple(start), sizes
+        return None
+
+    def _offset(self, value: ir.Value, split: ir.Operation) -> int:
+        offsets = self._offsets.get(split)
+        if offsets is None:
+            sizes = toolbox.attribute(split, "sizes")
+            offsets = self._offsets[split] = list(itertools.accumulate(sizes, initial=0))
+        return offsets[ir.OpResult(value).result_number]

@@ -14,7 +14,7 @@ array as it is.  Results are rows of the batched ones, but often all of them go 
     concatenate(y0, y1, ...) ->   reshape(moveaxis(y, ...))
 
 What stands between the blocks and needs results of the first ones moves behind the batch.  Slices
-of one size are alike wherever they begin (:mod:`jaxmlir.optimize.vectorize.parametrize_slices`).
+of one size are alike wherever they begin (:func:`.with_dynamic_slices`).
 Where each example takes several steps that are alike, all of them are one block: it ends where a
 step needs nothing of the one before.
 
@@ -26,26 +26,32 @@ nothing and stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.op_counts import ADDITIONS, Work, is_plain_array, size
-from jaxmlir.analysis.repeated_blocks import OpString, Place, RepeatedBlock, op_string_of
-from jaxmlir.dialect.builder import converted, erase, inline, only_user
+from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_array
+from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
+from jaxmlir.dialect.builder import converted, erase, only_user
 from jaxmlir.dialect.ir import ir
-from jaxmlir.optimize.vectorize.batchable import MIN_GAIN, STACKED, Batchable, gain, make_batches
-from jaxmlir.optimize.vectorize.blocks import Blocks
-from jaxmlir.optimize.vectorize.parametrize_slices import with_dynamic_slices
-from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, stack, total_of
+from jaxmlir.optimize.vectorize.batchable import Batchable
+from jaxmlir.optimize.vectorize.isomorphic import (
+    MIN_GAIN,
+    STACKED,
+    Column,
+    Group,
+    Search,
+    dependents_between,
+    make_batches,
+    move_behind,
+    with_dynamic_slices,
+)
+from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, total_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-from jaxmlir.transforms.vmap import batch_axis, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -137,191 +143,126 @@ def concatenation_of(values: Sequence[ir.Value]) -> ir.Operation | None:
 MIN_OPS = 2
 
 
-@dataclass
-class Candidate(Blocks):
-    """Blocks that are to be one.
+class Candidate(Group):
+    """The free ops of blocks, which are to be one batch.
 
     Attributes:
-      free: the ops of a block that are free.
-      inputs: operands from without: each as the places that read it.
-      outputs: results that something without reads.
-      moved: ops between the blocks that need results of theirs, by index in the body.
+      behind: ops between the blocks that need results of theirs, by index in the body.
     """
 
-    free: list[int] = field(default_factory=list)
-    inputs: list[list[Place]] = field(default_factory=list)
-    outputs: list[Place] = field(default_factory=list)
-    moved: list[int] = field(default_factory=list)
+    behind: list[int]
 
     @classmethod
     def of(
-        cls, rules: Rules, text: OpString, word: RepeatedBlock, batchable: Batchable
+        cls, rules: Rules, text: OpString, block: RepeatedBlock, batchable: Batchable
     ) -> Candidate | None:
-        """The blocks; ``None`` if they cannot be one."""
-        found = cls(rules, text, word)
-        if not found._find_free(batchable):
+        """The batch of repeated blocks; ``None`` if they cannot be one."""
+        body, packs = text.body, text.packs(block)
+        signatures = [body.signatures[pack[0]] for pack in packs]
+        if not all(signature.results for signature in signatures):
             return None
-        found._find_edges()
-        types = [*map(found.operand_type, found.inputs), *map(found.result_type, found.outputs)]
-        return found if all(map(is_plain_array, types)) else None
-
-    def _find_free(self, batchable: Batchable) -> bool:
-        """Finds the ops that are free; whether they are enough, and the others can move."""
-        text, body = self.text, self.text.body
-        first, length = self.word.starts[0], self.word.length
-        if not all(text.signature(first + i).results for i in range(length)):
-            return False
-        between, given = self._between()
-        bound = self._bound(given)
-
-        def is_common(i: int, j: int) -> bool:
-            return self.is_same([(i, j)])
-
+        members = {op for pack in packs for op in pack}
+        between = dependents_between(body, members)
+        bound = _bound(text, block, between)
+        blocks = Group(rules, body, packs, constants=text.free)
+        free: list[Column] = []
         # An op may be bound in one block only, by which those that use it are in all.
         missing: set[int] = set()
-        for i, index in enumerate(text.index[first : first + length]):
-            # The blocks have the same signatures.
+        for i, (pack, signature) in enumerate(zip(packs, signatures, strict=True)):
+            columns = blocks.operands(pack)
+
+            def is_common(j: int, columns: list[Column] = columns) -> bool:
+                return blocks.is_same(columns[j])
+
             if (
                 i in bound
-                or not missing.isdisjoint(body.operands[index])
-                or not batchable.is_so(body.signatures[index], partial(is_common, i))
+                or not missing.isdisjoint(body.operands[pack[0]])
+                or not batchable.is_so(signature, is_common)
             ):
-                missing.update(range(*body.results[index]))
+                missing.update(range(*body.results[pack[0]]))
             else:
-                self.free.append(i)
-        if len(self.free) < MIN_OPS:
-            return False
-        last = text.index[self.word.starts[-1] + self.free[-1]]
-        others = sorted({*range(length)} - {*self.free})
-        stay = [text.index[start + i] for start in self.word.starts for i in others]
-        self.moved = [index for index in sorted([*between, *stay]) if index < last]
-        return all(body.signatures[index].effects is None for index in self.moved)
+                free.append(pack)
+        if len(free) < MIN_OPS:
+            return None
+        last = free[-1][-1]
+        stay = members.difference(*free)
+        moved = [index for index in sorted({*between, *stay}) if index < last]
+        if any(body.signatures[index].effects is not None for index in moved):
+            return None
+        found = cls(rules, body, free, constants=text.free)
+        found.behind = moved
+        found.outputs = found._used_outside(text, block)
+        types = map(found.type, (*found.inputs, *found.outputs))
+        return found if all(map(is_plain_array, types)) else None
 
-    def _between(self) -> tuple[list[int], set[int]]:
-        """The ops between the blocks that need results of theirs, by index in the body, and the
-        values that they give."""
-        text, body, starts = self.text, self.text.body, self.word.starts
-        letters = [letter for start in starts for letter in range(start, start + self.word.length)]
-        members = {text.index[letter] for letter in letters}
-        of_blocks = set(text.numbers(self.word).ravel().tolist())
-        found: list[int] = []
-        given: set[int] = set()
-        for index in range(min(members), max(members)):
-            if index not in members and not of_blocks.isdisjoint(body.operands[index]):
-                found.append(index)
-                given.update(range(*body.results[index]))
-                of_blocks.update(range(*body.results[index]))
-        return found, given
-
-    def _bound(self, given: set[int]) -> set[int]:
-        """The ops of a block that in one of the blocks need what another one has made.
-
-        Args:
-          given: what is made between them of what they have made.
-        """
-        text, word = self.text, self.word
-        first = word.starts[0]
-        block = np.full(word.starts[-1] + word.length - first, -1)
-        for number, start in enumerate(word.starts):
-            block[start - first :][: word.length] = number
-        values, made = text.sources(word)
-        maker = np.where(made < first, -1, block[np.maximum(made - first, 0)])
-        of_others = (maker >= 0) & (maker != np.arange(len(word.starts))[:, None])
-        if given:
-            of_others |= np.isin(values, [*given])
-        return set(text.readers(word)[of_others.any(0)].tolist())
-
-    def _find_edges(self) -> None:
-        """Finds what goes in and what comes out."""
-        text, word, free = self.text, self.word, set(self.free)
-        groups = ([p for p in places if p[0] in free] for places in text.inputs(word))
-        self.inputs = sorted(filter(None, groups))
-        first, end = word.starts[0], word.starts[-1] + word.length
-        others = np.ones(end - first, bool)
-        for start in word.starts:
-            others[np.array(self.free) + start - first] = False
+    def _used_outside(self, text: OpString, block: RepeatedBlock) -> list[Column]:
+        """The results that something else reads, be it in the blocks or not."""
+        first, end = block.starts[0], block.starts[-1] + block.length
+        free = {op for pack in self.packs for op in pack}
+        others = np.array([index not in free for index in text.index[first:end]])
         used = set(text.used_by(first, others).tolist())
-        for i in self.free:
-            for j in range(len(text.signature(first + i).results)):
-                numbers = [text.result_number(start, (i, j)) for start in word.starts]
-                if not used.isdisjoint(numbers) or (text.last_use[numbers] >= end).any():
-                    self.outputs.append((i, j))
-
-    def pays(self, work: Work, min_gain: float, stacked: float) -> bool:
-        """Whether what is saved is worth what is put together and taken apart."""
-        text, body, count = self.text, self.text.body, len(self.word.starts)
-        apart = [places for places in self.inputs if not self.is_same(places)]
-        first = self.word.starts[0]
-        index = text.index[first : first + self.word.length]
-        varying = {(index[i], j) for places in apart for i, j in places}
-        total, saved = gain(work, body, [index[i] for i in self.free], varying)
-        if (count - 1) * saved < min_gain * count * total:
-            return False
-        moved = 0
-        for places in apart:
-            if not self.is_at_hand(places):
-                moved += count * size(self.operand_type(places))
-        for place in self.outputs:
-            values = self.results(place)
-            if sum_of(values) is None and concatenation_of(values) is None:
-                moved += count * size(self.result_type(place))
-        return moved <= stacked * (count - 1) * saved
-
-
-# -- Writing a batch in place of blocks --
-
-
-def write(blocks: Candidate) -> list[int]:
-    """Writes the batch in place of the blocks; which letters of the text besides these are gone."""
-    text, starts, count = blocks.text, blocks.word.starts, len(blocks.word.starts)
-    first = text.op(starts[0] + blocks.free[0])
-    remark(
-        first,
-        f"batched: {count} independent blocks of {len(blocks.free)} ops are one, of which "
-        f"{len(blocks.inputs)} values go in and {len(blocks.outputs)} come out",
-    )
-    last = text.op(starts[-1] + blocks.free[-1]).operation
-    place = last
-    for index in blocks.moved:
-        op = text.body.ops[index].operation
-        op.move_after(place)
-        place = op
-    results = _write_batch(blocks, first.location, last)
-    gone: list[int] = []
-    for output, batched in zip(blocks.outputs, results, strict=True):
-        users = use(blocks.rules, blocks.results(output), batched, last)
-        for op in reversed(users):
-            erase(op)
-        if users:
-            # Each was the only one of a result.
-            numbers = [text.result_number(start, output) for start in starts]
-            gone += text.last_use[numbers].tolist()
-    for start in reversed(starts):
-        for i in reversed(blocks.free):
-            erase(text.op(start + i))
-    return gone
-
-
-def _write_batch(blocks: Candidate, location: ir.Location, last: ir.Operation) -> list[ir.Value]:
-    """Writes the ops of the batch before an op; what they give."""
-    rules, count = blocks.rules, len(blocks.word.starts)
-    symbol, arguments = _write_function(blocks)
-    dims = tuple([None if blocks.is_same(places) else 0 for places in arguments])
-    batched, _ = vmap_of(rules, symbol, dims, batch_axis(count), (0,) * len(blocks.outputs))
-    with ir.InsertionPoint(last), location:
-        args = [
-            blocks.column(places)[0] if dim is None else stack(rules, blocks.column(places))
-            for places, dim in zip(arguments, dims, strict=True)
+        return [
+            column
+            for pack in self.packs
+            for column in self.results(pack)
+            if not used.isdisjoint(column) or (text.last_use[list(column)] >= end).any()
         ]
-        return inline(rules.program.function(batched), args)
+
+    def is_worth_it(self, search: Search) -> bool:
+        """Whether what is saved is worth what is put together and taken apart."""
+
+        def apart() -> list[Column]:
+            return [column for column in self.outputs if not self._meets(column)]
+
+        total, saved = self.gain(search.work)
+        return self.pays(total, saved, apart, search.min_gain, search.stacked)
+
+    def _meets(self, column: Column) -> bool:
+        """Whether all values of a result go to one place together."""
+        values = self.given(column)
+        return sum_of(values) is not None or concatenation_of(values) is not None
+
+    def write(self) -> list[int]:
+        """Writes the batch in place of the ops; the values whose users besides these are gone."""
+        body, packs = self.body, self.packs
+        first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]].operation
+        remark(
+            first,
+            f"batched: {self.count} independent blocks of {len(packs)} ops are one, of which "
+            f"{len(self.inputs)} values go in and {len(self.outputs)} come out",
+        )
+        move_behind(body, self.behind, last)
+        name = f"{body.function.name.value}.block"
+        gone: list[int] = []
+        results = self.write_batch(name, self.outputs, last, first.location)
+        for column, batched in zip(self.outputs, results, strict=True):
+            users = use(self.rules, self.given(column), batched, last)
+            for op in reversed(users):
+                erase(op)
+            if users:
+                # Each was the only one of a result.
+                gone += column
+        self.erase()
+        return gone
 
 
-def _write_function(blocks: Candidate) -> tuple[str, list[list[Place]]]:
-    """A block as a function; its symbol, and the inputs that are its arguments."""
-    arguments, constants = blocks.arguments_and_constants(blocks.inputs)
-    name = f"{blocks.text.body.function.name.value}.block"
-    symbol = blocks.write_function(name, blocks.free, arguments, constants, blocks.outputs)
-    return symbol, arguments
+def _bound(text: OpString, block: RepeatedBlock, between: Sequence[int]) -> set[int]:
+    """The ops of a block that in one of the blocks need what another one has made.
+
+    Args:
+      between: what is made between them of what they have made.
+    """
+    first = block.starts[0]
+    member = np.full(block.starts[-1] + block.length - first, -1)
+    for number, start in enumerate(block.starts):
+        member[start - first :][: block.length] = number
+    values, made = text.sources(block)
+    maker = np.where(made < first, -1, member[np.maximum(made - first, 0)])
+    of_others = (maker >= 0) & (maker != np.arange(len(block.starts))[:, None])
+    given = [value for index in between for value in range(*text.body.results[index])]
+    if given:
+        of_others |= np.isin(values, given)
+    return set(text.readers(block)[of_others.any(0)].tolist())
 
 
 # How often a function is read again after blocks of it have been batched.
@@ -341,44 +282,30 @@ class VectorizeBlocks(Pass):
     stacked: Amount = STACKED
 
     def run(self, program: Module) -> bool:
-        return batch_blocks(program, self.min_gain, self.stacked) > 0
+        return make_batches(program, _Search, MAX_ROUNDS, self.min_gain, self.stacked) > 0
 
 
-def batch_blocks(program: Module, min_gain: float = MIN_GAIN, stacked: float = STACKED) -> int:
-    """Batches blocks in place; how many batches were made."""
-
-    def search(rules: Rules, work: Work) -> Callable[[FunctionView], int]:
-        return _Search(rules, work, min_gain, stacked).batched
-
-    return make_batches(program, search, MAX_ROUNDS)
-
-
-class _Search:
+class _Search(Search):
     """The search for blocks of a program that are worth batching."""
 
-    def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
-        self._rules, self._work = rules, work
-        self._min_gain, self._stacked = min_gain, stacked
-        self._batchable = Batchable(rules)
-
-    def batched(self, body: FunctionView) -> int:
+    def batch(self, body: FunctionView) -> int:
         """Batches blocks of a function that do not stand within each other; how many batches."""
-        return with_dynamic_slices(self._rules.program, body, self._batched)
+        return with_dynamic_slices(self.rules.program, body, self._batch)
 
-    def _batched(self, body: FunctionView) -> int:
+    def _batch(self, body: FunctionView) -> int:
         text = op_string_of(body)
         taken = np.zeros(len(text.letters), bool)
         count = 0
-        for word in _in_turns(text):
-            word = text.alike(word)
-            span = slice(word.starts[0], word.starts[-1] + word.length)
-            if len(word.starts) < 2 or word.length < MIN_OPS or taken[span].any():
+        for block in _in_turns(text):
+            block = text.alike(block)
+            span = slice(block.starts[0], block.starts[-1] + block.length)
+            if len(block.starts) < 2 or block.length < MIN_OPS or taken[span].any():
                 continue
-            blocks = Candidate.of(self._rules, text, word, self._batchable)
-            if blocks is None or not blocks.pays(self._work, self._min_gain, self._stacked):
+            blocks = Candidate.of(self.rules, text, block, self.batchable)
+            if blocks is None or not blocks.is_worth_it(self):
                 continue
             taken[span] = True
-            taken[write(blocks)] = True
+            taken[text.last_use[blocks.write()]] = True
             count += 1
         return count
 

@@ -76,11 +76,11 @@ class _Raised(NamedTuple):
     """Detached: from the operands of the loop to its results."""
     count: int
     remarks: list[Diagnostic]
-    """What was said of it; without a place, where it was said of the loop itself."""
+    """The remarks made; those on the loop itself have no place."""
 
 
 class Alike:
-    """What becomes of loops that share a body.
+    """Raises loops that share a body once, for all of which the same is known.
 
     Args:
       raise_: raises a loop that is the only one.
@@ -110,7 +110,7 @@ class Alike:
     def _make(
         self, op: Any, name: str, given: Sequence[np.ndarray | None], depth: int
     ) -> _Raised | None:
-        """The loop raised in a function of its own."""
+        """Raises the loop in a function of its own; ``None`` if nothing became of it."""
         like = op.operation.parent.opview
         new = NewFunction(self._rules, "loop", [v.type for v in op.operands], like, detached=True)
         types, attributes = list(op.results.types), dict(op.attributes.items())
@@ -150,7 +150,7 @@ LEAST = 100
 
 @dataclass
 class Gain:
-    """What batching changes, for each iteration."""
+    """The work that batching changes in each iteration."""
 
     shared: float = 0
     """Flops of contractions with what all iterations share, and of the turns of inner loops."""
@@ -164,8 +164,7 @@ class Gain:
 
 
 def may_pay(ops: Sequence[tuple[Any, str]], target: Target) -> bool:
-    """Whether a body of some ops has any at all that a batch gains by: it need not be read
-    otherwise."""
+    """Whether a body of some ops has any that a batch gains by; otherwise it need not be read."""
     if not target.is_cpu:
         return True
     names = {name for _, name in ops}
@@ -176,7 +175,7 @@ _GAINING = with_trait(Trait.CONTRACTION)
 
 
 class Gains:
-    """What is gained by batching the bodies of a program's loops."""
+    """Finds the gain of batching the bodies of a program's loops."""
 
     def __init__(self, program: Module):
         self.program = program
@@ -211,7 +210,7 @@ class Gains:
         return self._of_symbol[key]
 
     def of_body(self, body: FunctionView, batched: Sequence[bool]) -> Gain | None:
-        """Likewise, of a body as it was read."""
+        """The gain of a body that was read; ``None`` as in :meth:`of`."""
         key = (body.structure, tuple(batched))
         if key not in self._of_structure:
             gain = Gain()
@@ -220,8 +219,7 @@ class Gains:
         return self._of_structure[key]
 
     def bytes(self, body: FunctionView) -> int:
-        """How many bytes the values of a function take if all are kept, those of its calls
-        included."""
+        """The bytes of all values of a function, those in its calls included."""
         if body.structure not in self._bytes:
             self._bytes[body.structure] = self._bytes_of(body)
         return self._bytes[body.structure]
@@ -265,11 +263,11 @@ class _Walk:
         self._gain = gain
 
     def function(self, symbol: str, batched: Sequence[bool], times: int) -> bool:
-        """Adds up a function that runs so often in an iteration; whether it can be batched."""
+        """Adds up a function that runs some times in an iteration; whether it can be batched."""
         return self.body(self._gains.read(symbol), batched, times)
 
     def body(self, body: FunctionView, batched: Sequence[bool], times: int) -> bool:
-        """Likewise, of a function that was read."""
+        """Adds up a function that was read, as :meth:`function` does."""
         varying = {v for v, b in enumerate(batched) if b}
         for index, signature in enumerate(body.signatures):
             if not _can_stand(signature) or self._gains.counted.draws(signature):
@@ -322,7 +320,7 @@ class _Walk:
 
 
 def _in_scan(scan: ScanOp, pattern: list[bool]) -> list[bool]:
-    """Which arguments of an inner scan's body are batched: of the carry, all."""
+    """The mask of the batched arguments of an inner scan's body: all that is carried is batched."""
     consts, carry, xs = scan.operands(pattern)
     return [*consts, *[True] * len(carry), *xs]
 
@@ -447,7 +445,7 @@ class Maps:
     def _batched(self, body: FunctionView, dims: tuple[int | None, ...], size: int) -> func.FuncOp:
         """A body on a batch, to be copied in.
 
-        LoopEditor that are alike but for their constants are batched once.
+        Bodies that are alike but for their constants are batched once.
 
         Args:
           dims: of each argument the batch dimension.
@@ -488,7 +486,7 @@ def would_gain(editor: ScanEditor, gains: Gains, known: Known, target: Target) -
 
 
 def _batch_size(length: int, fitting: int) -> int:
-    """How many iterations to batch: all, or what divides them."""
+    """The number of iterations to batch: all, or a divisor; 0 if too few fit."""
     if fitting < MIN_BATCH:
         return 0
     if fitting >= length:
@@ -498,7 +496,7 @@ def _batch_size(length: int, fitting: int) -> int:
 
 
 def _sums(scan: ScanOp, body: func.FuncOp) -> list[ir.Value] | None:
-    """What an iteration adds to each carried value, if that is all it does with them."""
+    """The values that an iteration adds to the carried ones; ``None`` if it does more."""
     if not scan.num_carry:
         return []
     _, carry, _ = scan.operands(list(body_of(body).arguments))
@@ -535,7 +533,7 @@ _SUMS = with_trait(Trait.ADDITIVE)
 
 
 def _strong(value: ir.Value) -> ir.Value:
-    """What a value is but for being weakly typed."""
+    """The value before a conversion that changes nothing but its being weakly typed."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "jaxpr.convert_element_type":
         return value
@@ -600,7 +598,7 @@ def _plain(scan: ScanOp) -> dict[str, ir.Attribute]:
 
 
 def _reshaped(rules: Rules, value: ir.Value, type_: ir.Type | None) -> ir.Value:
-    """Rows as batches of rows, or back."""
+    """Rows in batches of a given shape; without one, batches of rows as rows."""
     shape = None if type_ is None else tuple(type_.shape)
     (result,) = rules.emit(lambda x: [_reshape(x, shape)], [value], ("batches", shape))
     return result
@@ -613,7 +611,7 @@ def _reshape(x: Any, shape: tuple[int, ...] | None) -> Any:
 
 
 def _total(rules: Rules, init: ir.Value, rows: ir.Value, negative: bool) -> ir.Value:
-    """What has been summed up, with some rows more or less."""
+    """A sum with some rows added, or subtracted."""
     key = ("raise_loops.total", negative)
     (total,) = rules.emit(lambda x, rows: [_sum(x, rows, negative)], [init, rows], key)
     return converted(total, init.type)
@@ -646,16 +644,11 @@ class RaiseLoops(Pass):
     batch_bytes: Count = BATCH_BYTES
 
     def run(self, program: Module) -> bool:
-        return raise_loops(program, self.batch_bytes) > 0
-
-
-def raise_loops(program: Module, batch_bytes: int = BATCH_BYTES) -> int:
-    """Raises the loops of a program, in place; how many are other loops now, or none."""
-    with scope():
-        graph = analyses_of(program).graph
-        raiser = _Raiser(program, graph, batch_bytes)
-        visit_functions(program, raiser.visit, graph, LOOPS)
-    return raiser.count
+        with scope():
+            graph = analyses_of(program).graph
+            raiser = _Raiser(program, graph, self.batch_bytes)
+            visit_functions(program, raiser.visit, graph, LOOPS)
+        return raiser.count > 0
 
 
 class _Raiser:

@@ -1,5 +1,5 @@
-"""Where a loop's body reads and writes an array: parts of it at positions that the loop's counter
-determines in one dimension."""
+"""Accesses of a loop's body to parts of arrays, at positions that the loop's counter determines in
+one dimension."""
 
 from __future__ import annotations
 
@@ -213,11 +213,10 @@ class Access:
     starts: tuple[ir.Value, ...]
     sizes: tuple[int, ...]
     shape: tuple[int, ...]
-    """Of the array."""
+    """The shape of the array."""
     writes: bool
     combine: str | None = None
-    """The function in ``jax.lax`` of what is there and what is scattered; ``None`` where what is
-    there is overwritten."""
+    """The function in ``jax.lax`` that combines an update with what is there, if any."""
 
     @property
     def result(self) -> ir.Value:
@@ -225,12 +224,12 @@ class Access:
 
     @property
     def update(self) -> ir.Value:
-        """What is written, as it is now: what was read may have been replaced."""
+        """The value that is written, as it is now: what was read may have been replaced."""
         return self.op.operands[1 if self.combine is None else 2]
 
 
 class Positions:
-    """Where accesses begin, and from where to where they go, along the dimensions of their arrays.
+    """The positions and extents of accesses along the dimensions of their arrays.
 
     Many accesses have an index in common: each is looked at once.
 
@@ -247,7 +246,7 @@ class Positions:
         self._zeros = np.zeros(length, np.int64)
 
     def numbers(self, access: Access, axis: int) -> np.ndarray | None:
-        """Where it begins along a dimension in each iteration, if that is known."""
+        """The position of an access along a dimension in each iteration; ``None`` if unknown."""
         start, last = access.starts[axis], access.shape[axis] - access.sizes[axis]
         if last == 0:
             return self._zeros
@@ -267,8 +266,8 @@ class Positions:
         return own is not None and others is not None and bool((own == others).all())
 
     def span(self, access: Access, axis: int) -> _Span | None:
-        """From where to where its iterations touch an array along a dimension, over those of the
-        loops around this one."""
+        """The first element that is touched along a dimension and that after the last one, over the
+        iterations of this loop, for each of the loops around it."""
         size = access.sizes[axis]
         key = access.starts[axis], size, access.shape[axis]
         span = self._spans.get(key)
@@ -279,7 +278,7 @@ class Positions:
         return span
 
     def place(self, access: Access, axis: int) -> Hashable:
-        """The same of equal spans, and of those that are not known."""
+        """A key of the span of an access, equal for equal spans and for unknown ones."""
         key = access.starts[axis], access.sizes[axis], access.shape[axis]
         place = self._places.get(key)
         if place is None:
@@ -288,7 +287,7 @@ class Positions:
         return place
 
     def _everywhere(self, access: Access, axis: int) -> np.ndarray | None:
-        """Where it begins, as an array over the iterations of all loops around, this one last."""
+        """The positions of an access over the iterations of all loops around, this one last."""
         found = self._known.get(access.starts[axis])
         if found is None or not found.ndim:
             return None
@@ -296,8 +295,7 @@ class Positions:
 
 
 def _inside(numbers: np.ndarray, last: int) -> np.ndarray:
-    """Numbers, moved to what is next to them of 0 to ``last``; ``np.clip`` takes ten times as long
-    where they are few."""
+    """Numbers clipped to 0 to ``last``; ``np.clip`` takes ten times as long where they are few."""
     return np.minimum(np.maximum(numbers, 0), last)
 
 
@@ -389,7 +387,7 @@ def is_written(value: ir.Value, combined: Combined) -> bool:
 
 @dataclass
 class Chain:
-    """All that a body does with a carried array: each write gives the next *version* of it."""
+    """The accesses to a carried array, each write of which gives the next *version* of it."""
 
     versions: list[ir.Value]
     writes: list[Access]
@@ -424,7 +422,7 @@ class Chain:
         return bool(apart.all())
 
     def _places(self, axes: tuple[int, ...], positions: Positions) -> set[Hashable]:
-        """What the writes touch along some dimensions."""
+        """The keys of the spans that writes touch along some dimensions."""
         if axes not in self._touched:
             self._touched[axes] = {
                 tuple([positions.place(write, axis) for axis in axes]) for write in self.writes
@@ -434,7 +432,7 @@ class Chain:
     def _written(
         self, axis: int, positions: Positions
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Which of the writes touch what is known along a dimension, and from where to where."""
+        """The writes whose span along a dimension is known, with its starts and ends."""
         if axis not in self._spans:
             spans = [positions.span(write, axis) for write in self.writes]
             at = [k for k, span in enumerate(spans) if span is not None]
@@ -450,8 +448,8 @@ def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def chain_of(arg: ir.Value, out: ir.Value, uses: Uses, combined: Combined) -> Chain | None:
-    """What a body does with a carried array, if it does no more than read and write parts of it,
-    and returns its last version, once."""
+    """The accesses of a body to a carried array; ``None`` if it does more than read and write parts
+    of it, and return its last version once."""
     chain = Chain([arg], [], [])
     while chain.versions[-1] != out:
         version = chain.versions[-1]
@@ -588,8 +586,8 @@ def _combined(
 def _window(
     op: Any, operands: Sequence[ir.Value], known: Known
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[ir.Value]] | None:
-    """Which dimensions the index of a scatter is of, the sizes of the only window, and what the
-    index is put together from."""
+    """The dimensions that the index of a scatter is of, the sizes of its single window, and the
+    pieces of the index; ``None`` of a scatter of another kind."""
     x, index, update = operands
     numbers = codec.decode(op.attributes["dimension_numbers"])
     if getattr(numbers, "operand_batching_dims", ()) or update == x:
@@ -610,8 +608,8 @@ def _single(
     targets: Sequence[int],
     sizes: Sequence[int],
 ) -> list[ir.Value] | None:
-    """What the index of a gather or scatter is put together from that has one window, which is
-    where that says; ``None`` of others."""
+    """The pieces of the index of a gather or scatter whose single window is where that says;
+    ``None`` of others."""
     shape = aval_of(x.type).shape
     # The index of a whole array, as `x[:]` has it, is of no dimension.
     if len(aval_of(index.type).shape) != 1 or not targets:
@@ -658,7 +656,7 @@ def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any
 
 
 def _pieces(index: ir.Value) -> list[ir.Value]:
-    """What an index is put together from: scalars, and vectors that are given as such."""
+    """The pieces of an index: scalars, and vectors that are given as such."""
     owner = index.owner
     if not isinstance(owner, ir.Block):
         if owner.name == "jaxpr.concatenate":
@@ -692,7 +690,7 @@ def _replace(
     pieces: Sequence[ir.Value],
     key: Any,
 ) -> ir.Value | None:
-    """Writes what a function makes of the arrays and the scalars of the index instead of an op."""
+    """Replaces an op by a function of the arrays and of the scalars of its index."""
     with ir.InsertionPoint(op), op.location:
         values = rules.emit(function, [*arrays, *_components(rules, pieces)], key)
     if values[0].type != op.results[0].type:

@@ -87,12 +87,12 @@ class Outside:
 
 @dataclass
 class Frame:
-    """How the slabs of an array lie in it."""
+    """The layout of an array's slabs in it."""
 
     axis: int
     """The dimension along which they follow each other."""
     size: int
-    """How long they are in it."""
+    """Their length along that dimension."""
     starts: list[ir.Value | None]
     """Before the loop, where the slabs begin in the other dimensions; ``None`` if at 0."""
     part: tuple[int, ...]
@@ -156,8 +156,7 @@ class ArrayRaiser:
                 self._raise_read(op, item, overlapping=False)
 
     def raise_overlapping_reads(self) -> None:
-        """Turns parts that overlap into slices.  In a loop it takes longer to read their rows than
-        to read them where they are; batched, it does not."""
+        """Turns parts that overlap into slices: faster for batched loops only."""
         for op, item in self.overlapping:
             self._raise_read(op, item, overlapping=True)
 
@@ -230,7 +229,7 @@ class ArrayRaiser:
         access.op.operation.erase()
 
     def _within(self, access: Access, frame: Frame) -> list[ir.Value]:
-        """Where an access begins in its slab."""
+        """The indices at which an access begins in its slab."""
         return [
             filled(v.type, 0) if d == frame.axis or frame.starts[d] is not None else v
             for d, v in enumerate(access.starts)
@@ -265,7 +264,7 @@ class ArrayRaiser:
                 uses = None
 
     def _plan(self, chain: Chain, axis: int) -> _Plan | None:
-        """How a carried array is raised along a dimension, if it can be."""
+        """The plan to raise a carried array along a dimension; ``None`` if it cannot be."""
         first = chain.writes[0]
         if not varies(self.positions.numbers(first, axis)):
             return None
@@ -418,19 +417,19 @@ class ArrayRaiser:
 
 @dataclass
 class _Plan:
-    """What becomes of a carried array."""
+    """The plan by which a carried array is raised."""
 
     frame: Frame
     written: np.ndarray
-    """Where each slice's iteration writes."""
+    """The position that each iteration writes to."""
     reads: list[tuple[str, Any]] = field(default_factory=list)
-    """Of each read: ``now``, ``before`` with the number of iterations, ``initial`` with the
-    positions, or ``apart`` with slabs of its own and their positions."""
+    """The source of each read: ``now``, ``before`` with the number of iterations, ``initial`` with
+    the positions, or ``apart`` with slabs of its own and their positions."""
     initial: list[int] = field(default_factory=list)
-    """Where the slabs begin that the loop looks back upon when it begins, the last one first."""
+    """The positions of the slabs carried into the first iteration, the last one first."""
 
     def add(self, numbers: np.ndarray, reverse: bool) -> bool:
-        """Finds out what a read of such positions reads; whether that is possible."""
+        """Adds the source of a read at some positions; whether there is one."""
         if _are_equal(numbers, self.written):
             self.reads.append(("now", None))
             return True

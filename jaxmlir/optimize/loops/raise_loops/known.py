@@ -87,7 +87,7 @@ class Known:
         return found
 
     def _look_at(self, value: ir.Value) -> list[ir.Value]:
-        """Finds out about a value, or of which others that has to be found out before."""
+        """Looks at the op that gives a value; the operands that have to be looked at before."""
         op, found = value.owner, None
         handler = None if isinstance(op, ir.Block) else _HANDLERS.get(op.name)
         if handler is not None and _can_be_known(value.type):
@@ -132,8 +132,8 @@ _LIMITS = np.iinfo(np.int64)
 
 
 def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
-    """What a counter is in each of so many iterations, along a new last axis; ``None`` where these
-    are too many, or it leaves the range of its type, or of signed integers."""
+    """The values of a counter in ``length`` iterations, along a new last axis; ``None`` where they
+    are too many, or leave the range of its type, or of signed integers."""
     if start.size * length > MAX_ELEMENTS:
         return None
     if length < 2 or not start.size:
@@ -148,8 +148,8 @@ def counted(start: np.ndarray, step: int, length: int) -> np.ndarray | None:
 
 
 def room(start: int, step: int, dtype: np.dtype) -> int | None:
-    """In how many iterations a counter stays in the range that it may have in :func:`counted`;
-    ``None`` if in all."""
+    """The number of iterations for which a counter stays in the range of :func:`counted`; ``None``
+    if that is no limit."""
     if not step:
         return None
     info = np.iinfo(dtype)
@@ -158,7 +158,7 @@ def room(start: int, step: int, dtype: np.dtype) -> int | None:
 
 
 class Contexts:
-    """What is known in each function of a program."""
+    """The known values of each function of a program."""
 
     def __init__(self, program: Module, graph: CallGraph):
         self._program = program
@@ -230,7 +230,7 @@ def in_body(
 
 
 def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
-    """By how much an iteration increases a carried value, if always by the same number."""
+    """The constant by which each iteration increases a carried value; ``None`` if there is none."""
     if isinstance(out.owner, ir.Block):
         return None
     op = out.owner
@@ -246,7 +246,7 @@ def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
 
 
 def step_of(arg: ir.Value, out: ir.Value) -> int | None:
-    """Likewise, of a body in which nothing else is known."""
+    """The step of a carried value, in a body of which nothing else is known."""
     return _step(arg, out, Known({}, 0)) if is_integer(arg) else None
 
 
@@ -437,7 +437,7 @@ def drop_counters(editor: ScanEditor, known: Known) -> int:
 
 
 def _values(editor: ScanEditor, item: Carried, known: Known) -> np.ndarray | None:
-    """What a counter is in each iteration and after the last, in order."""
+    """The values of a counter in each iteration and after the last, in order."""
     numbers = vector(known, item.arg, editor.scan.length)
     if numbers is None:
         return None
@@ -531,7 +531,7 @@ def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
 def _trip_count(
     rules: Rules, loop: WhileOp, of_cond: list[ir.Value], init: list[ir.Value], known: Known
 ) -> int | None:
-    """How often the body runs, if that follows from counters alone."""
+    """The number of times that the body runs; ``None`` unless it follows from counters alone."""
     cond, body = rules.program.function(loop.cond), rules.program.function(loop.body)
     counters = list(body.arguments)[loop.body_consts :]
     steps = [step_of(arg, out) for arg, out in zip(counters, returned(body), strict=True)]

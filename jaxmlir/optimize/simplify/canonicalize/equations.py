@@ -56,7 +56,7 @@ from jaxmlir.optimize.simplify.canonicalize.rewriter import (
 
 
 MOST_PARTS = 64
-"""Of how many parts it is found out whether one of them has been written."""
+"""The most parts of which it is found out whether one of them has been written."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _is_untouched(written: Written, low: tuple[int, ...], high: tuple[int, ...])
 
 
 def _written(r: Rewriter, array: ir.Value) -> Written | None:
-    """What is known of an array; ``None`` if it is not what a write gives."""
+    """The record of an array that a write gives; ``None`` of others."""
     top = node = r.node(array)
     new: list[tuple[Node, Write]] = []
     while node is not None and node.written is None:

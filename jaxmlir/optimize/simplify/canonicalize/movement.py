@@ -254,7 +254,7 @@ def unstack_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 def slice_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Where a slice starts and ends, and its strides."""
+    """The starts, limits and strides of a slice."""
     starts, limits = node.get("start_indices"), node.get("limit_indices")
     return starts, limits, node.get("strides") or (1,) * len(starts)
 

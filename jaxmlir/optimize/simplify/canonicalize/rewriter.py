@@ -63,13 +63,13 @@ class Node(OpView):
 
     @property
     def type(self) -> ir.Type:
-        """Of the only result."""
+        """The type of the single result."""
         return self.results[0].type
 
 
 @dataclass
 class Written:
-    """What a chain of writes has left of an array.
+    """The array that a chain of writes has left.
 
     Attributes:
       under: the array before the first of them.
@@ -272,7 +272,7 @@ class Rewriter:
         return None
 
     equation = ""
-    """Of a rewrite that stands for many: the equation that it used last."""
+    """The equation that a rewrite which stands for many used last."""
 
     def _replace(self, node: Node, values: Sequence[ir.Value]) -> None:
         self.changed = True

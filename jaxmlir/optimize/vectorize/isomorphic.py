@@ -1,0 +1,586 @@
+"""Isomorphic groups: ops that a function performs several times over, on other operands.
+
+A :class:`Group` is that many *members*, each of which has the same ops: blocks that follow on one
+another, the lanes of a sum, calls of one function, scans of one body.  Passes differ in where they
+look for members, and in what they write of them; what a group reads and gives, what a batch of it
+would save and move, and how it is written (as one function that is called, batched, or scanned
+over) is the same for all, and is here.
+
+A *column* is a value of each member, and a *pack* an op of each.  Both are tuples of the numbers
+that values and ops have in the :class:`FunctionView`, one for each member.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.analysis.call_graph import keep_reachable
+from jaxmlir.analysis.function_view import FunctionView, ops_of
+from jaxmlir.analysis.fusion import FUSIBLE
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import KERNEL, Work, is_plain_signature, size
+from jaxmlir.analysis.repeated_blocks import op_string_of
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import build, clone, copy, erase, inline, is_used, returned
+from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.types import type_of
+from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, is_slow_alone
+from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.vmap import batch_axis, vmap_of
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+Column = tuple[int, ...]
+"""A value, or an op, of each member."""
+
+# Gradients of blocks apart / batched, on two cores with the XLA of jax 0.10: k blocks, each of two
+# products of b x n numbers with matrices of n x n, unless it is attention.
+#   one matrix for all      k 16, b   1, n 128   1.8      saved 2.0 of  1 Mflops, nothing stacked
+#                           k 16, b  16, n 128   1.05           2.0    17
+#                           k  8, b 128, n 256   0.8            3.7   270
+#   a matrix for each       k  8, b   1, n  64   0.8            0.2   0.1         260 KB stacked
+#                           k  8, b  64, n 128   0.7            0.4    34           1 MB
+#   b x n by n x h for each,
+#   then by h x 1           k  8, b  50, n   8, h 16  1.3       0.02   0.02        40 KB
+#                           k 16, b 400, n  16, h 32  0.55     -0.01   0.5         33 KB
+#   a head of attention     k  4, b  64, n  64   1.3            0.4     3          50 KB
+#                           k  8, b 128, n 128   1.5            1.9    25         200 KB
+#                           k  4, b 256, n 256   1.1            2.6   100         800 KB
+#   b x d by d x e          k  8, b 256, d 128, e 16  1.7       0.5    10         200 KB
+# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
+# they are written and read, and so are their cotangents.
+MIN_GAIN = 0.04
+STACKED = 0.25
+
+
+class Group:
+    """Isomorphic ops of a function.
+
+    Attributes:
+      rules: write what becomes of the group.
+      body: the function as it was read; its ops may have got other operands since.
+      packs: the ops, in the order in which a member performs them.
+      outputs: the results that something outside of the group reads.
+      constants: the values of the function that are known to be constants.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        body: FunctionView,
+        packs: list[Column],
+        outputs: Sequence[Column] = (),
+        constants: Collection[int] = frozenset(),
+    ):
+        self.rules = rules
+        self.body = body
+        self.packs = packs
+        self.outputs = list(outputs)
+        self._constants = frozenset(constants)
+
+    # -- what it reads and gives --
+
+    @property
+    def count(self) -> int:
+        """The number of members."""
+        return len(self.packs[0])
+
+    def operands(self, pack: Column) -> list[Column]:
+        """The columns that a pack reads."""
+        return list(zip(*[self.body.operands[op] for op in pack], strict=True))
+
+    def results(self, pack: Column) -> list[Column]:
+        """The columns that a pack gives."""
+        return list(zip(*[range(*self.body.results[op]) for op in pack], strict=True))
+
+    @functools.cached_property
+    def _readers(self) -> dict[Column, tuple[Column, int]]:
+        """The first pack that reads a column, and as which operand."""
+        found: dict[Column, tuple[Column, int]] = {}
+        for pack in self.packs:
+            for j, column in enumerate(self.operands(pack)):
+                found.setdefault(column, (pack, j))
+        return found
+
+    @functools.cached_property
+    def inputs(self) -> list[Column]:
+        """The columns that are read from outside of the group, in order of their first use."""
+        given = {column for pack in self.packs for column in self.results(pack)}
+        return [column for column in self._readers if column not in given]
+
+    def value(self, column: Column, member: int) -> ir.Value:
+        """The value that a member reads as one of the inputs, as it is now."""
+        pack, j = self._readers[column]
+        return self.body.ops[pack[member]].operands[j]
+
+    def values(self, column: Column) -> list[ir.Value]:
+        """The values of all members, as they are now, that are one of the inputs."""
+        pack, j = self._readers[column]
+        return [self.body.ops[op].operands[j] for op in pack]
+
+    def given(self, column: Column) -> list[ir.Value]:
+        """The values of all members that are one of the outputs."""
+        return list(map(self.body.value, column))
+
+    def type(self, column: Column) -> ir.Type:
+        """The type of a column's values."""
+        return self.body.types[column[0]]
+
+    def is_same(self, column: Column) -> bool:
+        """Whether a column is one value."""
+        return column.count(column[0]) == len(column)
+
+    def is_known(self, column: Column) -> bool:
+        """Whether a column consists of constants."""
+        return self._constants.issuperset(column)
+
+    def is_at_hand(self, column: Column) -> bool:
+        """Whether nothing is moved to have an input as one array: it is known, or the values are
+        the elements of an array."""
+        if self.is_known(column):
+            return True
+        windows = Windows.of(self.values(column))
+        return windows is not None and windows.is_view
+
+    def split_constants(self) -> tuple[list[Column], list[Column]]:
+        """The inputs in two: those that a function of a member takes, and those that are the same
+        constant for all members, which it has in it."""
+        parts: tuple[list[Column], list[Column]] = ([], [])
+        for column in self.inputs:
+            parts[self.is_same(column) and self.is_known(column)].append(column)
+        return parts
+
+    # -- whether a batch of it pays --
+
+    def gain(self, work: Work) -> tuple[float, float]:
+        """The work of a member that differs from that of others, and how much of it each member of
+        a batch after the first saves."""
+        varying = {column for column in self.inputs if not self.is_same(column)}
+        total = saved = 0.0
+        for pack in self.packs:
+            operands, index = self.operands(pack), pack[0]
+            pattern = [column in varying for column in operands]
+            if True not in pattern:
+                continue
+            varying.update(self.results(pack))
+            total += work.at(self.body, index)
+            name = self.body.names[index]
+            if name not in FUSIBLE:
+                saved += KERNEL
+            if name in with_trait(Trait.CONTRACTION) and not all(pattern):
+                # The common factor is read once.
+                common = pattern.index(False)
+                saved += size(self.type(operands[common]))
+                signature = self.body.signatures[index]
+                if name in COMMON:
+                    if is_slow_alone(signature.named["dimension_numbers"], signature.results[0]):
+                        saved += OF_NARROW * work.at(self.body, index)
+                elif common == 0:
+                    # The members stand within the rows of the result, which are taken apart.
+                    saved -= size(signature.results[0])
+        return total, saved
+
+    def moved(self, apart: Iterable[Column]) -> int:
+        """The bytes that a batch puts together, of its inputs, and takes apart.
+
+        Args:
+          apart: the outputs whose rows are taken apart.
+        """
+        together = (c for c in self.inputs if not self.is_same(c) and not self.is_at_hand(c))
+        return self.count * sum(size(self.type(column)) for column in (*together, *apart))
+
+    def pays(
+        self,
+        total: float,
+        saved: float,
+        apart: Callable[[], Iterable[Column]],
+        min_gain: float,
+        stacked: float,
+    ) -> bool:
+        """Whether what a batch saves is worth what it puts together and takes apart.
+
+        Args:
+          total, saved: the work of a member, and what each but the first saves of it.
+          apart: gives the outputs whose rows are taken apart.
+          min_gain: the part of the work that has to be saved.
+          stacked: how many bytes may be moved for each flop that is saved.
+        """
+        further = self.count - 1
+        if further * saved < min_gain * self.count * total:
+            return False
+        return self.moved(apart()) <= stacked * further * saved
+
+    # -- writing it --
+
+    def write_function(
+        self,
+        name: str,
+        arguments: Sequence[Column],
+        outputs: Sequence[Column],
+        constants: Sequence[Column] = (),
+    ) -> str:
+        """Writes the first member as a function; the function's symbol.
+
+        Args:
+          arguments: the inputs that the function takes.
+          outputs: what it gives: results, or some of its arguments.
+          constants: the other inputs, which are constants in it.
+        """
+        new = NewFunction(self.rules, name, list(map(self.type, arguments)), self.body.function)
+        values = dict(zip(arguments, new.args, strict=True))
+        with new.body():
+            for column in constants:
+                values[column] = clone(self.value(column, 0))
+            for pack in self.packs:
+                operands = [values[column] for column in self.operands(pack)]
+                copies = self.body.copy(pack[0], operands)
+                values.update(zip(self.results(pack), copies, strict=True))
+        return new.finish([values[column] for column in outputs])
+
+    def write_batch(
+        self, name: str, outputs: Sequence[Column], place: Any, location: ir.Location
+    ) -> list[ir.Value]:
+        """Writes the members as one batch; the outputs' values, as the rows of arrays.
+
+        Args:
+          name: of the function of a member.
+          place: the op before which it stands.
+        """
+        arguments, constants = self.split_constants()
+        symbol = self.write_function(name, arguments, outputs, constants)
+        dims = tuple([None if self.is_same(column) else 0 for column in arguments])
+        axis = batch_axis(self.count)
+        batched, _ = vmap_of(self.rules, symbol, dims, axis, (0,) * len(outputs))
+        with ir.InsertionPoint(place), location:
+            args = list(map(self._together, arguments))
+            return inline(self.rules.program.function(batched), args)
+
+    def write_scan(
+        self,
+        name: str,
+        carry: Mapping[Column, Column],
+        outputs: Sequence[Column],
+        place: Any,
+        location: ir.Location,
+    ) -> list[ir.Value]:
+        """Writes the members as the iterations of a scan; the final carried values, and the
+        outputs' values as the rows of arrays.
+
+        Args:
+          name: of the function that is the body.
+          carry: the inputs that the member before gives, and as what: a result, or another one of
+            these inputs.
+        """
+        symbol, consts, xs = self.write_scan_body(name, carry, outputs)
+        scan = ScanOp(symbol, len(consts), len(carry), self.count, False, {})
+        with ir.InsertionPoint(place), location:
+            firsts = [self.value(column, 0) for column in (*consts, *carry)]
+            return scan.write(self.rules, [*firsts, *map(self._together, xs)])
+
+    def write_scan_body(
+        self, name: str, carry: Mapping[Column, Column], outputs: Sequence[Column]
+    ) -> tuple[str, list[Column], list[Column]]:
+        """Writes ``(*consts, *carry, *xs) -> (*carry, *outputs)``; its symbol, ``consts`` and
+        ``xs``."""
+        arguments, constants = self.split_constants()
+        consts = [column for column in arguments if self.is_same(column)]
+        xs = [c for c in arguments if not self.is_same(c) and c not in carry]
+        outs = [*carry.values(), *outputs]
+        return self.write_function(name, [*consts, *carry, *xs], outs, constants), consts, xs
+
+    def _together(self, column: Column) -> ir.Value:
+        """An input at the insertion point: the one value, or the rows of an array."""
+        same = self.is_same(column)
+        return self.value(column, 0) if same else stack(self.rules, self.values(column))
+
+    def use_rows(self, column: Column, rows: ir.Value) -> None:
+        """Has an output's users read the rows of an array, which are taken at the insertion
+        point."""
+        for member, value in enumerate(self.given(column)):
+            if is_used(value):
+                value.replace_all_uses_with(row_of(self.rules, rows, member))
+
+    def erase(self) -> None:
+        """Takes out the ops, of which nothing is used any more."""
+        for op in sorted({op for pack in self.packs for op in pack}, reverse=True):
+            erase(self.body.ops[op])
+
+
+# -- Ops that are members for what they are: equal by a key, and independent of each other --
+
+
+def independent_groups(
+    operands: Iterable[Iterable[int]],
+    results: Iterable[Iterable[int]],
+    keys: Mapping[int, Hashable],
+) -> list[list[int]]:
+    """Groups of ops with equal keys, none of which depends on another one of its group.
+
+    Each op is in the first group of its key that it does not depend on.  Groups stand in the order
+    of their first members; some have one member only.
+
+    Args:
+      operands, results: the values of each op of a function, in order.
+      keys: of the ops that may be in groups, by index.
+    """
+    count = collections.Counter(keys.values())
+    groups: list[list[int]] = []
+    # Groups as bits: those of a key, and those that each value depends on.
+    alike: dict[Hashable, int] = collections.defaultdict(int)
+    reached: dict[int, int] = {}
+    for index, (read, given) in enumerate(zip(operands, results, strict=True)):
+        depends = 0
+        for value in read:
+            depends |= reached.get(value, 0)
+        key = keys.get(index)
+        if key is not None and count[key] > 1:
+            free = alike[key] & ~depends
+            bit = free & -free
+            if not bit:
+                bit = 1 << len(groups)
+                alike[key] |= bit
+                groups.append([])
+            groups[bit.bit_length() - 1].append(index)
+            depends |= bit
+        if depends:
+            reached.update(dict.fromkeys(given, depends))
+    return groups
+
+
+def dependents_between(body: FunctionView, members: Collection[int]) -> list[int]:
+    """The ops between the first and the last of some ops that depend on any of these, by index."""
+    dependent = {value for op in members for value in range(*body.results[op])}
+    found = []
+    for op in range(min(members) + 1, max(members)):
+        if op not in members and not dependent.isdisjoint(body.operands[op]):
+            dependent.update(range(*body.results[op]))
+            found.append(op)
+    return found
+
+
+def move_behind(body: FunctionView, moved: Iterable[int], place: Any) -> None:
+    """Moves ops, in their order, behind another one."""
+    place = place.operation
+    for index in moved:
+        operation = body.ops[index].operation
+        operation.move_after(place)
+        place = operation
+
+
+# -- Blocks: slices of one size are alike wherever they begin --
+#
+# Static indices, as ``logits[label]`` has where labels are numbers, are attributes, by which blocks
+# that are alike would differ.  As constants they are operands of a ``dynamic_slice``, and those of
+# all blocks are put together, like other constants.  ``jaxpr-canonicalize`` makes slices again of
+# what has stayed alone.
+
+
+# How many blocks there are at least.
+MIN_BLOCKS = 4
+
+_SLICE = "jaxpr.slice"
+
+
+def with_dynamic_slices(
+    program: Module, body: FunctionView, search: Callable[[FunctionView], int]
+) -> int:
+    """Runs a search in a function whose slices that differ in where they begin are dynamic ones;
+    how many changes it made.  Without any the function stays as it is.
+
+    Args:
+      search: reads a function, and changes it.
+    """
+    own = _own_slices(body)
+    if not own:
+        return search(body)
+    attributes = [dict(op.attributes.items()) for op in own]
+    dynamic = [_as_dynamic(op) for op in own]
+    count = search(FunctionView(body.function))
+    if not count:
+        for op, of_slice in zip(dynamic, attributes, strict=True):
+            _as_static(op, of_slice)
+        # The same text, but other ops than have been read.
+        program.changed()
+    return count
+
+
+def _own_slices(body: FunctionView) -> list[Any]:
+    """The slices of one size of values of one type, each of a value of its own, that are of
+    different places in these; not of arguments, which are no part of a block."""
+    if _SLICE not in body.names:
+        return []
+    alike: dict[tuple[ir.Type, ...], list[int]] = collections.defaultdict(list)
+    for i in op_string_of(body).index:
+        signature = body.signatures[i]
+        if signature.name == _SLICE and _is_dense(signature):
+            alike[signature.types].append(i)
+    return [
+        body.ops[i]
+        for indices in alike.values()
+        if len(indices) >= MIN_BLOCKS
+        and len({body.operands[i][0] for i in indices}) == len(indices)
+        and len({body.signatures[i] for i in indices}) > 1
+        for i in indices
+    ]
+
+
+def _is_dense(signature: Signature) -> bool:
+    """Whether a slice leaves out nothing between where it begins and ends, of a known shape."""
+    strides = (codec.decode(attr) for name, attr in signature.attributes if name == "strides")
+    return is_plain_signature(signature) and all(set(steps or ()) <= {1} for steps in strides)
+
+
+def _as_dynamic(op: Any) -> Any:
+    """Writes a ``dynamic_slice`` in the place of a slice."""
+    (x,), (result,) = op.operands, op.results
+    with ir.InsertionPoint(op), op.location:
+        starts = [_constant(start) for start in codec.decode(op.attributes["start_indices"])]
+        sizes = tuple(result.type.shape)
+        new = build("dynamic_slice", [x, *starts], result.type, slice_sizes=sizes)
+    result.replace_all_uses_with(new)
+    op.operation.erase()
+    return new.owner
+
+
+def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
+    """Undoes :func:`_as_dynamic`, of a slice of those attributes."""
+    x, *indices = op.operands
+    with ir.InsertionPoint(op), op.location:
+        new = ir.Operation.create(_SLICE, [op.result.type], [x], attributes).result
+    op.result.replace_all_uses_with(new)
+    for dead in (op, *(v.owner for v in indices)):
+        erase(dead)
+
+
+def _constant(number: int) -> ir.Value:
+    index = type_of(core.ShapedArray((), np.dtype(np.int32)))
+    return build("constant", [], index, value=np.array(number, np.int32))
+
+
+# -- Functions that differ in constants only: one function that takes these --
+
+
+class Bodies:
+    """The private functions of a program, told apart by all but the values of their constants.
+
+    Args:
+      read: a function as it is now.
+    """
+
+    def __init__(self, rules: Rules, read: Callable[[str], FunctionView]):
+        self._rules = rules
+        self._read = read
+        self._numbers: dict[Hashable, int] = {}
+        self._number_of: dict[str, int] = {}
+        self._constants: dict[str, list[Any]] = {}
+        self._firsts: list[FunctionView] = []
+
+    def number(self, symbol: str) -> int:
+        """A number that functions have in common which differ in constants only."""
+        if symbol not in self._number_of:
+            body = self._read(symbol)
+            named = zip(body.ops, body.names, strict=True)
+            self._constants[symbol] = [op for op, name in named if name == "jaxpr.constant"]
+            number = self._numbers.get(body.likeness)
+            if number is None:
+                number = self._numbers.setdefault(body.structure, len(self._firsts))
+                if body.likeness is not None:
+                    self._numbers[body.likeness] = number
+            self._number_of[symbol] = number
+            if number == len(self._firsts):
+                self._firsts.append(body)
+        return self._number_of[symbol]
+
+    def first(self, number: int) -> FunctionView:
+        """The first function of a number."""
+        return self._firsts[number]
+
+    def unified(self, symbols: Sequence[str]) -> tuple[str, list[list[Any]]]:
+        """The one function that functions of one number are, and the ops of the constants that each
+        of them gives to it.
+
+        It takes the constants that differ as its first arguments.
+        """
+        symbol = symbols[0]
+        if len(set(symbols)) == 1:
+            return symbol, [[] for _ in symbols]
+        constants = [self._constants[symbol] for symbol in symbols]
+        columns = zip(*constants, strict=True)
+        differ = [len({tuple(op.attributes.items()) for op in column}) > 1 for column in columns]
+        varying = [chosen(row, differ) for row in constants]
+        if not any(differ):
+            return symbol, varying
+        function = self._rules.program.function(symbol)
+        types = [*(op.results[0].type for op in varying[0]), *function.type.inputs]
+        new = NewFunction(self._rules, symbol, types, function)
+        count = len(varying[0])
+        values = dict(zip(body_of(function).arguments, new.args[count:], strict=True))
+        given = {op.results[0]: arg for op, arg in zip(varying[0], new.args, strict=False)}
+        with new.body():
+            for op, name, operands in ops_of(function):
+                if op.results and op.results[0] in given:
+                    values[op.results[0]] = given[op.results[0]]
+                else:
+                    results = copy(op, name, [values[v] for v in operands])
+                    values.update(zip(op.results, results, strict=True))
+        return new.finish([values[v] for v in returned(function)]), varying
+
+
+# -- Looking for groups in all functions --
+
+
+class Search:
+    """A search for groups in functions, which writes batches of those that pay.
+
+    Attributes:
+      min_gain: the part of the work that has to be saved.
+      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+    """
+
+    def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
+        self.rules, self.work = rules, work
+        self.min_gain, self.stacked = min_gain, stacked
+        self.batchable = Batchable(rules)
+
+    def batch(self, body: FunctionView) -> int:
+        """Makes batches of what a function does, in place; how many."""
+        raise NotImplementedError
+
+
+def make_batches(
+    program: Module, kind: type[Search], rounds: int, min_gain: float, stacked: float
+) -> int:
+    """Has a search make batches of what the functions of a program do; how many it made.
+
+    Args:
+      rounds: how often a function is read, as long as batches were made of it.
+    """
+    count = 0
+    with scope():
+        graph = analyses_of(program).graph
+        entries = graph.entry_points()
+        search = kind(Rules(program), Work(program), min_gain, stacked)
+        for function in graph.outside_kernels():
+            body = analyses_of(program).body(function)
+            for _ in range(rounds):
+                made = search.batch(body)
+                count += made
+                if not made:
+                    break
+                body = FunctionView(function)
+        if count:
+            keep_reachable(program, entries)
+    return count

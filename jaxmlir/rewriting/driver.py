@@ -1,0 +1,106 @@
+"""The driver of rewrites of single ops, each where it stands.
+
+A rewrite is a function of an op that gives the values which take the place of its results, or
+``None`` where the op stays.  A pass that rewrites op by op is a table of rewrites by op name, and
+:func:`rewrite_ops` does the rest: the walk, the insertion point, the check of types, the ops that
+are gone, and the news that the program has changed.
+
+``jaxpr-canonicalize`` has a driver of its own, whose rewrites also apply to the ops that they build
+(:mod:`jaxmlir.optimize.simplify.canonicalize.rewriter`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import OpView
+from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.dialect import locations
+from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops
+from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import Diagnostic, PassError
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+Rewrite = Callable[[OpView], "ir.Value | Sequence[ir.Value] | None"]
+
+
+def rewrite_ops(
+    program: Module, rewrites: Mapping[str, Rewrite], *, drop_dead: bool = False
+) -> int:
+    """Rewrites the ops of a program in place; how many.
+
+    Each function is gone through once, from the top, but for those of kernels.  A rewrite is called
+    at each op of its name: new ops are put before that and are located where it is.  It gives the
+    values for the results, one alone or in a sequence, which are converted where they are weakly
+    typed and the results are not, or the other way round.  Where it gives ``None``, it has written
+    nothing.
+
+    Args:
+      rewrites: by op name, such as ``"jaxpr.log"``.
+      drop_dead: also take out what is used no more of the functions that were changed.
+
+    Raises:
+      PassError: values do not fit in the place of an op's results.
+    """
+    count = 0
+    with scope():
+        for function in outside_kernels(program, rewrites):
+            rewritten = _rewrite(function, rewrites)
+            if rewritten and drop_dead:
+                drop_dead_ops(function)
+            count += rewritten
+    if count:
+        program.changed()
+    return count
+
+
+def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite]) -> int:
+    count = 0
+    for op, name in named_ops(function):
+        rewrite = rewrites.get(name)
+        if rewrite is None:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            written = rewrite(OpView(op, name, list(op.operands)))
+            if written is None:
+                continue
+            values = [written] if isinstance(written, ir.Value) else list(written)
+            types = list(op.results.types)
+            if _fits(types, [value.type for value in values]):
+                values = list(map(converted, values, types))
+        replace(op, values)
+        count += 1
+    return count
+
+
+def replace(op: Any, values: Sequence[ir.Value]) -> None:
+    """Uses values instead of an op's results, and removes the op.
+
+    Raises:
+      PassError: there are more or fewer of them, or they have other types.
+    """
+    results = list(op.results)
+    types, got = [r.type for r in results], [v.type for v in values]
+    if types != got and not _fits(types, got):
+        name, wanted, given = op.operation.name, _type_list(types), _type_list(got)
+        message = f"'{name}' op: expected values of the types {wanted} in its place, got {given}"
+        raise PassError([Diagnostic("error", message, *locations.position(op.location))])
+    for result, value in zip(results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.operation.erase()
+
+
+def _fits(types: list[ir.Type], got: list[ir.Type]) -> bool:
+    """Whether types differ in nothing but being weak."""
+    return len(types) == len(got) and all(
+        core.typematch(aval_of(a), aval_of(b)) for a, b in zip(types, got, strict=True)
+    )
+
+
+def _type_list(types: Sequence[ir.Type]) -> str:
+    return f"({', '.join(map(str, types))})"
