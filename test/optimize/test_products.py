@@ -421,6 +421,20 @@ def test_long_products_are_read():
     np.testing.assert_allclose(after(w, x), jax.jit(function)(w, x), rtol=1e-3)
 
 
+def test_a_reshape_that_permutes_first_is_a_transpose():
+    rng = np.random.RandomState(0)
+    a, b, v = rng.randn(40, 40), rng.randn(4, 10, 40), rng.randn(40)
+
+    def function(a, b, v):
+        return a @ lax.reshape(b, (40, 40), dimensions=(2, 0, 1)) @ v
+
+    after = jaxmlir.trace(function)(*map(np.float32, (a, b, v))).run_passes("jaxpr-reassociate")
+    results = [eqn.outvars[0].aval.shape for eqn in after.to_jaxpr().eqns]
+    assert results.count((40, 40)) <= 1
+    want = a @ b.transpose(2, 0, 1).reshape(40, 40) @ v
+    np.testing.assert_allclose(after(*map(np.float32, (a, b, v))), want, rtol=1e-3, atol=1e-3)
+
+
 def test_long_elementwise_products_are_ordered_step_by_step(monkeypatch):
     """Not pair by pair: a number is squared in few ops, and has many factors."""
     products = []
