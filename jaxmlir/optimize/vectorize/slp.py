@@ -15,7 +15,7 @@ which finds blocks by their order and asks nothing of where results go.  Loops i
 from the outer ones inwards.
 
 Values that differ from lane to lane are stacked, at a cost, unless together they are an array that
-is there: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.windows`).
+is there: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.stacking`).
 """
 
 from __future__ import annotations

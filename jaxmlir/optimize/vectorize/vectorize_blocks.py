@@ -27,7 +27,6 @@ nothing and stay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -67,33 +66,26 @@ class _Sinks:
 
     def __init__(self, body: FunctionView):
         self._uses = Uses(body)
-        self._seeds = {value: seed for seed in seeds(self._uses, 2) for value in seed.values}
+        self._seeds = {frozenset(seed.values): seed for seed in seeds(self._uses, 2)}
         # Ops that are no more.
         self._gone: set[int] = set()
 
     def of(self, column: Column) -> Seed | None:
         """The place where all values of a column go, and nowhere else; ``None`` if there is none.
 
-        Other values may go there, too.
+        Values of other kinds may go there, too.
         """
-        seed = self._seeds.get(column[0])
-        if seed is None or not self._is_in(column, seed):
+        seed = self._seeds.get(frozenset(column))
+        if seed is None:
+            return None
+        is_sum = self._uses.body.names[seed.sink] in ADDITIONS
+        if seed.values != column and not is_sum:
             return None
         chain, maker = set(seed.chain), self._uses.maker
         if not all(chain.issuperset(self._uses.users[value]) for value in column):
             return None
-        if not self._gone.isdisjoint({*chain, *map(maker.__getitem__, seed.meeting)}):
-            return None
-        return replace(seed, values=column)
-
-    def _is_in(self, column: Column, seed: Seed) -> bool:
-        """Whether values are all that is written, some terms of a sum, or put together in order."""
-        if seed.parts is not None:
-            return column == seed.values
-        if self._uses.body.names[seed.sink] in ADDITIONS:
-            return set(column) <= set(seed.values)
-        first = seed.values.index(column[0])
-        return seed.values[first : first + len(column)] == column
+        is_there = self._gone.isdisjoint({*chain, *map(maker.__getitem__, seed.meeting)})
+        return seed if is_there else None
 
     def forget(self, ops: Iterable[int]) -> None:
         """Takes note of ops that are no more."""
