@@ -155,7 +155,7 @@ class SharedFunctions:
         return self._leaves[symbol]
 
     def _write_leaves(self, symbol: str) -> None:
-        """Of all that a function reaches; equal functions have one.
+        """Writes the leaves of all that a function reaches; equal functions have one.
 
         Rules that are traced later are not in it.
         """

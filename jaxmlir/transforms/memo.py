@@ -97,7 +97,7 @@ class Copied(NamedTuple):
     """What is known of the functions of a program that is being made."""
 
     copies: dict[str, Copy]
-    """Those that are copies, by symbol."""
+    """The functions that are copies, by symbol."""
     uses: Uses
 
 

@@ -56,7 +56,7 @@ def zero(site: Site) -> ir.Value:
 
 
 def some(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
-    """Those of the values that are chosen."""
+    """The values that are chosen."""
     return [v for v, c in zip(values, chosen, strict=True) if c]
 
 
@@ -213,7 +213,7 @@ class Scan:
         self._run(site, function, inverted, targets, n_consts, len(rest), values, True)
 
     def _history(self, site: Site, loop: _Loop, carried: Sequence[int]) -> list[ir.Value]:
-        """Of the carried values that are computed forwards: what each was before every step."""
+        """What each carried value that is computed forwards was before every step."""
         if not carried:
             return []
         rules = site.solver.rules

@@ -258,7 +258,7 @@ class Site:
         self.memory: dict[str, Any] = {}
         """What the rule keeps for the next time."""
         self.reads: dict[ir.Value, tuple[int, int]] = {}
-        """Of operands the first and the last element that the op reads, once that is known."""
+        """The first and the last element that the op reads of each operand, once that is known."""
         self._answered: set[ir.Value] = set()
         self._term: ir.Value | None = None
 
