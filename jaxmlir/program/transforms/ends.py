@@ -12,9 +12,8 @@ from jaxmlir.dialect.ir import is_private, scope
 from jaxmlir.rewriting.dedupe import dedupe_functions, rename_functions, short_name
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs, makes_references
-from jaxmlir.transforms.imports import Loans, volumes_for
+from jaxmlir.transforms.imports import Loans, SharedFunctions, Unavailable, volumes_for
 from jaxmlir.transforms.memo import Copied
-from jaxmlir.transforms.shared_functions import SharedFunctions, Unavailable
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
