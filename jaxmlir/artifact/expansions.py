@@ -61,7 +61,6 @@ from jaxmlir.dialect.ir import (
     scope,
 )
 from jaxmlir.dialect.types import size_variable, widths_of
-from jaxmlir.errors import JaxmlirError
 from jaxmlir.rewriting.dedupe import merge_functions
 from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
@@ -69,6 +68,7 @@ from jaxmlir.transforms.vmap import batch_axis
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.dialect.op_signature import Signature
 
 EXPANSION = "jaxpr.expansion"
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
@@ -223,12 +223,16 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
     """Writes what the ops of a program expand to, and replaces those that cannot be written."""
     before = functions(program.module).keys()
     identities, found = _Parameters(), {}
+    keys: dict[Signature, Any] = {}
     # The rules of a function that was written may apply primitives too, its own among them.
     for order in itertools.count():
         rules = Rules(program)
         by_key = collections.defaultdict(list)
         for op in _expandable(program):
-            by_key[_key(rules, op, identities)].append(op)
+            signature = op_signature.of_op(op, op.name, op.operands)
+            if signature not in keys:
+                keys[signature] = _key(rules, op, signature, identities)
+            by_key[keys[signature]].append(op)
         new = by_key.keys() - found.keys()
         if not new:
             break
@@ -259,33 +263,57 @@ def _function_of(op: Any) -> str:
     return op.operation.parent.attributes["sym_name"].value
 
 
-def _key(rules: Rules, op: Any, identities: Identities) -> Any:
+def _key(rules: Rules, op: Any, signature: Signature, identities: Identities) -> Any:
     """What tells the expansion of an op from those of others."""
-    signature = op_signature.of_op(op, op.name, op.operands)
     if _has_handles(op):
-        with contextlib.suppress(JaxmlirError):
+        with contextlib.suppress(Exception):  # of the user's functions
             (eqn,) = open_jaxpr(rules.jaxpr_of(op, op.name))[0].eqns
-            return op.name, signature.types, identities(eqn.params)
+            avals = [v.aval for v in eqn.invars]
+            call = jax_rules.trace_flat(_implementation(eqn), avals, op.name)
+            return op.name, signature.types, identities(eqn.params), identities(call)
     return signature
 
 
+# Since JAX 0.11 a jaxpr may have its constants.
+_JAXPRS = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
+# Of how many bytes an array is told from others by what it holds.
+_SMALL = 1 << 12
+
+
 class _Parameters(Identities):
-    """Numbers for the parameters of primitives, equal for those that say the same: an object of a
-    library's class says what its attributes do, a jaxpr what is printed of it."""
+    """Numbers for the parameters of primitives, equal for those that say the same.
+
+    A jaxpr says what is printed of it, an object what its attributes do; one without attributes is
+    like the others of its class.  So two that compute the same have equal numbers if their classes
+    say nothing else.
+    """
 
     def _structure(self, value: Any, kind: str) -> Any:
-        if kind == "object":
-            if isinstance(value, (core.Jaxpr, core.ClosedJaxpr)):
-                jaxpr, consts = open_jaxpr(value)
-                return (type(value), str(jaxpr), *map(self, consts))
-            slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
-            names = [*itertools.chain(*([s] if isinstance(s, str) else s for s in slots))]
-            names = [*getattr(value, "__dict__", ()), *(n for n in names if n[:2] != "__")]
-            root = type(value).__module__.partition(".")[0]
-            if names and root not in ("jax", "jaxlib", "numpy", "builtins"):
-                found = [(name, self(getattr(value, name, None))) for name in names]
-                return (type(value), *found)
-        return super()._structure(value, kind)
+        if kind == "tree":
+            nodes = [(cls, self(data)) for cls, data in _nodes(value)]
+            return (kind, value.num_leaves, *nodes)
+        if kind != "object":
+            return super()._structure(value, kind)
+        if isinstance(value, _JAXPRS):
+            jaxpr, consts = open_jaxpr(value)
+            return (type(value), str(jaxpr), *map(self, consts))
+        if isinstance(value, (np.ndarray, jax.Array)):
+            small = value.nbytes <= _SMALL and not dtypes.issubdtype(value.dtype, dtypes.extended)
+            content = np.asarray(value).tobytes() if small else id(value)
+            return (kind, value.dtype, value.shape, content)
+        slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
+        names = itertools.chain(*([s] if isinstance(s, str) else s for s in slots))
+        names = [*getattr(value, "__dict__", ()), *(n for n in names if not n.startswith("__"))]
+        found = [(name, self(getattr(value, name, None))) for name in names]
+        return (type(value), *found) if type(value) is object or found else (kind, id(value))
+
+
+def _nodes(tree: Any) -> Iterator[tuple[type, Any]]:
+    """The classes of the nodes of a pytree, and what they hold besides their children."""
+    if (node := tree.node_data()) is not None:
+        yield node
+        for child in tree.children():
+            yield from _nodes(child)
 
 
 def _function(rules: Rules, op: Any, expansion: _Expansion) -> str:
@@ -310,12 +338,6 @@ def _expansion(rules: Rules, op: Any, *, with_rules: bool) -> _Expansion | None:
         with in_context(eqn.ctx), widths_of(v.aval for v in (*eqn.invars, *eqn.outvars)):
             return _Expander(rules, closed, eqn, with_rules).expansion()
     except Exception:  # of the user's functions
-        import os
-
-        if os.environ.get("DBGX"):
-            import traceback
-
-            traceback.print_exc()
         return None
 
 

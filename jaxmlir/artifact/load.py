@@ -41,8 +41,7 @@ def read(
         allowed = None if allow_custom_calls is None else frozenset(allow_custom_calls)
         contents = Contents(buffer)
         program = kind(contents.module(), contents.constants, custom_calls=allowed)
-        if as_flat:
-            module_text.forget_trees(program)
+        module_text.read_trees(program, as_flat)
         adapt(program, str(contents.metadata.get("jax")))
         if verify:
             _check_trees(program)

@@ -6,8 +6,9 @@ import lzma
 from typing import TYPE_CHECKING
 
 from jaxmlir.artifact import grammar
+from jaxmlir.dialect.codec import node_fields
 from jaxmlir.dialect.ir import TREES, context, ir, parse_module
-from jaxmlir.errors import ArtifactError
+from jaxmlir.errors import ArtifactError, JaxmlirError
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -58,11 +59,44 @@ def decompress(data: bytes, size: int) -> ir.Module:
     return parse_module(text.decode("ascii"), "the artifact's module", is_shallow=True)
 
 
-def forget_trees(program: Module) -> None:
-    """Makes the program take and give flat values."""
+NODE_FIELDS = "jaxpr.node_fields"
+
+
+def fields_of_nodes(program: Module) -> ir.Attribute | None:
+    """What the fields of the nodes of a program's pytrees are, if these have classes."""
+    try:
+        return node_fields.encode([program.in_tree, program.out_tree])
+    except JaxmlirError:
+        # The command line tools pass pytrees on of which nothing is known.
+        return None
+
+
+def write_trees(program: Module, as_flat: bool, fields: ir.Attribute | None = None) -> None:
+    """Has a program say what the fields of its pytrees' nodes are, in place, or forget these.
+
+    Args:
+      as_flat: it is to take and give flat values.
+    """
+    if not as_flat and fields is None:
+        return
     with context():
         attributes = program.function(program.name).attributes
         for key in TREES:
-            if key in attributes:
+            if as_flat and key in attributes:
                 del attributes[key]
+        if fields is not None:
+            attributes[NODE_FIELDS] = fields
     program.changed()
+
+
+def read_trees(program: Module, as_flat: bool) -> None:
+    """Makes the nodes of a program's pytrees known, in place, or has it forget these."""
+    with context():
+        attributes = program.function(program.name).attributes
+        fields = attributes[NODE_FIELDS] if NODE_FIELDS in attributes else None
+        if fields is not None:
+            del attributes[NODE_FIELDS]
+            if not as_flat:
+                node_fields.make_known(fields)
+    if as_flat:
+        write_trees(program, as_flat)

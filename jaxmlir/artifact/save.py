@@ -102,10 +102,10 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
         expected = ", ".join(map(repr, EFFECTS))
         raise ArgumentError(f"effects: expected one of {expected}, got {effects!r}")
     expands = expansions.may_expand_in(program)
-    if as_flat or effects != "error" or expands:
+    fields = None if as_flat else _module.fields_of_nodes(program)
+    if as_flat or fields is not None or effects != "error" or expands:
         program = program.clone()
-    if as_flat:
-        _module.forget_trees(program)
+    _module.write_trees(program, as_flat, fields)
     places = expansions.expand(program) if expands else {}
     if effects != "error":
         DropCallbacks(keep_print=effects == "keep-print").run(program)
