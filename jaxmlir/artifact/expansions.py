@@ -16,7 +16,7 @@ of a function that has these rules beside it, a ``custom_jvp_call_jaxpr``:
 Rules apply primitives too, their own among them, which expand in turn.
 
 An op that can be written stays, and names what it expands to in an attribute.  Where a file is
-loaded and the primitive is there, the function goes (:func:`settle`).
+loaded and the primitive is there, the function goes (:mod:`jaxmlir.artifact.decompose`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import functools
 import itertools
 import re
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -46,17 +46,16 @@ from jaxmlir._compat import (
     mlir,
     open_jaxpr,
 )
-from jaxmlir.artifact.decompose import may_expand
+from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand, ops_of
 from jaxmlir.bridge.custom_rules.hijax import args_of, cotangents_of
 from jaxmlir.bridge.custom_rules.identity import Identities
 from jaxmlir.dialect import codec, op_signature, ops, primitives
 from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
-from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, HIGH_LEVEL_OPS
+from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
 from jaxmlir.dialect.ir import (
     context,
     functions,
     ir,
-    is_private,
     new_function,
     scope,
 )
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
 
-EXPANSION = "jaxpr.expansion"
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
 # functions do. Those of the last have no rules.
 _ORDERS = 4
@@ -102,7 +100,7 @@ def expand(program: Module) -> dict[str, ir.Location]:
 def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
     """Removes what ops expand to, in place, where that has an op that cannot be written."""
     with context():
-        ops = list(_ops(program, lambda op: EXPANSION in op.attributes))
+        ops = [op for op in ops_of(program) if EXPANSION in op.attributes]
         present = functions(program.module)
         bad = {
             name
@@ -114,34 +112,7 @@ def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
         for op in ops:
             if op.attributes[EXPANSION].value in symbols:
                 del op.attributes[EXPANSION]
-        _erase_unused(program, reachable(present, *symbols))
-
-
-def settle(program: Module) -> list[Any]:
-    """Replaces the ops whose primitive this process does not have by what they expand to.
-
-    The context must be entered.
-
-    Returns:
-      The high-level ones of which nothing is known.
-    """
-    symbols, unknown = [], []
-    for op in list(_ops(program, lambda op: EXPANSION in op.attributes or _is_high_level(op))):
-        is_known = _is_known(program, op)
-        expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
-        if isinstance(expansion, ir.FlatSymbolRefAttr):
-            symbols.append(expansion.value)
-            if is_known:
-                del op.attributes[EXPANSION]
-            else:
-                name = ir.StringAttr.get(expansion.value)
-                rename_call(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
-        elif not is_known and _is_high_level(op):
-            unknown.append(op)
-    if symbols:
-        present = functions(program.module)
-        _erase_unused(program, reachable(present, *(s for s in symbols if s in present)))
-    return unknown
+        erase_unused(program, reachable(present, *symbols))
 
 
 def handles_in(attr: ir.Attribute) -> Iterator[str]:
@@ -161,15 +132,8 @@ def _has_handles(op: Any) -> bool:
     return any(True for _, attr in op.attributes.items() for _ in handles_in(attr))
 
 
-def _ops(program: Module, wanted: Callable[[Any], bool]) -> Iterator[Any]:
-    for function in functions(program.module).values():
-        for op in function.entry_block.operations:
-            if type(op) is ir.OpView and wanted(op):
-                yield op
-
-
 def _expandable(program: Module) -> Iterator[Any]:
-    return _ops(program, lambda op: _may_expand(op.name))
+    return (op for op in ops_of(program) if _may_expand(op.name))
 
 
 @functools.cache
@@ -182,30 +146,6 @@ def _may_expand(name: str) -> bool:
     has_objects = any(attr.kind.removesuffix("?") == "handle" for attr in record.attributes)
     primitive = primitives.find(record.name) if has_objects else None
     return primitive is not None and _lowered_function(primitive) is not None
-
-
-def _is_high_level(op: Any) -> bool:
-    return op.name in HIGH_LEVEL_OPS
-
-
-def _is_known(program: Module, op: Any) -> bool:
-    """Whether this process has the primitive of an op, and it takes the parameters."""
-    if not _is_high_level(op):
-        return primitives.find(op.name.removeprefix("jaxpr.")) is not None
-    try:
-        codec.decode(op.attributes["_prim"], program.exporter)
-    except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
-        return False
-    return True
-
-
-def _erase_unused(program: Module, candidates: Collection[str]) -> None:
-    """Erases those functions among some that no others use."""
-    present = functions(program.module)
-    others = [name for name, op in present.items() if name not in candidates or not is_private(op)]
-    for name in candidates - reachable(present, *others):
-        present[name].operation.erase()
-    program.changed()
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -256,7 +196,7 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
     present = functions(program.module)
     new = present.keys() - before
     merge_functions(present, new)
-    _erase_unused(program, new & present.keys())
+    erase_unused(program, new & present.keys())
 
 
 def _function_of(op: Any) -> str:

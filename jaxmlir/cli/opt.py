@@ -61,7 +61,8 @@ FLAGS = (
     Flag("list-passes", "List the passes and exit"),
     Flag("show-dialects", "List the registered dialects and exit"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
-    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
+    command_line.EMIT_ARTIFACT,
+    command_line.EFFECTS,
     Flag("mlir-print-debuginfo", "Print locations"),
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
@@ -324,7 +325,8 @@ class _Driver:
         self.pipeline.run(program, self.instrumentation)
         with self._measure("output"):
             if self.arguments.on("emit-artifact"):
-                return self._artifact(program)
+                assert not isinstance(program, _MlirModule)
+                return command_line.artifact_of(program, self.arguments)
             return self._serialized(program.module)
 
     def _parse(self, text: str) -> ir.Module:
@@ -382,12 +384,6 @@ class _Driver:
             generic=self.arguments.on("mlir-print-op-generic"),
             local_scope=self.arguments.on("mlir-print-local-scope"),
         )
-
-    def _artifact(self, program: Program | _MlirModule) -> bytes:
-        from jaxmlir import artifact
-
-        assert not isinstance(program, _MlirModule)
-        return b"".join(artifact.pieces(program))
 
     def _write(self, data: bytes) -> None:
         command_line.write_bytes(self.arguments, data)
