@@ -25,11 +25,11 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
+from jaxmlir.program.arguments import Calls
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
-from jaxmlir.runtime.calls import Calls
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
 from jaxmlir.support.cached import analysis
 from jaxmlir.support.collector import collector_paused

@@ -18,10 +18,10 @@ from jaxmlir.dialect import handles
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import functions, parse_module, scope
 from jaxmlir.errors import ArgumentError, ImportingError
+from jaxmlir.program.arguments import Calls
 from jaxmlir.program.program import Program
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
-from jaxmlir.runtime.calls import Calls
 from jaxmlir.support.collector import collector_paused
 
 if TYPE_CHECKING:
