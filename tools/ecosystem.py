@@ -217,8 +217,10 @@ def run(
 
 
 def _environ(xla_flags: str) -> dict[str, str]:
+    # With bytecode beside their files, libraries are imported in a third of the time.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {
-        **os.environ,
+        **inherited,
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": xla_flags,
         "OPENBLAS_NUM_THREADS": "1",

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["gymnax"]
+# dependencies = ["gymnax", "six"]
 # ///
 """Gymnax: the return of a policy that swings a pendulum up, through the environment's steps."""
 

@@ -18,7 +18,7 @@ def make():
         one = interpax.interp1d(queries, x, params["values"], method="monotonic")
         two = interpax.interp1d(queries, x, params["values"], method="cubic2")
         plane = interpax.interp2d(queries, queries[::-1], x, x, params["table"], method="cubic")
-        spline = interpax.CubicSpline(x, params["values"])(queries)
+        spline = interpax.CubicSpline(x, params["values"], check=False)(queries)
         return jnp.mean(one**2 + two * plane + spline**2)
 
     return loss, ({"values": jnp.exp(x), "table": table}, x, queries)

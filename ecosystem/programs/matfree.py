@@ -25,7 +25,7 @@ def make():
         root = funm.funm_lanczos_sym(funm.dense_funm_sym_eigh(jnp.sqrt), decomp.tridiag_sym(4))
         product = root(matvec, jnp.linspace(1.0, 2.0, 6), matrix)
         solve = lstsq.lsmr()
-        solution, _ = solve(lambda v, m: m.T @ v, vector, (matrix,))
+        solution, _ = solve(lambda v, m: m.T @ v, vector, matrix)
         return logdet + jnp.sum(product**2) + jnp.sum(solution**2)
 
     return loss, (matrix, vector, jax.random.key(2))

@@ -9,16 +9,16 @@ computes it where there is none.  A derivative of the replacement is a derivativ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
 from jax import lax
 
 from jaxmlir._compat import mlir
-from jaxmlir.dialect import custom_rule_ops, locations, ops, primitives
-from jaxmlir.dialect.builder import put_instead, rename_call
-from jaxmlir.dialect.ir import context, func, ir, is_foreign, scope
+from jaxmlir.dialect import codec, custom_rule_ops, locations, ops, primitives
+from jaxmlir.dialect.builder import put_instead, reachable, rename_call
+from jaxmlir.dialect.ir import context, functions, ir, is_foreign, is_private, scope
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.transforms.templates import Rules
 
@@ -53,6 +53,9 @@ EQUATIONS: dict[str, Callable[..., Any]] = {
     "polynomial": _polynomial,
 }
 
+EXPANSION = "jaxpr.expansion"
+"""The attribute of an op that names a function that does what it does."""
+
 # Ops that only call a function, and the op that does so everywhere.
 CALLS = {
     "call": "eval_jaxpr",
@@ -74,14 +77,12 @@ def adapt(program: Module, made_with: str) -> None:
     problems: list[Any] = []
     with context():
         # In order: an op that calls a kernel makes the instructions of kernels known.
-        names = dict.fromkeys(name for _, name in _ops(program))
+        names = dict.fromkeys(op.name for op in ops_of(program))
         if any(map(may_expand, names)):
-            from jaxmlir.artifact import expansions
-
-            problems += expansions.settle(program)
-            names = dict.fromkeys(name for _, name in _ops(program))
+            problems += _settle(program)
+            names = dict.fromkeys(op.name for op in ops_of(program))
         unknown = {name for name in names if not _is_known(name)} - custom_rule_ops.HIGH_LEVEL_OPS
-        missing = [op for op, name in _ops(program) if name in unknown] if unknown else []
+        missing = [op for op in ops_of(program) if op.name in unknown] if unknown else []
     if not (missing or problems):
         return
     with scope():
@@ -99,13 +100,61 @@ def adapt(program: Module, made_with: str) -> None:
         raise ArtifactError(_cannot(problems, made_with))
 
 
-def _ops(program: Module) -> Iterator[tuple[Any, str]]:
-    """The ops of the dialect, with their names."""
-    for function in program.module.body.operations:
-        if isinstance(function, func.FuncOp):
-            for op in function.entry_block.operations:
-                if type(op) is ir.OpView:
-                    yield op, op.name
+def _settle(program: Module) -> list[Any]:
+    """Replaces the ops whose primitive this process does not have by what they expand to.
+
+    Returns:
+      The high-level ones of which nothing is known.
+    """
+    symbols, unknown = [], []
+    for op in [o for o in ops_of(program) if EXPANSION in o.attributes or _is_high_level(o)]:
+        is_known = _has_primitive(program, op)
+        expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
+        if isinstance(expansion, ir.FlatSymbolRefAttr):
+            symbols.append(expansion.value)
+            if is_known:
+                del op.attributes[EXPANSION]
+            else:
+                name = ir.StringAttr.get(expansion.value)
+                rename_call(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
+        elif not is_known and _is_high_level(op):
+            unknown.append(op)
+    if symbols:
+        present = functions(program.module)
+        erase_unused(program, reachable(present, *(s for s in symbols if s in present)))
+    return unknown
+
+
+def _is_high_level(op: Any) -> bool:
+    return op.name in custom_rule_ops.HIGH_LEVEL_OPS
+
+
+def _has_primitive(program: Module, op: Any) -> bool:
+    """Whether this process has the primitive of an op, and it takes the parameters."""
+    if not _is_high_level(op):
+        return primitives.find(op.name.removeprefix("jaxpr.")) is not None
+    try:
+        codec.decode(op.attributes["_prim"], program.exporter)
+    except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
+        return False
+    return True
+
+
+def erase_unused(program: Module, candidates: Collection[str]) -> None:
+    """Erases those functions among some that no others use."""
+    present = functions(program.module)
+    others = [name for name, op in present.items() if name not in candidates or not is_private(op)]
+    for name in candidates - reachable(present, *others):
+        present[name].operation.erase()
+    program.changed()
+
+
+def ops_of(program: Module) -> Iterator[Any]:
+    """The ops of the dialect in all functions."""
+    for function in functions(program.module).values():
+        for op in function.entry_block.operations:
+            if type(op) is ir.OpView:
+                yield op
 
 
 def may_expand(op_name: str) -> bool:

@@ -16,7 +16,7 @@ of a function that has these rules beside it, a ``custom_jvp_call_jaxpr``:
 Rules apply primitives too, their own among them, which expand in turn.
 
 An op that can be written stays, and names what it expands to in an attribute.  Where a file is
-loaded and the primitive is there, the function goes (:func:`settle`).
+loaded and the primitive is there, the function goes (:mod:`jaxmlir.artifact.decompose`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import functools
 import itertools
 import re
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -46,22 +46,20 @@ from jaxmlir._compat import (
     mlir,
     open_jaxpr,
 )
-from jaxmlir.artifact.decompose import may_expand
+from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand, ops_of
 from jaxmlir.bridge.custom_rules.hijax import args_of, cotangents_of
 from jaxmlir.bridge.custom_rules.identity import Identities
 from jaxmlir.dialect import codec, op_signature, ops, primitives
 from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
-from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, HIGH_LEVEL_OPS
+from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
 from jaxmlir.dialect.ir import (
     context,
     functions,
     ir,
-    is_private,
     new_function,
     scope,
 )
 from jaxmlir.dialect.types import size_variable, widths_of
-from jaxmlir.errors import JaxmlirError
 from jaxmlir.rewriting.dedupe import merge_functions
 from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
@@ -69,8 +67,8 @@ from jaxmlir.transforms.vmap import batch_axis
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.dialect.op_signature import Signature
 
-EXPANSION = "jaxpr.expansion"
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
 # functions do. Those of the last have no rules.
 _ORDERS = 4
@@ -102,7 +100,7 @@ def expand(program: Module) -> dict[str, ir.Location]:
 def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
     """Removes what ops expand to, in place, where that has an op that cannot be written."""
     with context():
-        ops = list(_ops(program, lambda op: EXPANSION in op.attributes))
+        ops = [op for op in ops_of(program) if EXPANSION in op.attributes]
         present = functions(program.module)
         bad = {
             name
@@ -114,34 +112,7 @@ def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
         for op in ops:
             if op.attributes[EXPANSION].value in symbols:
                 del op.attributes[EXPANSION]
-        _erase_unused(program, reachable(present, *symbols))
-
-
-def settle(program: Module) -> list[Any]:
-    """Replaces the ops whose primitive this process does not have by what they expand to.
-
-    The context must be entered.
-
-    Returns:
-      The high-level ones of which nothing is known.
-    """
-    symbols, unknown = [], []
-    for op in list(_ops(program, lambda op: EXPANSION in op.attributes or _is_high_level(op))):
-        is_known = _is_known(program, op)
-        expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
-        if isinstance(expansion, ir.FlatSymbolRefAttr):
-            symbols.append(expansion.value)
-            if is_known:
-                del op.attributes[EXPANSION]
-            else:
-                name = ir.StringAttr.get(expansion.value)
-                rename_call(op, "jaxpr.jit", {"jaxpr": expansion, "name": name})
-        elif not is_known and _is_high_level(op):
-            unknown.append(op)
-    if symbols:
-        present = functions(program.module)
-        _erase_unused(program, reachable(present, *(s for s in symbols if s in present)))
-    return unknown
+        erase_unused(program, reachable(present, *symbols))
 
 
 def handles_in(attr: ir.Attribute) -> Iterator[str]:
@@ -161,15 +132,8 @@ def _has_handles(op: Any) -> bool:
     return any(True for _, attr in op.attributes.items() for _ in handles_in(attr))
 
 
-def _ops(program: Module, wanted: Callable[[Any], bool]) -> Iterator[Any]:
-    for function in functions(program.module).values():
-        for op in function.entry_block.operations:
-            if type(op) is ir.OpView and wanted(op):
-                yield op
-
-
 def _expandable(program: Module) -> Iterator[Any]:
-    return _ops(program, lambda op: _may_expand(op.name))
+    return (op for op in ops_of(program) if _may_expand(op.name))
 
 
 @functools.cache
@@ -182,30 +146,6 @@ def _may_expand(name: str) -> bool:
     has_objects = any(attr.kind.removesuffix("?") == "handle" for attr in record.attributes)
     primitive = primitives.find(record.name) if has_objects else None
     return primitive is not None and _lowered_function(primitive) is not None
-
-
-def _is_high_level(op: Any) -> bool:
-    return op.name in HIGH_LEVEL_OPS
-
-
-def _is_known(program: Module, op: Any) -> bool:
-    """Whether this process has the primitive of an op, and it takes the parameters."""
-    if not _is_high_level(op):
-        return primitives.find(op.name.removeprefix("jaxpr.")) is not None
-    try:
-        codec.decode(op.attributes["_prim"], program.exporter)
-    except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
-        return False
-    return True
-
-
-def _erase_unused(program: Module, candidates: Collection[str]) -> None:
-    """Erases those functions among some that no others use."""
-    present = functions(program.module)
-    others = [name for name, op in present.items() if name not in candidates or not is_private(op)]
-    for name in candidates - reachable(present, *others):
-        present[name].operation.erase()
-    program.changed()
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -223,12 +163,16 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
     """Writes what the ops of a program expand to, and replaces those that cannot be written."""
     before = functions(program.module).keys()
     identities, found = _Parameters(), {}
+    keys: dict[Signature, Any] = {}
     # The rules of a function that was written may apply primitives too, its own among them.
     for order in itertools.count():
         rules = Rules(program)
         by_key = collections.defaultdict(list)
         for op in _expandable(program):
-            by_key[_key(rules, op, identities)].append(op)
+            signature = op_signature.of_op(op, op.name, op.operands)
+            if signature not in keys:
+                keys[signature] = _key(rules, op, signature, identities)
+            by_key[keys[signature]].append(op)
         new = by_key.keys() - found.keys()
         if not new:
             break
@@ -252,40 +196,64 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
     present = functions(program.module)
     new = present.keys() - before
     merge_functions(present, new)
-    _erase_unused(program, new & present.keys())
+    erase_unused(program, new & present.keys())
 
 
 def _function_of(op: Any) -> str:
     return op.operation.parent.attributes["sym_name"].value
 
 
-def _key(rules: Rules, op: Any, identities: Identities) -> Any:
+def _key(rules: Rules, op: Any, signature: Signature, identities: Identities) -> Any:
     """What tells the expansion of an op from those of others."""
-    signature = op_signature.of_op(op, op.name, op.operands)
     if _has_handles(op):
-        with contextlib.suppress(JaxmlirError):
+        with contextlib.suppress(Exception):  # of the user's functions
             (eqn,) = open_jaxpr(rules.jaxpr_of(op, op.name))[0].eqns
-            return op.name, signature.types, identities(eqn.params)
+            avals = [v.aval for v in eqn.invars]
+            call = jax_rules.trace_flat(_implementation(eqn), avals, op.name)
+            return op.name, signature.types, identities(eqn.params), identities(call)
     return signature
 
 
+# Since JAX 0.11 a jaxpr may have its constants.
+_JAXPRS = (core.Jaxpr, getattr(core, "ClosedJaxpr", core.Jaxpr))
+# Of how many bytes an array is told from others by what it holds.
+_SMALL = 1 << 12
+
+
 class _Parameters(Identities):
-    """Numbers for the parameters of primitives, equal for those that say the same: an object of a
-    library's class says what its attributes do, a jaxpr what is printed of it."""
+    """Numbers for the parameters of primitives, equal for those that say the same.
+
+    A jaxpr says what is printed of it, an object what its attributes do; one without attributes is
+    like the others of its class.  So two that compute the same have equal numbers if their classes
+    say nothing else.
+    """
 
     def _structure(self, value: Any, kind: str) -> Any:
-        if kind == "object":
-            if isinstance(value, (core.Jaxpr, core.ClosedJaxpr)):
-                jaxpr, consts = open_jaxpr(value)
-                return (type(value), str(jaxpr), *map(self, consts))
-            slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
-            names = [*itertools.chain(*([s] if isinstance(s, str) else s for s in slots))]
-            names = [*getattr(value, "__dict__", ()), *(n for n in names if n[:2] != "__")]
-            root = type(value).__module__.partition(".")[0]
-            if names and root not in ("jax", "jaxlib", "numpy", "builtins"):
-                found = [(name, self(getattr(value, name, None))) for name in names]
-                return (type(value), *found)
-        return super()._structure(value, kind)
+        if kind == "tree":
+            nodes = [(cls, self(data)) for cls, data in _nodes(value)]
+            return (kind, value.num_leaves, *nodes)
+        if kind != "object":
+            return super()._structure(value, kind)
+        if isinstance(value, _JAXPRS):
+            jaxpr, consts = open_jaxpr(value)
+            return (type(value), str(jaxpr), *map(self, consts))
+        if isinstance(value, (np.ndarray, jax.Array)):
+            small = value.nbytes <= _SMALL and not dtypes.issubdtype(value.dtype, dtypes.extended)
+            content = np.asarray(value).tobytes() if small else id(value)
+            return (kind, value.dtype, value.shape, content)
+        slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
+        names = itertools.chain(*([s] if isinstance(s, str) else s for s in slots))
+        names = [*getattr(value, "__dict__", ()), *(n for n in names if not n.startswith("__"))]
+        found = [(name, self(getattr(value, name, None))) for name in names]
+        return (type(value), *found) if type(value) is object or found else (kind, id(value))
+
+
+def _nodes(tree: Any) -> Iterator[tuple[type, Any]]:
+    """The classes of the nodes of a pytree, and what they hold besides their children."""
+    if (node := tree.node_data()) is not None:
+        yield node
+        for child in tree.children():
+            yield from _nodes(child)
 
 
 def _function(rules: Rules, op: Any, expansion: _Expansion) -> str:
@@ -310,12 +278,6 @@ def _expansion(rules: Rules, op: Any, *, with_rules: bool) -> _Expansion | None:
         with in_context(eqn.ctx), widths_of(v.aval for v in (*eqn.invars, *eqn.outvars)):
             return _Expander(rules, closed, eqn, with_rules).expansion()
     except Exception:  # of the user's functions
-        import os
-
-        if os.environ.get("DBGX"):
-            import traceback
-
-            traceback.print_exc()
         return None
 
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jaxmlir.artifact import container, format, module_text
+from jaxmlir.artifact import container, module_text
 from jaxmlir.dialect import dialect_version
 from jaxmlir.dialect.handles import Constants, Unread
 from jaxmlir.dialect.ir import ir
@@ -41,8 +41,7 @@ def read(
         allowed = None if allow_custom_calls is None else frozenset(allow_custom_calls)
         contents = Contents(buffer)
         program = kind(contents.module(), contents.constants, custom_calls=allowed)
-        if as_flat:
-            module_text.forget_trees(program)
+        module_text.read_trees(program, as_flat)
         adapt(program, str(contents.metadata.get("jax")))
         if verify:
             _check_trees(program)
@@ -81,9 +80,9 @@ class Contents:
     def __init__(self, buffer: memoryview):
         self.metadata, parts = container.unpack(buffer)
         self._check_versions()
-        module = parts.pop(format.MODULE, None)
+        module = parts.pop(container.MODULE, None)
         if module is None or module.dtype != "U8":
-            raise ArtifactError(f"it has no part {format.MODULE!r} of bytes")
+            raise ArtifactError(f"it has no part {container.MODULE!r} of bytes")
         self._module = module.data
         _check_digest(self._module, self._field("module", "sha256", str), "the module")
         self.constants = Constants(self._arrays(parts))
@@ -109,27 +108,29 @@ class Contents:
         if not isinstance(metadata, dict):
             raise ArtifactError("the metadata is no JSON object")
         version, dialect = metadata.get("artifact"), metadata.get("dialect")
-        if version != format.VERSION:
+        if version != container.VERSION:
             raise ArtifactError(
                 f"it has version {version!r} of the artifact format; this jaxmlir reads version "
-                f"{format.VERSION}"
+                f"{container.VERSION}"
             )
         if fault := dialect_version.fault(dialect):
             raise ArtifactError(f"it has {fault}")
 
     def _arrays(self, parts: dict[str, container.Part]) -> dict[str, Any]:
         described = self.metadata.get("constants")
-        prefix = format.CONSTANT
+        prefix = container.CONSTANT
         stored = {n.removeprefix(prefix): part for n, part in parts.items() if n.startswith(prefix)}
         if len(stored) != len(parts):
-            raise ArtifactError(f"it has a part that is neither {format.MODULE!r} nor a constant")
+            raise ArtifactError(
+                f"it has a part that is neither {container.MODULE!r} nor a constant"
+            )
         if not isinstance(described, dict) or described.keys() != stored.keys():
             raise ArtifactError("the metadata's constants are not those that the file has")
         eager = sum(len(part.data) for part in stored.values()) <= EAGER_BYTES
         found: dict[str, Any] = {}
         for name, part in stored.items():
             self._constant_entry(name, described[name])
-            dtype, shape = format.array_type(name, described[name]["type"], part)
+            dtype, shape = container.array_type(name, described[name]["type"], part)
             read = functools.cache(
                 functools.partial(_read, name, part, described[name]["sha256"], dtype, shape)
             )
@@ -137,7 +138,7 @@ class Contents:
         return found
 
     def _constant_entry(self, name: str, entry: Any) -> None:
-        format.check_name(name)
+        container.check_name(name)
         strings = isinstance(entry, dict) and all(isinstance(v, str) for v in entry.values())
         if not strings or entry.keys() != {"type", "sha256"}:
             raise ArtifactError(f"constant {name!r} is described by {entry!r}")
@@ -145,11 +146,11 @@ class Contents:
 
 def _read(name: str, part: Any, sha256: str, dtype: Any, shape: tuple[int, ...]) -> Any:
     _check_digest(part.data, sha256, f"constant {name!r}")
-    return format.array_of(part, dtype, shape)
+    return container.array_of(part, dtype, shape)
 
 
 def _check_digest(data: memoryview, expected: str, what: str) -> None:
-    if format.digest(data) != expected:
+    if container.digest(data) != expected:
         raise ArtifactError(f"{what} is damaged: it does not have the SHA-256 digest {expected}")
 
 

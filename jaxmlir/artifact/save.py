@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmlir.artifact import container, expansions, format
+from jaxmlir.artifact import container, expansions
 from jaxmlir.artifact import module_text as _module
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
@@ -80,17 +80,17 @@ def pieces(
     # The widest elements first: then each array begins at a multiple of its element's size.
     arrays = sorted(_arrays(program).items(), key=lambda item: -item[1].dtype.itemsize)
     for name, array in arrays:
-        element, part = format.part_of(array)
-        elements[name] = {"type": element, "sha256": format.digest(part.data)}
-        parts[format.CONSTANT + name] = part
+        element, part = container.part_of(array)
+        elements[name] = {"type": element, "sha256": container.digest(part.data)}
+        parts[container.CONSTANT + name] = part
     text, size = _module.compress(program.written_module(), locations=source_info)
-    parts[format.MODULE] = container.Part("U8", (len(text),), text)
+    parts[container.MODULE] = container.Part("U8", (len(text),), text)
     metadata = {
-        "artifact": format.VERSION,
+        "artifact": container.VERSION,
         "dialect": DIALECT_VERSION,
         "jax": jax.__version__,
         "jaxmlir": jaxmlir.__version__,
-        "module": {"bytes": size, "sha256": format.digest(text)},
+        "module": {"bytes": size, "sha256": container.digest(text)},
         "constants": elements,
     }
     return container.pack(metadata, parts)
@@ -102,10 +102,10 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
         expected = ", ".join(map(repr, EFFECTS))
         raise ArgumentError(f"effects: expected one of {expected}, got {effects!r}")
     expands = expansions.may_expand_in(program)
-    if as_flat or effects != "error" or expands:
+    fields = None if as_flat else _module.fields_of_nodes(program)
+    if as_flat or fields is not None or effects != "error" or expands:
         program = program.clone()
-    if as_flat:
-        _module.forget_trees(program)
+    _module.write_trees(program, as_flat, fields)
     places = expansions.expand(program) if expands else {}
     if effects != "error":
         DropCallbacks(keep_print=effects == "keep-print").run(program)
@@ -128,7 +128,7 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
                 message = f"constant {name!r} has no value that can be saved"
                 position = locations.position(op.location)
                 raise ArtifactError([Diagnostic("error", message, *position)])
-            found[format.check_name(name)] = np.asarray(program.constants[name])
+            found[container.check_name(name)] = np.asarray(program.constants[name])
     return found
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import jax
 
 from jaxmlir.backend import lowering
-from jaxmlir.backend.settings import Settings
+from jaxmlir.backend.lowering import Settings
 
 # A part of the key of JAX's caches: what was compiled under other settings is not used.
 _settings = jax.make_user_context(None)

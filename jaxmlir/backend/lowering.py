@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from jaxmlir._compat import mlir, open_jaxpr, source_info_util
-from jaxmlir.backend.dump import Dump
-from jaxmlir.backend.settings import Settings
+from jaxmlir.dialect.ir import ir, module_text
 from jaxmlir.errors import JaxmlirError, LoweringError, PassError
 from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
@@ -22,6 +26,90 @@ from jaxmlir.passes import Instrumentation, parse_pipeline
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, parse
 from jaxmlir.targets import Target
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How programs are compiled.
+
+    Attributes:
+      pipeline: the passes that run on every program.
+      round_trip: print every program and go on with what is parsed from the text.
+      dump_to: a folder that gets one folder for each compiled function, with the IR of each stage.
+    """
+
+    pipeline: str = ""
+    round_trip: bool = False
+    dump_to: str = ""
+
+    def __post_init__(self) -> None:
+        if self.pipeline:
+            parse_pipeline(self.pipeline)
+
+    @classmethod
+    def given(
+        cls,
+        pipeline: str | None,
+        round_trip: bool | None,
+        dump_to: str | os.PathLike[str] | None,
+    ) -> Settings:
+        """Settings, those that are ``None`` from the environment."""
+        read = os.environ.get
+        if pipeline is None:
+            pipeline = read("JAXMLIR_PIPELINE", "")
+        if round_trip is None:
+            round_trip = read("JAXMLIR_ROUND_TRIP", "0") not in ("", "0")
+        if dump_to is None:
+            dump_to = read("JAXMLIR_DUMP_TO", "")
+        return cls(pipeline, round_trip, os.fspath(dump_to))
+
+
+# --- the IR of each stage, in files ---------------------------------------------------------------
+
+# The numbers of the next folders, by the folder that they are in.
+_numbers: dict[str, itertools.count[int]] = {}
+
+
+@dataclass(frozen=True)
+class Dump(Instrumentation):
+    """Writes what each stage made of one function into a folder of its own."""
+
+    folder: Path = Path()
+    written: list[str] = field(default_factory=list, compare=False)
+
+    @classmethod
+    def into(cls, parent: str, name: str) -> Dump:
+        name = re.sub(r"[^\w.-]+", "_", name).strip("_") or "function"
+        if parent not in _numbers:
+            taken = len(os.listdir(parent)) if os.path.isdir(parent) else 0
+            _numbers[parent] = itertools.count(1 + taken)
+        while True:
+            folder = Path(parent) / f"{next(_numbers[parent]):05d}-{name}"
+            # Other threads and processes make folders too.
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(parents=True)
+                return cls(verify_each=False, folder=folder)
+
+    @property
+    def observes(self) -> bool:
+        return True
+
+    def before(self, name: str, module: ir.Module) -> None:
+        pass
+
+    def after(self, name: str, module: ir.Module) -> None:
+        self.write(name, module)
+
+    def failed(self, name: str, module: ir.Module) -> None:
+        self.write(f"{name}-failed", module)
+
+    def write(self, stage: str, module: ir.Module) -> None:
+        path = self.folder / f"{len(self.written)}-{stage}.mlir"
+        self.written.append(stage)
+        path.write_text(module_text(module))
+
+
+# --- lowering -------------------------------------------------------------------------------------
 
 
 def program_of(

@@ -46,7 +46,7 @@ def chain_of(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
 def _passed(
     name: str, params: Mapping[str, Any], operands: Sequence[Any]
 ) -> Iterator[tuple[Any, Any]]:
-    """Of an op the jaxprs that get operands as they are: pairs of a jaxpr's variables and these."""
+    """The jaxprs of an op that get operands as they are: pairs of their variables and these."""
     match name:
         case "jaxpr.jit" | "jaxpr.closed_call" | "jaxpr.remat2":
             yield from _pairs(params["jaxpr" if "jaxpr" in params else "call_jaxpr"], operands)

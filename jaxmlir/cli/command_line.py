@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
-from typing import IO
+from typing import IO, Any
 
 from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
@@ -73,6 +73,15 @@ ALLOW = Flag(
     "name,...",
     repeats=True,
 )
+EMIT_ARTIFACT = Flag(
+    "emit-artifact", "Write an artifact: one file with the module and its constants"
+)
+EFFECTS = Flag(
+    "effects",
+    "Of an artifact: drop debug callbacks, prints and run-time checks, or all but prints "
+    "(default: error)",
+    "drop|keep-print|error",
+)
 HELP = Flag("help", "Print this help and exit")
 VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
@@ -115,6 +124,21 @@ class Arguments:
         if value is not None and value > MAX_INTEGER:
             raise UsageError(f"--{name} expects an integer up to {MAX_INTEGER}, got '{text}'")
         return value
+
+
+def artifact_of(program: Any, arguments: Arguments) -> bytes:
+    """The program as an artifact, as :data:`EFFECTS` says.
+
+    Raises:
+      UsageError: there is no such effect.
+      ArtifactError: the program cannot be saved.
+    """
+    from jaxmlir import artifact
+
+    effects = arguments.get("effects") or "error"
+    if effects not in EFFECTS.metavar.split("|"):
+        raise UsageError(f"--effects expects {EFFECTS.metavar}, got '{effects}'")
+    return b"".join(artifact.pieces(program, effects=effects))
 
 
 def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from jaxmlir.passes import Pipeline
     from jaxmlir.program.program import Program
+
 
 _SEPARATOR = "// -----"
 
@@ -61,7 +62,8 @@ FLAGS = (
     Flag("list-passes", "List the passes and exit"),
     Flag("show-dialects", "List the registered dialects and exit"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
-    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
+    command_line.EMIT_ARTIFACT,
+    command_line.EFFECTS,
     Flag("mlir-print-debuginfo", "Print locations"),
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
@@ -307,8 +309,6 @@ class _Driver:
                 _print_crash(e)
                 diagnostics += command_line.diagnostics_from(e, self.filename)
         if self.arguments.on("verify-diagnostics"):
-            from jaxmlir.cli.expected import unmet
-
             wrong = unmet(text, diagnostics, self.filename)
             command_line.print_diagnostics(wrong, self.filename, text)
             return not wrong, output
@@ -324,7 +324,8 @@ class _Driver:
         self.pipeline.run(program, self.instrumentation)
         with self._measure("output"):
             if self.arguments.on("emit-artifact"):
-                return self._artifact(program)
+                assert not isinstance(program, _MlirModule)
+                return command_line.artifact_of(program, self.arguments)
             return self._serialized(program.module)
 
     def _parse(self, text: str) -> ir.Module:
@@ -382,12 +383,6 @@ class _Driver:
             generic=self.arguments.on("mlir-print-op-generic"),
             local_scope=self.arguments.on("mlir-print-local-scope"),
         )
-
-    def _artifact(self, program: Program | _MlirModule) -> bytes:
-        from jaxmlir import artifact
-
-        assert not isinstance(program, _MlirModule)
-        return b"".join(artifact.pieces(program))
 
     def _write(self, data: bytes) -> None:
         command_line.write_bytes(self.arguments, data)
@@ -467,3 +462,92 @@ def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# --- diagnostics that the input expects -----------------------------------------------------------
+
+_COMMENT = re.compile(
+    r"expected-(error|note|remark|warning)(-re)? *(@([+-][0-9]+|above|below|unknown))? *{{(.*)}}$"
+)
+_UNKNOWN = 0
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One diagnostic that must come.  ``line`` is 0 for one without a place."""
+
+    severity: str
+    line: int
+    text: str
+    is_regex: bool
+    written_at: int
+
+    def matches(self, d: Diagnostic) -> bool:
+        if d.severity != self.severity or d.line != self.line:
+            return False
+        if self.is_regex:
+            return re.search(_regex(self.text), d.message) is not None
+        return self.text in d.message
+
+
+def _regex(text: str) -> str:
+    """Literal text in which ``{{...}}`` are regular expressions."""
+    parts = re.split(r"{{(.*?)}}", text)
+    return "".join(f"(?:{p})" if i % 2 else re.escape(p) for i, p in enumerate(parts))
+
+
+def read_expectations(text: str) -> list[Expectation]:
+    """The expectations written in ``text``, in order."""
+    lines = text.split("\n")
+    found = [_COMMENT.search(line.rstrip()) for line in lines]
+    marked = [match is not None for match in found]
+    return [
+        Expectation(match[1], _target(match[4], i, marked) + 1, match[5], bool(match[2]), i + 1)
+        for i, match in enumerate(found)
+        if match
+    ]
+
+
+def _target(where: str | None, index: int, marked: list[bool]) -> int:
+    """The index of the line meant by ``@where`` in a comment on line ``index``."""
+    if where is None:
+        return index
+    if where == "unknown":
+        return _UNKNOWN - 1
+    if where in ("above", "below"):
+        step = 1 if where == "below" else -1
+        index += step
+        while 0 <= index < len(marked) and marked[index]:
+            index += step
+        return index
+    return index + int(where)
+
+
+def unmet(text: str, diagnostics: Iterable[Diagnostic], filename: str) -> list[Diagnostic]:
+    """What is wrong: diagnostics that nobody expected, and expectations that nothing met.
+
+    Errors, warnings and remarks must all be expected; notes may.  The note with which MLIR prints
+    the operation does not count.
+    """
+    open_expectations = read_expectations(text)
+    wrong = []
+    for d in _flatten(diagnostics):
+        if d.message.startswith("see current operation"):
+            continue
+        met = next((e for e in open_expectations if e.matches(d)), None)
+        if met is not None:
+            open_expectations.remove(met)
+        elif d.severity != "note":
+            message = f"unexpected {d.severity}: {d.message}"
+            wrong.append(Diagnostic("error", message, d.file or filename, d.line, d.col))
+    for e in open_expectations:
+        column = text.split("\n")[e.written_at - 1].find("expected-") + 1
+        message = f'expected {e.severity} "{e.text}" was not produced'
+        wrong.append(Diagnostic("error", message, filename, e.written_at, column))
+    return wrong
+
+
+def _flatten(diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+    for d in diagnostics:
+        yield d
+        yield from _flatten(d.notes)

@@ -36,7 +36,8 @@ FLAGS = (
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
     Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
-    Flag("emit-artifact", "Write an artifact: one file with the module and its constants"),
+    command_line.EMIT_ARTIFACT,
+    command_line.EFFECTS,
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
     Flag("mlir-print-debuginfo", "Print locations"),
     command_line.ALLOW,
@@ -182,9 +183,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     from jaxmlir.cli.module_io import serialized
 
     if arguments.on("emit-artifact"):
-        from jaxmlir import artifact
-
-        return b"".join(artifact.pieces(program))
+        return command_line.artifact_of(program, arguments)
     if arguments.on("to-jaxpr"):
         from jaxmlir.lowering.lowering import MAKE_PRIVATE
 

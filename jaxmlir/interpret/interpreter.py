@@ -12,17 +12,20 @@ say how loops and branches read them; calls and control flow are inherited.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import core, dtypes
-from jaxmlir.dialect import custom_calls, locations
-from jaxmlir.dialect.ir import context, frames
+from jaxmlir._compat import core, dispatch, dtypes, literals, mesh_lib, mlir
+from jaxmlir.bridge import params
+from jaxmlir.bridge.exporter import constant_value
+from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
+from jaxmlir.dialect.ir import context, frames, func, ir
 from jaxmlir.dialect.module import check_program
-from jaxmlir.dialect.types import widths_of
+from jaxmlir.dialect.types import aval_of, is_wide, widths_of
 from jaxmlir.errors import (
     ArgumentError,
     Diagnostic,
@@ -32,12 +35,359 @@ from jaxmlir.errors import (
     deep_calls_as,
     message_of,
 )
-from jaxmlir.interpret.control_flow import INTERPRETATIONS, Frame
-from jaxmlir.interpret.plans import Node, array_of, constant_of, plan_of
+from jaxmlir.lowering.lowering import refuse_custom_lin
 from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+
+
+_ABSENT = object()
+
+
+class Node:
+    """One op of a function: what it reads and writes, by number, and its attributes, read once."""
+
+    __slots__ = ("_attributes", "_bind", "name", "op", "operands", "results", "symbol")
+
+    def __init__(
+        self, op: Any, name: str, symbol: str, operands: Sequence[int], results: Sequence[int]
+    ):
+        self.op = op
+        self.name = name
+        self.symbol = symbol
+        self.operands = operands
+        self.results = results
+        self._attributes: dict[str, Any] = {}
+        self._bind: Callable[..., list[Any]] | None = None
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of an attribute, in which a function is its symbol."""
+        found = self._attributes.get(key, _ABSENT)
+        if found is _ABSENT:
+            with context():
+                attributes = self.op.attributes
+                found = default
+                if key in attributes:
+                    found = codec.decode(attributes[key], codec.SYMBOLS)
+            self._attributes[key] = found
+        return found
+
+    def avals(self) -> list[Any]:
+        """The abstract values of the results."""
+        with context():
+            return [aval_of(v.type) for v in self.op.results]
+
+    def bind(self, program: Module) -> Callable[..., list[Any]]:
+        """The op as a function of its operands that returns the list of its results."""
+        if self._bind is None:
+            self._bind = _bind_of(program, self.op, self.name)
+        return self._bind
+
+
+class Plan:
+    """A function, ready to be run: its values are numbered, arguments first."""
+
+    __slots__ = ("constants", "nodes", "results", "size")
+
+    def __init__(self, program: Module, function: func.FuncOp):
+        numbers: dict[ir.Value, int] = {}
+        for argument in function.arguments:
+            numbers[argument] = len(numbers)
+        symbol = function.name.value
+        self.nodes: list[Node] = []
+        self.constants: list[tuple[int, Any]] = []
+        for op in function.entry_block.operations:
+            name = op.name if type(op) is ir.OpView else op.operation.name
+            operands = op.operands
+            read = [numbers[operands[i]] for i in range(len(operands))]
+            if name == "func.return":
+                self.results = read
+                break
+            written = []
+            for result in op.results:
+                written.append(len(numbers))
+                numbers[result] = written[-1]
+            if name == "jaxpr.constant":
+                self.constants.append((written[0], constant_of(program, op)))
+            else:
+                self.nodes.append(Node(op, name, symbol, read, written))
+        self.size = len(numbers)
+
+
+def plan_of(program: Module, symbol: str) -> Plan:
+    """The plan of a function, made once per program."""
+    found = program.plans.get(symbol)
+    if found is None:
+        with context():
+            found = program.plans[symbol] = Plan(program, program._function(symbol))
+    return found
+
+
+def constant_of(program: Module, op: Any) -> Any:
+    """The value of a ``jaxpr.constant`` op."""
+    return array_of(constant_value(program, op), aval_of(op.results[0].type))
+
+
+def array_of(value: Any, aval: Any) -> Any:
+    """A numpy array as a JAX array of that type: weak types and 64 bits are kept."""
+    if isinstance(value, np.ndarray) and aval.dtype != dtypes.float0:
+        # A constant of a shard_map's body has its mesh in the type; as a value it has none.
+        plain = core.ShapedArray(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        return jax.device_put(literals.TypedNdArray(value, plain))
+    return value
+
+
+# By signature, of every program: those that name no function and no Python object.
+_leaves: dict[Any, Callable[..., list[Any]]] = {}
+
+
+def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
+    with context():
+        attributes = tuple(op.attributes.items()) if len(op.attributes) else ()
+        if any(codec.depends_on_module(attr) for _, attr in attributes):
+            return _make_bind(program, op, name)
+        types = tuple(v.type for v in op.operands), tuple(op.results.types)
+        key = (name, attributes, types)
+        found = _leaves.get(key)
+        if found is None:
+            found = _leaves[key] = _make_bind(program, op, name)
+        return found
+
+
+def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
+    if name == "jaxpr.custom_lin":
+        refuse_custom_lin(program, op, "evaluated")
+    primitive, parameters = params.of_op(op, name, program.exporter)
+    attributes = op.attributes
+    ctx = effect_attributes.decode_ctx(
+        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
+    )
+
+    def bind(*args: Any) -> list[Any]:
+        with ctx.manager:
+            outs = primitive.bind(*args, **parameters)
+        return list(outs) if primitive.multiple_results else [outs]
+
+    bind.__name__ = bind.__qualname__ = primitive.name
+    run = bind
+    if _is_compiled(primitive):
+        compiled = jax.jit(bind)
+
+        def run(*args: Any) -> list[Any]:
+            return (compiled if core.trace_state_clean() else bind)(*args)
+
+    wide = list(filter(is_wide, (aval_of(v.type) for v in (*op.operands, *op.results))))
+    if not wide:
+        return run
+
+    def run_wide(*args: Any) -> list[Any]:
+        with widths_of(wide):
+            return run(*args)
+
+    return run_wide
+
+
+def _is_compiled(primitive: Any) -> bool:
+    """Whether JAX evaluates the primitive by compiling it, and not by a function of its own."""
+    impl = primitive.impl
+    if isinstance(impl, functools.partial):
+        return impl.func is dispatch.apply_primitive
+    has_none = getattr(impl, "__func__", None) is core.Primitive.impl
+    return has_none and (
+        primitive in mlir._lowerings
+        or any(primitive in rules for rules in mlir._platform_specific_lowerings.values())
+    )
+
+
+# --- ops with functions ---------------------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """One level of the stack of functions that are being evaluated."""
+
+    symbol: str
+    """The function."""
+    caller: Node | None
+    """The op that calls it; ``None`` for the function that was asked for."""
+    iteration: int | None = None
+    """Which pass of a loop this is, from 0, in the order of execution."""
+    length: int | None = None
+    """The loop's trip count, where it is known."""
+    index: int | None = None
+    """Which slice of a scan this is, where the scan runs backwards; or which branch of a cond."""
+
+    def __str__(self) -> str:
+        if self.caller is None:
+            return f"@{self.symbol}"
+        kind = self.caller.name.removeprefix("jaxpr.")
+        if self.iteration is not None:
+            total = "" if self.length is None else f" of {self.length}"
+            slices = "" if self.index is None else f" (slice {self.index})"
+            return f"@{self.symbol}, iteration {self.iteration}{total}{slices} of {kind}"
+        if self.index is not None:
+            return f"@{self.symbol}, branch {self.index} of {kind}"
+        return f"@{self.symbol}, called by {kind}"
+
+
+Interpretation = Callable[["Interpreter", "Node", list[Any]], "list[Any] | None"]
+
+
+def _call(attribute: str) -> Interpretation:
+    """Of an op that calls one function with its operands, for its results."""
+
+    def call(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+        return interpreter.enter(Frame(node.get(attribute), node), args)
+
+    return call
+
+
+def _cond(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
+    chosen = interpreter.concrete(args[0])
+    if chosen is None:
+        return None
+    branches = node.get("branches")
+    # StableHLO's `case` takes the last branch for an index out of range.
+    index = int(chosen) if 0 <= chosen < len(branches) else len(branches) - 1
+    return interpreter.enter(Frame(branches[index], node, index=index), args[1:])
+
+
+def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
+    """A batched loop goes on until it is done for all, and leaves alone those that it is for."""
+    cond, body = node.get("cond_jaxpr"), node.get("body_jaxpr")
+    n_cond = node.get("cond_nconsts", 0)
+    n_carry = len(node.results)
+    cond_consts, body_consts = args[:n_cond], args[n_cond : len(args) - n_carry]
+    carry = args[len(args) - n_carry :]
+    iteration = 0
+    while True:
+        test = Frame(cond, node, iteration=iteration)
+        (predicate,) = interpreter.enter(test, [*cond_consts, *carry])
+        goes_on = interpreter.concrete(predicate)
+        if goes_on is None:
+            return None
+        if not goes_on.any():
+            return carry if iteration else _as_given(carry, node.avals())
+        new = interpreter.enter(Frame(body, node, iteration=iteration), [*body_consts, *carry])
+        carry = new if goes_on.all() else _where(goes_on, new, carry)
+        iteration += 1
+
+
+def _as_given(carry: list[Any], avals: list[Any]) -> list[Any]:
+    """What a loop without iterations gives, where a step would have made strong types of weak."""
+
+    def strong(x: Any, aval: Any) -> Any:
+        if not getattr(x, "weak_type", False) or aval.weak_type:
+            return x
+        with widths_of((aval,)):
+            return jax.lax.convert_element_type(x, aval.dtype)
+
+    return list(map(strong, carry, avals))
+
+
+def _where(predicate: np.ndarray, new: list[Any], old: list[Any]) -> list[Any]:
+    """Each value of ``new`` where the predicate, over its leading axes, holds."""
+
+    def choose(x: Any, y: Any) -> Any:
+        leading = predicate.reshape(predicate.shape + (1,) * (x.ndim - predicate.ndim))
+        return jax.lax.select(np.broadcast_to(leading, x.shape), x, y)
+
+    return [choose(x, y) for x, y in zip(new, old, strict=True)]
+
+
+def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+    body, length = node.get("jaxpr"), node.get("length")
+    n_consts, n_carry = node.get("num_consts", 0), node.get("num_carry", 0)
+    backwards = node.get("reverse", False)
+    consts, carry = args[:n_consts], args[n_consts : n_consts + n_carry]
+    xs = args[n_consts + n_carry :]
+    slices: list[list[Any]] = []
+    for iteration in range(length):
+        index = length - 1 - iteration if backwards else iteration
+        frame = Frame(
+            body,
+            node,
+            iteration=iteration,
+            length=length,
+            index=index if backwards else None,
+        )
+        outs = interpreter.enter(
+            frame, [*consts, *carry, *(interpreter.slice(x, index) for x in xs)]
+        )
+        carry = outs[:n_carry]
+        slices.append(outs[n_carry:])
+    if backwards:
+        slices.reverse()
+    avals = node.avals()
+    if not length:
+        carry = _as_given(carry, avals[:n_carry])
+    stacked = enumerate(avals[n_carry:])
+    ys = [interpreter.stack_up([s[i] for s in slices], aval) for i, aval in stacked]
+    return [*carry, *ys]
+
+
+def _linear_solve(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+    lengths, solve = node.get("const_lengths"), node.get("jaxprs").solve
+    first = lengths.matvec + lengths.vecmat
+    total = sum(lengths)
+    consts = args[first : first + lengths.solve]
+    return interpreter.enter(Frame(solve, node), [*consts, *args[total:]])
+
+
+def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
+    """The body runs once, on values that stand for the parts on all devices (JAX's eager mode)."""
+    with context():
+        _, found = params.of_op(node.op, node.name, interpreter.program.exporter)
+    if isinstance(found["mesh"], mesh_lib.AbstractMesh) or not core.trace_state_clean():
+        return None
+
+    def body(*parts: Any) -> tuple[Any, ...]:
+        return tuple(interpreter.enter(Frame(node.get("jaxpr"), node), parts))
+
+    mapped = jax.shard_map(
+        body,
+        mesh=found["mesh"],
+        in_specs=tuple(found["in_specs"]),
+        out_specs=tuple(found["out_specs"]),
+        check_vma=found["check_vma"],
+        axis_names=set(found["newly_manual_axes"]),
+    )
+    return list(mapped(*args))
+
+
+def _empty_ref(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
+    """JAX makes such a reference in compiled code only; what it holds at first is not defined."""
+    (aval,) = node.avals()
+    return [jax.new_ref(jax.numpy.zeros(aval.shape, aval.dtype))]
+
+
+INTERPRETATIONS: dict[str, Interpretation] = {
+    "jaxpr.call": _call("call_jaxpr"),
+    "jaxpr.closed_call": _call("call_jaxpr"),
+    "jaxpr.composite": _call("call_jaxpr"),
+    "jaxpr.compute_on": _call("jaxpr"),
+    "jaxpr.cond": _cond,
+    "jaxpr.custom_jvp_call_jaxpr": _call("call_jaxpr"),
+    "jaxpr.custom_linear_solve": _linear_solve,
+    "jaxpr.custom_partitioning": _call("call"),
+    "jaxpr.custom_vjp_call_jaxpr": _call("call_jaxpr"),
+    "jaxpr.custom_vmap_call": _call("call"),
+    "jaxpr.empty_ref": _empty_ref,
+    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    "jaxpr.fused_call": _call("jaxpr"),
+    "jaxpr.jit": _call("jaxpr"),
+    "jaxpr.linear_call": _call("callee"),
+    "jaxpr.program_order": _call("call_jaxpr"),
+    "jaxpr.remat2": _call("jaxpr"),
+    "jaxpr.remat_opt": _call("fwd_jaxpr"),
+    "jaxpr.scan": _scan,
+    "jaxpr.shard_map": _shard_map,
+    "jaxpr.while": _while,
+    "jaxpr.xla_metadata_call": _call("jaxpr"),
+}
+
+
+# --- the interpreter ------------------------------------------------------------------------------
 
 
 class Step:

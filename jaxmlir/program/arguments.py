@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -194,3 +195,22 @@ def _tree_text(tree: Any) -> str:
     args, kwargs = pytrees.of_placeholders(tree)
     parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
     return re.sub(r"<object object at \w+>", "*", f"({', '.join(parts)})")
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+class Calls(property):
+    """A ``__call__`` that is an attribute's.
+
+    Python calls the attribute itself, without a frame of ours in between: that would be a tenth of
+    what it costs to dispatch a compiled function.
+    """
+
+    def __init__(self, attribute: str, doc: str | None = None):
+        super().__init__(operator.attrgetter(attribute))
+        self.__doc__ = doc
+
+    def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """What the method of a class is called as."""
+        return self.__get__(instance)(*args, **kwargs)

@@ -1,10 +1,8 @@
 """``Program``: a staged-out JAX program as a module of the jaxpr dialect, with its side tables.
 
 A program is made from a Python function, a jaxpr or text (:mod:`jaxmlir.program.staging`).  It can
-be
-printed, verified, transformed by passes, turned back into a jaxpr, lowered and called, alone or
-inside other JAX code.  What it says of its functions, its transformations and running it are its
-base classes, each in a file of its own.
+be printed, verified, transformed by passes, turned back into a jaxpr, lowered and called, alone or
+inside other JAX code.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, func
 from jaxmlir.dialect.module import Module
-from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError, TransformError
+from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
+from jaxmlir.program.arguments import Calls
 from jaxmlir.program.derived import derived_once
-from jaxmlir.program.recipes import Recipe, at_level
+from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
-from jaxmlir.runtime.calls import Calls
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
 from jaxmlir.support.options import check_platforms
@@ -280,7 +278,7 @@ class Program(Module):
         recipe = self.recipe
         # No pass of level 1 asks for what it is.
         if found is None and recipe is None and self._target is None and level > 1:
-            recipe = Recipe(targets.default_target(), self._snapshot())
+            recipe = Recipe(targets.default_target(), snapshot(self))
         default = recipe and recipe.target
         result = program._after_passes(pipeline, remarks, target=found, default=default)
         if level > 1:
@@ -288,37 +286,6 @@ class Program(Module):
         if found is None and recipe is not None:
             result.recipe = recipe.then(at_level(level, without))
         return result
-
-    def structured(self, level: int, without: Collection[str], target: Target) -> Program:
-        """The program after the passes of a level that derivatives profit from, for a target; the
-        others run where it is lowered, for what it is lowered for."""
-        from jaxmlir.passes import level_stages, parse_pipeline
-
-        result = self.clone(hold_rules=True)
-        structure, storage = map(parse_pipeline, level_stages(level, without))
-        result.decide(structure, storage if level > 1 else self.when_lowered, default=target)
-        return result
-
-    def decide(self, structure: Pipeline, storage: Pipeline | None, default: Target | None) -> None:
-        """Runs passes in place, and has others run where the program is lowered.
-
-        Args:
-          default: what the former take for its target where it has none; the others take what it is
-            lowered for.
-        """
-        from jaxmlir.passes import Instrumentation
-
-        given, self._target = self._target, self._target or default
-        with self.rule_tracing.holding():
-            structure.run(self, Instrumentation(verify_each=False))
-        self._target = given
-        self.when_lowered = storage if storage is not None and storage.passes else None
-
-    def _snapshot(self) -> Callable[[Target], Program]:
-        """Gives the program as it is now, whatever is done to it."""
-        program = self.clone(hold_rules=True)
-        program.rule_tracing.held = False
-        return lambda target: program
 
     @derived_once
     def remat(
@@ -388,65 +355,18 @@ class Program(Module):
         self._target = target
 
     @analysis
-    def _versions(self) -> dict[tuple[Target, bool], Program]:
-        """What :meth:`version` has made."""
+    def _forms(self) -> dict[Any, Any]:
+        """What :attr:`versions` has made."""
         return {}
 
-    def version(self, target: Target, *, stored: bool = True) -> Program:
-        """The program for a target: itself, unless it was optimized for one that nobody named.
+    @property
+    def versions(self) -> Versions:
+        """What the program becomes where it is lowered or differentiated."""
+        return Versions(self, self._forms)
 
-        Args:
-          stored: of another one, decide what is stored now; otherwise that is done where it is
-            lowered.
-        """
-        # Passes do not ask yet on how many devices a program runs.
-        if self.recipe is None or target.on(1) == self.target.on(1):
-            return self
-        key = target, stored
-        if key not in self._versions:
-            self._versions[key] = self.recipe.make(target, stored=stored)
-        return self._versions[key]
-
-    @analysis
-    def portable(self) -> Program:
-        """The program before it was decided what is stored, for derivatives: what is forward and
-        what is backward must fit together on every target."""
-        if self.recipe is None or self.when_lowered is not None:
-            return self
-        return self.recipe.make(self.recipe.target, stored=False)
-
-    @analysis
-    def _lowered_forms(self) -> dict[Target, Program]:
-        """What :meth:`lowered_form` has made."""
-        return {}
-
-    def lowered_form(self, target: Target) -> Program:
-        """What is lowered for a target: the program after the passes that wait until then."""
-        if self.when_lowered is None:
-            return self
-        target = self._target or target
-        if target not in self._lowered_forms:
-            from jaxmlir.passes import Instrumentation
-
-            result = self.clone(hold_rules=True)
-            result.when_lowered, result._target = None, target
-            self.when_lowered.run(result, Instrumentation(verify_each=False))
-            self._lowered_forms[target] = result
-        return self._lowered_forms[target]
-
-    @analysis
-    def pure_form(self) -> Program | None:
-        """The program with values for the references that it makes; ``None`` where it has none."""
-        from jaxmlir.transforms.discharge_refs import discharge_refs
-
-        result = self.clone()
-        try:
-            discharge_refs(result)
-        except TransformError:
-            return None
-        if self.recipe is not None:
-            result.recipe = self.recipe.then(lambda p, target, stored: p.pure_form or p)
-        return result
+    def version(self, target: Target) -> Program:
+        """The program for a target: itself, unless it was optimized for one that nobody named."""
+        return self.versions.for_target(target)
 
     def to_jaxpr(self) -> Any:
         """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.
@@ -534,7 +454,9 @@ class Program(Module):
         Raises:
           ArgumentError, TransformError: as for :meth:`jvp`.
         """
-        return transforms.linearize(self.portable, while_loops, checkpoints, custom_vjp_forward)
+        return transforms.linearize(
+            self.versions.portable, while_loops, checkpoints, custom_vjp_forward
+        )
 
     @derived_once
     def vjp(
@@ -552,7 +474,7 @@ class Program(Module):
           ArgumentError: the program takes keyword arguments, or an option is wrong.
           TransformError: an op cannot be transposed; names it and the user's line.
         """
-        return transforms.vjp(self.portable, while_loops, checkpoints)
+        return transforms.vjp(self.versions.portable, while_loops, checkpoints)
 
     @derived_once
     def grad(
@@ -799,14 +721,12 @@ class Program(Module):
         return jax.tree.unflatten(self.out_tree, results)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
+        program: Program = self
         flat, tree = jax.tree.flatten((args, kwargs))
         if tree == self.in_tree and any(map(arguments.refines, flat, self.in_avals)):
             program = self.specialize(*args, **kwargs)
-            results = program_primitive.call(
-                program, program.name, program.flat_arguments(args, kwargs)
-            )
-            return jax.tree.unflatten(self.out_tree, results)
-        results = program_primitive.call(self, self.name, self.flat_arguments(args, kwargs))
+        flat = program.flat_arguments(args, kwargs)
+        results = program_primitive.call(program, program.name, flat)
         return jax.tree.unflatten(self.out_tree, results)
 
     def flat_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

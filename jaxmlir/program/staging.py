@@ -18,10 +18,10 @@ from jaxmlir.dialect import handles
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import functions, parse_module, scope
 from jaxmlir.errors import ArgumentError, ImportingError
+from jaxmlir.program.arguments import Calls
 from jaxmlir.program.program import Program
-from jaxmlir.program.recipes import Recipe, at_level
+from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
-from jaxmlir.runtime.calls import Calls
 from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class JitFunction:
             if recipe is None and given is None and optimize > 1:
                 again = functools.partial(import_for, jaxpr, name)
                 recipe = Recipe(targets.default_target(), again)
-            program.decide(structure, storage, recipe and recipe.target)
+            decide(program, structure, storage, recipe and recipe.target)
             program.recipe = recipe and recipe.then(at_level(optimize, without))
             results = program_primitive.call(program, program.name, values)
             return jax.tree.unflatten(traced.out_tree, results)

@@ -89,7 +89,7 @@ class Callee:
     @property
     def portable(self) -> Module:
         """What is transformed: the program before it was decided what is stored."""
-        return self._cut(self.whole.portable) if self.has_versions else self.program
+        return self._cut(self.whole.versions.portable) if self.has_versions else self.program
 
     @property
     def closed_jaxpr(self) -> Any:
@@ -103,7 +103,7 @@ class Callee:
         """
         version = self.whole
         if target is not None and self.has_versions:
-            version = version.version(target, stored=version.when_lowered is None)
+            version = version.versions.for_target(target, stored=version.when_lowered is None)
         return self._cut(version).exporter.jaxpr(self.symbol)
 
     @property
@@ -124,8 +124,8 @@ class Callee:
             return lower(ctx, whole)
 
         def form_of(target: Target) -> Module:
-            version = whole.version(target) if has_versions else whole
-            return (version if self._fits(version) else whole).lowered_form(target)
+            version = whole.versions.for_target(target) if has_versions else whole
+            return (version if self._fits(version) else whole).versions.lowered(target)
 
         return lower_for_targets(ctx, self.signature.effects, form_of, lower)
 

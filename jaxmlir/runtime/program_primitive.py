@@ -175,7 +175,7 @@ def call(program: Module, symbol: str, args: list[Any]) -> list[Any]:
     equation by equation instead: JAX turns them into values by looking at the equations.
     """
     if call_signature(program, symbol).uses_refs:
-        pure = program.pure_form
+        pure = program.versions.pure
         if pure is None or call_signature(pure, symbol).uses_refs:
             return core.jaxpr_as_fun(program.exporter.jaxpr(symbol))(*args)
         program = pure

@@ -47,9 +47,9 @@ class Activity(NamedTuple):
 
     body: FunctionView
     steps: list[Step | None]
-    """Of each op; ``None`` if no operand has a tangent."""
+    """The step of each op; ``None`` if no operand has a tangent."""
     live: list[bool]
-    """Of each value whether it has a tangent."""
+    """Whether each value has a tangent."""
 
     @property
     def results(self) -> Mask:

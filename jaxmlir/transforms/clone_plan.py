@@ -33,7 +33,7 @@ def is_model(body: FunctionView) -> bool:
 
 
 def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]:
-    """Of the ops of a function which of a body's constants each is a copy of.
+    """Which of a body's constants each op of a function is a copy of.
 
     Args:
       copies: those ops, by the number of the constant.
@@ -88,7 +88,7 @@ class ClonePlan:
         return symbol
 
     def replace(self, rules: Rules, symbol: str, body: Sequence[Signature], uses: Uses) -> None:
-        """The same in the place of ``@symbol``, which is gone then."""
+        """Writes the function in the place of ``@symbol``, which is gone then."""
         functions = rules.program.functions
         old = functions[symbol]
         with ir.InsertionPoint(old):

@@ -8,20 +8,322 @@ read and write it, called functions take it as an argument, and ``freeze`` ends 
 Seen from outside such a function is pure, and there is an equal one without references: a read
 gives what was written last, and loops, branches and calls take and return the values they change.
 
+A function that takes references gets one beside it, ``@f.pure``, that takes their values and gives
+their last ones besides its results; loops carry them.  What an op without functions does to them is
+JAX's rule for it, which JAX has for its lowering.
+
 Derivatives and batches are those of the pure form, so passes that take them do this first.
 References that the program is given stay, and so do those of kernels.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from jaxmlir.dialect.ir import functions, ir, scope
+import jax
+
+from jaxmlir._compat import core, effects, state_types
+from jaxmlir.analysis.call_graph import CallGraph
+from jaxmlir.analysis.function_view import ops_of
+from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
+from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
 from jaxmlir.dialect.ops.effects import MAKERS
+from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
+from jaxmlir.support.masks import chosen
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+
+
+# Of ops that make references; other attributes ask for a certain kind of memory.
+_PLAIN = frozenset({"jaxpr.effects", "jaxpr.ctx", "kind", "ty"})
+
+
+def make_pure(rules: Rules) -> None:
+    """Rewrites the functions that make references, and their callers."""
+    program = rules.program
+    for symbol in CallGraph(program.functions).callees_first():
+        function = program.functions[symbol]
+        if not any(map(_is_ref, function.type.inputs)) and _touches_refs(function):
+            _replace(rules, function)
+
+
+def _is_ref(type_: ir.Type) -> bool:
+    return isinstance(aval_of(type_), state_types.AbstractRef)
+
+
+def _value_type(type_: ir.Type) -> ir.Type:
+    return type_of(aval_of(type_).inner_aval) if _is_ref(type_) else type_
+
+
+def _touches_refs(function: func.FuncOp) -> bool:
+    """Whether a function makes references, or calls one that did."""
+    for op, name, _ in ops_of(function):
+        attributes = op.attributes
+        if name in MAKERS or (
+            len(attributes)
+            and "jaxpr.effects" in attributes
+            and _internal() in list(attributes["jaxpr.effects"])
+        ):
+            return True
+    return False
+
+
+def _internal() -> ir.Attribute:
+    return codec.encode(core.internal_mutable_array_effect)
+
+
+def _replace(rules: Rules, function: func.FuncOp) -> None:
+    """Puts the pure form of a function in its place."""
+    symbol, count = function.name.value, len(function.arguments)
+    pure = rules.program.function(pure_function(rules, symbol, tuple(range(count))))
+    attributes: dict[str, Any] = dict(function.attributes.items())
+    pure.operation.move_before(function.operation)
+    function.operation.erase()
+    for key, value in attributes.items():
+        if key != "function_type":
+            pure.attributes[key] = value
+    rules.program.changed()
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+def pure_function(
+    rules: Rules,
+    symbol: str,
+    order: tuple[int | ir.Type, ...],
+    last: Literal["before", "after", "none"] = "after",
+) -> str:
+    """Writes ``@symbol.pure``: the function with values for the references that it takes.
+
+    Args:
+      order: for each argument the number of the one that it is of ``@symbol``; or, of the value of
+        a reference that ``@symbol`` does not take, its type.
+      last: where among the results the last values of references are, in the order of arguments.
+    """
+    function = rules.program.function(symbol)
+    old = list(function.arguments)
+    types = [_value_type(old[i].type) if isinstance(i, int) else i for i in order]
+    new = NewFunction(rules, f"{symbol}.pure", types, function)
+    given = list(zip(order, new.args, strict=True))
+    values = {old[i]: value for i, value in given if isinstance(i, int)}
+    with new.body():
+        for op, name, operands in ops_of(function):
+            _write(rules, op, name, operands, values)
+    results = [values[v] for v in returned(function)]
+    refs = [
+        values[old[i]] if isinstance(i, int) else value
+        for i, value in given
+        if not isinstance(i, int) or _is_ref(old[i].type)
+    ]
+    if last != "none":
+        results = [*refs, *results] if last == "before" else [*results, *refs]
+    return new.finish(results)
+
+
+def _write(
+    rules: Rules, op: Any, name: str, operands: list[ir.Value], values: dict[ir.Value, ir.Value]
+) -> None:
+    """Writes an op on values; those of references are kept up to date."""
+    args = [values[v] for v in operands]
+    # The references among the operands, numbered.
+    refs: dict[ir.Value, int] = {}
+    numbers = tuple(refs.setdefault(v, len(refs)) if _is_ref(v.type) else None for v in operands)
+    with op.location:
+        if name in MAKERS:
+            values[op.result] = _first_value(rules, op, name, args)
+        elif name == "jaxpr.freeze":
+            values[op.result] = args[0]
+        elif name == "jaxpr.free_ref":
+            pass
+        elif refs:
+            outs = _apply(rules, op, name, args, numbers)
+            n = len(op.results)
+            values.update(zip(op.results, outs[:n], strict=True))
+            values.update(zip(refs, outs[n:], strict=True))
+        else:
+            outs = copy(op, name, args)
+            if outs:
+                _forget(outs[0].owner)
+            values.update(zip(op.results, outs, strict=True))
+
+
+def _first_value(rules: Rules, op: Any, name: str, args: list[ir.Value]) -> ir.Value:
+    """What a new reference holds."""
+    special = [key for key, _ in op.attributes.items() if key not in _PLAIN]
+    if special:
+        raise _error(op, name, f"it asks for {', '.join(special)}")
+    if name == "jaxpr.new_ref":
+        return args[0]
+    aval = aval_of(op.result.type).inner_aval
+    key = ("empty", aval.shape, aval.dtype)
+    (value,) = rules.emit(lambda: [jax.lax.empty(aval.shape, aval.dtype)], [], key)
+    return value
+
+
+def _forget(op: Any) -> None:
+    """Takes the effect of making references off a call: the function called does not any more."""
+    attributes = op.attributes
+    if "jaxpr.effects" in attributes:
+        left = [effect for effect in attributes["jaxpr.effects"] if effect != _internal()]
+        if left:
+            attributes["jaxpr.effects"] = ir.ArrayAttr.get(left)
+        else:
+            del attributes["jaxpr.effects"]
+
+
+# --- ops ------------------------------------------------------------------------------------------
+
+Numbers = tuple[int | None, ...]
+"""For each operand which reference it is."""
+
+
+def _apply(
+    rules: Rules, op: Any, name: str, args: list[ir.Value], numbers: Numbers
+) -> list[ir.Value]:
+    """Writes an op on the values of references: its results, and the references' last values."""
+    rule = _RULES.get(name)
+    if rule is not None and _has_no_other_effects(op):
+        outs = rule(rules, op, args, numbers)
+        if outs is not None:
+            return outs
+    _check_rules(rules, op, name)
+    known = [n for n in numbers if n is not None]
+    if len(set(known)) < len(known):
+        raise _error(op, name, "it takes a reference twice")
+    return rules.discharge(op, name).inline(args)
+
+
+def _has_no_other_effects(op: Any) -> bool:
+    attributes = op.attributes
+    found = map(codec.decode, attributes["jaxpr.effects"] if "jaxpr.effects" in attributes else ())
+    own = core.internal_mutable_array_effect
+    return all(isinstance(e, effects.JaxprInputEffect) or e is own for e in found)
+
+
+def _check_rules(rules: Rules, op: Any, name: str) -> None:
+    """Refuses to have JAX do it where it would lose custom derivative rules."""
+    for symbol, _ in rules.custom_ops_within(op):
+        raise _error(op, name, f"@{symbol} has an op with custom derivative rules")
+
+
+def _error(op: Any, name: str, reason: str) -> TransformError:
+    message = f"'{name}' op cannot be applied to the values of references: {reason}"
+    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
+
+
+def _pure(rules: Rules, symbol: str, order: Sequence[int | ir.Type], last: str = "after") -> str:
+    return rules.functions.once(pure_function, symbol, tuple(order), last)
+
+
+def _call(attribute: str) -> Callable[..., list[ir.Value] | None]:
+    """An op that calls one function with its operands."""
+
+    def rule(
+        rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers
+    ) -> list[ir.Value] | None:
+        attributes = _other_attributes(op)
+        if not attributes.keys() <= {attribute, *_PLAIN_CALL}:
+            return None
+        symbol = _pure(rules, attributes[attribute].value, range(len(args)))
+        attributes[attribute] = symbol_ref(symbol)
+        return _create(rules, op, symbol, args, attributes)
+
+    return rule
+
+
+# What neither counts operands or results nor says where they are.
+_PLAIN_CALL = frozenset(
+    {"name", "inline", "keep_unused", "policy", "prevent_cse", "differentiated", "jaxpr.ctx"}
+)
+
+
+def _cond(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list[ir.Value]:
+    attributes = _other_attributes(op)
+    branches = [
+        _pure(rules, branch, range(len(args) - 1)) for branch in symbol_uses(attributes["branches"])
+    ]
+    attributes["branches"] = ir.ArrayAttr.get([symbol_ref(b) for b in branches])
+    return _create(rules, op, branches[0], args, attributes)
+
+
+def _create(
+    rules: Rules, op: Any, like: str, args: list[ir.Value], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    types = list(rules.program.function(like).type.results)
+    return create(op.operation.name, types, args, attributes)
+
+
+def _other_attributes(op: Any) -> dict[str, Any]:
+    return {key: attr for key, attr in op.attributes.items() if key != "jaxpr.effects"}
+
+
+def _scan(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list[ir.Value] | None:
+    """References among the constants of the loop are carried."""
+    scan = ScanOp.of(op)
+    consts, carry, slices = scan.operands(numbers)
+    if any(n is not None for n in (*carry, *slices)):
+        return None
+    fixed = [i for i, n in enumerate(consts) if n is None]
+    refs = [i for i, n in enumerate(consts) if n is not None]
+    order = [*fixed, *refs, *range(len(consts), len(args))]
+    scan.other.pop("jaxpr.effects", None)
+    body = _pure(rules, scan.body, order, "before")
+    new = scan.with_body(body, len(fixed), scan.num_carry + len(refs))
+    outs = new.write(rules, [args[i] for i in order])
+    return [*outs[len(refs) :], *outs[: len(refs)]]
+
+
+def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> list[ir.Value] | None:
+    """References among the constants are carried; the condition and the body may share one."""
+    loop = WhileOp.of(op)
+    of_cond, of_body, carry = loop.operands(numbers)
+    if any(n is not None for n in carry):
+        return None
+    found = dict(zip(numbers, args, strict=True))
+    refs = [found[n] for n in sorted(n for n in found if n is not None)]
+
+    def order(consts: list[int | None]) -> list[int | ir.Type]:
+        own = {n: i for i, n in enumerate(consts)}
+        fixed = [i for i, n in enumerate(consts) if n is None]
+        carried = [own.get(n, refs[n].type) for n in range(len(refs))]
+        return [*fixed, *carried, *range(len(consts), len(consts) + len(carry))]
+
+    loop.other.pop("jaxpr.effects", None)
+    cond_args, body_args, init = loop.operands(args)
+    cond_args = chosen(cond_args, [n is None for n in of_cond])
+    body_args = chosen(body_args, [n is None for n in of_body])
+    new = replace(
+        loop,
+        cond=_pure(rules, loop.cond, order(of_cond), "none"),
+        body=_pure(rules, loop.body, order(of_body), "before"),
+        cond_consts=len(cond_args),
+        body_consts=len(body_args),
+    )
+    outs = new.write(rules, [*cond_args, *body_args, *refs, *init])
+    return [*outs[len(refs) :], *outs[: len(refs)]]
+
+
+_RULES: dict[str, Callable[..., list[ir.Value] | None]] = {
+    "jaxpr.jit": _call("jaxpr"),
+    "jaxpr.remat2": _call("jaxpr"),
+    "jaxpr.call": _call("call_jaxpr"),
+    "jaxpr.closed_call": _call("call_jaxpr"),
+    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    "jaxpr.cond": _cond,
+    "jaxpr.scan": _scan,
+    "jaxpr.while": _while,
+}
 
 
 class DischargeRefs(Pass):
@@ -52,10 +354,6 @@ def discharge_refs(program: Module) -> None:
     """
     if not makes_references(program):
         return
-    # Few programs need these.
-    from jaxmlir.transforms.pure_functions import make_pure
-    from jaxmlir.transforms.templates import Rules
-
     program.trace_rules()
     with scope():
         make_pure(Rules(program))

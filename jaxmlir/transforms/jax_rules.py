@@ -277,7 +277,7 @@ def _has_plain_jvp(eqn: Any) -> bool:
 
 
 def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
-    """The same of a primitive that has but a JVP rule, at half the cost.
+    """Linearizes a primitive that has but a JVP rule, at half the cost.
 
     The rule is run once, under a trace that computes what it knows and writes down what depends on
     tangents; JAX does so as well, and then traces what was written down a second time.

@@ -64,7 +64,7 @@ class _Later(NamedTuple):
 
     index: int
     halves: PartialEvaluation | None
-    """Of an op that is split: its parts."""
+    """The parts of an op that is split; ``None`` of one that waits as a whole."""
     residuals: Sequence[ir.Value]
     """What a split op's first part leaves, in ``@f.known``."""
     operands: Sequence[int]

@@ -34,7 +34,7 @@ class Place(NamedTuple):
         return replace(found, origin=self.key) if isinstance(found, Linearization) else found
 
     def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
-        """Of what is kept for pointwise ops: what the rule gave for some shape, and the shape."""
+        """What the rule of a pointwise op gave for some shape, and that shape."""
         found = self.cache.find_alike(self.key)
         rule = found and Place(self.cache, found[0]).find()
         return (rule, found[1]) if found and rule else ()
@@ -58,12 +58,12 @@ class KeptRules:
         return self.place_of(known.text, pattern)
 
     def place_of(self, text: str, pattern: Any) -> Place | None:
-        """The same of what a text stands for."""
+        """The place of what a text stands for."""
         parts = _plain(pattern)
         return parts and Place(self._cache, self._cache.key(text, parts))
 
     def pullback_place(self, halves: Linearization, nonzero: tuple[bool, ...]) -> Place | None:
-        """The same of the pullback of a linearized op, whose linear half is transposed op by op."""
+        """The place of a linearized op's pullback: its linear half, transposed op by op."""
         if halves.origin is None:
             return None
         without = self._cache.without

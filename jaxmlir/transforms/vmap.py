@@ -201,7 +201,7 @@ def _batched_results(
 
 
 def _dims(body: FunctionView, in_axes: Sequence[int | None]) -> list[int | None]:
-    """Of each value its batch dimension, as far as known: of the arguments."""
+    """The batch dimension of each value, as far as known: of the arguments."""
     return [*in_axes, *[None] * (len(body.types) - body.arity)]
 
 
@@ -316,7 +316,7 @@ def move(
 
 
 def _moved(x: Any, have: int | None, want: int | None, size: int, shared: Shared | None) -> Any:
-    """The same in JAX, which knows what becomes of a sharding."""
+    """Moves a batch dimension by JAX's functions, which know what becomes of a sharding."""
     import jax.numpy as jnp
     from jax import lax
 

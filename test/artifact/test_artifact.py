@@ -22,7 +22,7 @@ from jax import lax
 from safetensors import safe_open
 
 import jaxmlir
-from jaxmlir.artifact import container, format, grammar, module_text
+from jaxmlir.artifact import container, module_text
 from jaxmlir.errors import ArtifactError, JaxmlirError, LoweringError, ParseError
 from jaxmlir.support.nesting import nesting
 
@@ -223,7 +223,7 @@ def test_nothing_but_what_the_program_names_is_saved(tmp_path):
 
 def module_of(path):
     _, parts = container.unpack(container.map_file(path))
-    return bytes(parts[format.MODULE].data)
+    return bytes(parts[container.MODULE].data)
 
 
 # --- what cannot be saved ---------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_other_files_are_no_artifacts(tmp_path):
 def with_text(path, change):
     """The artifact with another text, and all its digests right."""
     metadata, parts = container.unpack(container.map_file(path))
-    text = change(lzma.decompress(parts[format.MODULE].data).decode()).encode()
+    text = change(lzma.decompress(parts[container.MODULE].data).decode()).encode()
     path.write_bytes(fuzz.sealed(metadata, parts, text))
 
 
@@ -501,7 +501,7 @@ def test_the_grammar_accepts_what_is_printed_and_counts_brackets():
     text = str(jaxmlir.trace(model)(*arguments())).encode()
     assert nesting(b"([{<>}])(())->") == 4
     with pytest.raises(ArtifactError):  # The pretty form of func.func is not the generic one.
-        grammar.check(text)
+        module_text.check(text)
 
 
 def test_only_text_of_the_expected_size_is_decompressed():

@@ -70,6 +70,11 @@ def same_as_jax(program, function, *args):
             (A, Y),
             0,
         ),
+        "of a batch with a vector each": (
+            lambda a, y: jax.vmap(jnp.linalg.solve)(jnp.stack([a] * 8), jnp.stack([y] * 8)) @ y,
+            (A, Y),
+            0,
+        ),
         "more vectors": (lambda a, v: jnp.linalg.solve(a, v[:, None]) @ v[None], (A, Y), 0),
     }.values(),
 )

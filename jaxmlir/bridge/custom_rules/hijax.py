@@ -60,7 +60,7 @@ _MATCHED = frozenset(
 
 
 def _classes(*names: str) -> tuple[type, ...]:
-    """Those of some classes that this JAX has."""
+    """The classes of these names that the installed JAX has."""
     found = (getattr(hijax, name, None) for name in names)
     return tuple(cls for cls in found if cls is not None)
 
@@ -73,10 +73,10 @@ OBJECTS = (*_VJP, *_JVP, *_BATCHED)
 """The classes of primitives that have custom rules, or may."""
 
 FUNCTIONS = _classes("custom_vjp3", "custom_jvp3")
-"""Those of functions with custom rules."""
+"""The classes of functions with custom rules."""
 
 STATIC = _classes("Static")
-"""That of arguments that are no arrays."""
+"""The class of arguments that are no arrays."""
 
 
 def ordinary(eqn: Any) -> Any:

@@ -84,7 +84,7 @@ class Source(Protocol):
         """
 
     def numbered_by(self, identity: Identities) -> Source:
-        """The same among those of another table."""
+        """An equal source, among those of another table."""
 
 
 class Untraced:
@@ -244,7 +244,7 @@ class Pending:
 
     @property
     def origins(self) -> dict[Any, Any]:
-        """Of variables that stand for one of the jaxpr around theirs, that one."""
+        """The variable of the jaxpr around that each variable stands for, if it stands for one."""
         return self._importer.origins
 
     # -- where tracing is --

@@ -3,10 +3,10 @@
 What waits to be traced is :mod:`jaxmlir.bridge.custom_rules.pending`.  The rules of an imported
 program are traced when its module, or a side table, is first looked at: calling and lowering do
 without, and so do the passes of ``optimize`` and ``jit``.
-Differentiating it traces those of its own ops; those of the ops in these rules are traced when the
-derivative is differentiated or looked at.  Batching it traces none, but JVP rules by which more may
-have to be batched.  A rule that is told which tangents are zero is traced for those that a
-derivative meets.
+Differentiating it traces those of its own ops that have tangents; those of the ops in these rules
+are traced when the derivative is differentiated or looked at.  Batching it traces none, but JVP
+rules by which more may have to be batched.  A rule that is told which tangents are zero is traced
+for those that a derivative meets.
 
 Whoever looks at what was derived from a program whose rules wait gets it as it is derived from the
 program with its rules (:mod:`jaxmlir.program.derived`): no text depends on what was read before.

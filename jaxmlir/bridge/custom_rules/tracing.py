@@ -224,7 +224,7 @@ class _Turns:
 
     @classmethod
     def at(cls, rule: Any) -> _Turns:
-        """Those of the rule that functions of JAX's, if this is one, are around."""
+        """The turns of the user's rule that functions of JAX's, if this is one, are around."""
         with _turns_lock:
             return _turns.setdefault(innermost_layer(rule) or rule.f, cls())
 
@@ -410,7 +410,7 @@ class _VjpRules:
 
 
 def _found(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
-    """Of backward rules those that could be traced."""
+    """The backward rules that could be traced."""
     return [symbol for name, symbol in functions if not name.endswith("_error")]
 
 

@@ -7,7 +7,9 @@ node is a dictionary with one entry that says which: ``{list = [...]}``,
 custom node: what its functions say are its children, which need not be its fields.
 
 Reading never imports anything: a named tuple or node type must already be known to the
-process, or be made known with :func:`register_node_type`.  Only the command line tools do without.
+process, or be made known with :func:`register_node_type`.  In a file that says what its fields are,
+a class stands in for it (:mod:`jaxmlir.dialect.codec.node_fields`); the command line tools do
+without.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import jax
 
 from jaxmlir import _compat
 from jaxmlir._compat import tree_util
+from jaxmlir.dialect.codec import node_fields
 from jaxmlir.dialect.codec import registry as codec
 from jaxmlir.dialect.ir import context, ir, unknown_nodes
 from jaxmlir.errors import ArgumentError, ExportError
@@ -78,11 +81,11 @@ def _encode(tree: Any, writer: codec.Writer) -> ir.Attribute:
         return codec.tagged(tag, ir.ArrayAttr.get(items))
     if cls is _StandIn:
         return metadata.encode(children)
-    if _is_plain_namedtuple(cls):
+    if not node_fields.is_stand_in(cls):
         _node_types.setdefault(_type_name(cls), cls)
+    if _is_plain_namedtuple(cls):
         name = ir.StringAttr.get(_type_name(cls))
         return codec.tagged("namedtuple", ir.ArrayAttr.get([name, ir.ArrayAttr.get(children)]))
-    _node_types.setdefault(_type_name(cls), cls)
     parts = [
         ir.StringAttr.get(_type_name(cls)),
         codec.encode(metadata, writer),
@@ -167,25 +170,27 @@ class _Decoder:
         match tag:
             case "namedtuple":
                 name, children = payload
-                cls = self.find_type(ir.StringAttr(name).value)
+                cls = self.find_type(ir.StringAttr(name).value, len(children))
                 if not _is_plain_namedtuple(cls) or len(cls._fields) != len(children):
                     raise ValueError(f"{cls} is no named tuple of {len(children)} fields")
                 return self.make(cls, cls, children)
             case "node":
                 name, metadata, children = payload
-                cls = self.find_type(ir.StringAttr(name).value)
+                cls = self.find_type(ir.StringAttr(name).value, len(children))
                 if cls in _BUILTIN or _is_plain_namedtuple(cls):
                     raise ValueError(f"{cls} is no registered pytree node")
-                return self.make(cls, codec.decode(metadata, self.reader), children)
+                known = not node_fields.is_stand_in(cls)
+                decode_metadata = codec.decode if known else node_fields.decode_metadata
+                return self.make(cls, decode_metadata(metadata, self.reader), children)
 
     def key(self, attr: ir.Attribute) -> Any:
         if not isinstance(attr, (ir.StringAttr, ir.IntegerAttr)):
             self.lookups += 1
         return codec.decode(attr, self.reader)
 
-    def find_type(self, name: str) -> type:
+    def find_type(self, name: str, num_children: int) -> type:
         self.lookups += 1
-        return _find_type(name)
+        return _find_type(name, num_children)
 
     def make(self, cls: type, metadata: Any, children: Iterable[ir.Attribute]) -> Any:
         """A tree; JAX refuses classes that are neither named tuples nor registered with it."""
@@ -266,8 +271,8 @@ def _is_plain_namedtuple(cls: type) -> bool:
     return _is_namedtuple(cls) and not _compat.is_registered_node(cls)
 
 
-def _find_type(name: str) -> type:
-    """The class of that name among those that this process has made."""
+def _find_type(name: str, num_children: int) -> type:
+    """The class of that name among those that this process has made, or one that stands in."""
     found = _node_types.get(name)
     if found is not None:
         return found
@@ -278,6 +283,9 @@ def _find_type(name: str) -> type:
         value = vars(value).get(part) if isinstance(value, (type, ModuleType)) else None
     if isinstance(value, type):
         return value
+    stand_in = node_fields.stand_in(name, num_children)
+    if stand_in is not None:
+        return stand_in
     raise ExportError(
         f'the pytree node type "{name}" is not known to this process: import its module, or name '
         "it with jaxmlir.register_node_type"

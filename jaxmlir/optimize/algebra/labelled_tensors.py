@@ -38,7 +38,7 @@ another tensor has dimensions of its own for parts of it."""
 
 
 class Wiring(NamedTuple):
-    """Which dimensions of an op's operands and its result run together.
+    """The labels of the dimensions of an op's operands and result, equal where they run together.
 
     Labels that the result lacks are summed over; it is repeated along those that no operand has.
 
@@ -189,8 +189,7 @@ def _split(sizes: Sequence[int], order: Sequence[int], result: Shape) -> Wiring 
 
 
 def _strides(shape: Shape) -> list[int]:
-    """How many elements there are from one index of each dimension to the next, after how many
-    there are in all."""
+    """The number of elements of an array, and then the strides of its dimensions."""
     return [*itertools.accumulate(reversed(shape), operator.mul, initial=1)][::-1]
 
 

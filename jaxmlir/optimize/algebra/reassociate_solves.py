@@ -380,7 +380,9 @@ class _Systems:
     def _general(self, index: int, node: OpView) -> _System | None:
         """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
         found = _Factored.read(node)
-        if found is None or not _are_factors(found.matrix, found.lu, found.permutation):
+        if found is None or len(aval_of(found.matrix.type).shape) != 2:
+            return None
+        if not _are_factors(found.matrix, found.lu, found.permutation):
             return None
         product = _matrix_product(self._rules.program.function(found.solve.symbols["matvec"]))
         if product is None or (product.summed, product.dim) != (-1, 1):

@@ -22,7 +22,6 @@ from jaxmlir.analysis.call_graph import SCANS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_array, size
-from jaxmlir.analysis.purity import is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import copy, is_used, trip_count
 from jaxmlir.dialect.ir import func, ir, scope
@@ -199,11 +198,7 @@ class _Fusion:
         for index, signature in enumerate(body.signatures):
             name = signature.name
             record = ops.record_of(name)
-            if record is None or signature.is_lasting or not is_pure(name):
-                return None
-            if not can_batch(self._program, signature):
-                return None
-            if not is_same_in_a_batch(name, signature.types):
+            if record is None or signature.is_lasting or not can_batch(self._program, signature):
                 return None
             if record.functions:
                 if name not in BATCHED_CALLS:

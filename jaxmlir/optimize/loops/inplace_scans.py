@@ -17,7 +17,7 @@ stays.  That is what XLA makes of the rows of a scan anyway::
     h, _, zs = scan(step, (h, 0, concatenate([y0[:, None], zeros], 1)))
 
 so that nothing is copied.  It is done where loops are all that read the parts, and where what is
-written has no other use; and if a row is not in too many pieces for the cache (:mod:`._view`).
+written has no other use; and if a row is not in too many pieces for the cache (:class:`View`).
 """
 
 from __future__ import annotations

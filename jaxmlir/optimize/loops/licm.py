@@ -17,7 +17,7 @@ all that it is computed from, if::
 
     work(ops that compute v)  >  GROWTH * (bytes(v) - bytes(constants that only they need))
 
-and otherwise stays, and the question is asked of the operands of its op (:mod:`._choice`).  So a
+and otherwise stays, and the question is asked of the operands of its op (:class:`Choice`).  So a
 product, a reduction or a slice is moved always, and a function of a matrix for the price of a
 function; a broadcast, a mask or an outer product, which are quickly made and take long to read,
 stay where they are.
@@ -28,7 +28,7 @@ derivatives.  The body of a ``while`` may not run either: what leaves it is comp
 condition holds at the start, unless it is known to, or unless all of it is quickly computed and has
 no derivative, like indices.  A ``scan`` of a symbolic length that may be 0 is left alone.
 
-A body is taken apart once (:mod:`._splits`), for all loops that share it.
+A body is taken apart once (:class:`Splits`), for all loops that share it.
 """
 
 from __future__ import annotations

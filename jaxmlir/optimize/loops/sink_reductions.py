@@ -65,6 +65,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     can_change,
     loops_of,
 )
+from jaxmlir.optimize.vectorize.stacking import total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
@@ -459,8 +460,8 @@ def _summed(
       op: the core's, if it is a product or an update.
     """
     if op is None:
-        (value,) = rules.emit(_sum_of_rows, list(rows.values()), "defer_sums.rows")
-        return converted(value, term.type)
+        (value,) = rows.values()
+        return converted(total_of(rules, value), term.type)
     operands = [
         rows[v] if known is None else known
         for v, known in zip(term.node.operands, op.operands, strict=True)
@@ -477,10 +478,6 @@ def _summed(
     scatter = _Scatter(length, stacked, term.node.get("dimension_numbers"), term.node.get("mode"))
     (value,) = rules.emit(scatter, operands, scatter)
     return converted(value, op.type)
-
-
-def _sum_of_rows(rows: Any) -> list[Any]:
-    return [lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ shape ``(256, 6, 64)`` 0.1 ms; with 0.12, 0.1 ms either way.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -213,14 +214,9 @@ def _can_shrink(node: OpView) -> bool:
     return has_units and is_plain_op(node) and not _has_halves(node)
 
 
+@functools.cache
 def _is_unit(type_: ir.Type) -> bool:
-    found = _units.get(type_)
-    if found is None:
-        found = _units[type_] = 1 in getattr(aval_of(type_), "shape", ())
-    return found
-
-
-_units: dict[ir.Type, bool] = {}
+    return 1 in getattr(aval_of(type_), "shape", ())
 
 
 # --- the ops --------------------------------------------------------------------------------------

@@ -41,12 +41,14 @@ BATCHED_CALLS = CALLS | {
 
 
 def can_batch(program: Module, signature: Signature) -> bool:
-    """Whether there are rules for ops of a signature on batches: of calls with custom derivatives
-    also for all that these do, which are batched with them.
+    """Whether a batch of pure ops of a signature gives what they give alone, and there are rules
+    for it: for calls with custom derivatives also those for all that these do.
 
-    Some of JAX's primitives have none, those of sparse matrices or of exported functions, nor need
-    a user's own.
+    Some of JAX's primitives have no rules, those of sparse matrices or of exported functions, nor
+    need a user's own.
     """
+    if not is_pure(signature.name) or not is_same_in_a_batch(signature.name, signature.types):
+        return False
     if signature.operands and not _has_rule(signature.name):
         return False
     if signature.name not in custom_rule_ops.OPS:
@@ -152,12 +154,8 @@ class Batchable:
 
     def _find(self, signature: Signature) -> bool:
         name = signature.name
-        if signature.effects is not None or not is_pure(name):
-            return False
-        if not is_same_in_a_batch(name, (*signature.operands, *signature.results)):
-            return False
         record = ops.record_of(name)
-        if record is None or not is_plain_signature(signature):
+        if record is None or signature.effects is not None or not is_plain_signature(signature):
             return False
         if not can_batch(self._rules.program, signature):
             return False

@@ -15,7 +15,7 @@ which finds blocks by their order and asks nothing of where results go.  Loops i
 from the outer ones inwards.
 
 Values that differ from lane to lane are stacked, at a cost, unless together they are an array that
-is there: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.windows`).
+is there: rows, columns, tiles (:mod:`jaxmlir.optimize.vectorize.stacking`).
 """
 
 from __future__ import annotations
@@ -229,48 +229,117 @@ class Seed:
         """The op that gives what the values are together."""
         return self.chain[-1]
 
+    def write(self, rules: Rules, body: FunctionView, batched: ir.Value) -> None:
+        """Has what the values are together made of the rows of an array, before the sink."""
+        sink = body.ops[self.sink].operation
+        with ir.InsertionPoint(sink), sink.location:
+            if self.parts is not None:
+                array = body.value(self.meeting[0])
+                value = rules.emit(self.parts, [array, batched], self.parts)[0]
+            elif sink.name in JOINS:
+                value = self._joined(rules, body, batched)
+            else:
+                value = self._sum(rules, body, batched)
+            sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
 
-def seeds(body: FunctionView) -> Iterator[Seed]:
-    """The seeds of a function, from the bottom: those of outer loops before those of inner ones."""
+    def _sum(self, rules: Rules, body: FunctionView, batched: ir.Value) -> ir.Value:
+        """The sum of the rows and what else is added."""
+        sink = body.ops[self.sink].operation
+        type_ = sink.results[0].type
+        total = total_of(rules, batched)
+        shape = tuple(type_.shape)
+        if tuple(total.type.shape) != shape:
+            # Numbers that are added to an array, or arrays that are repeated along a dimension.
+            spread = type_of(aval_of(total.type).update(shape=shape))
+            dims = tuple(range(total.type.rank))
+            total = build(
+                "broadcast_in_dim", [total], spread, shape=shape, broadcast_dimensions=dims
+            )
+        total = converted(total, type_)
+        lanes = set(self.values)
+        for other in reversed(self.meeting):
+            if other not in lanes:
+                operands = [body.value(other), total]
+                total = ir.Operation.create(sink.name, [type_], operands).result
+        return total
+
+    def _joined(self, rules: Rules, body: FunctionView, batched: ir.Value) -> ir.Value:
+        """The rows between what else is put together."""
+        sink, name = body.ops[self.sink], body.names[self.sink]
+        whole = joined(rules, batched, sink, name)
+        if len(self.values) == len(self.meeting):
+            return whole
+        first = self.meeting.index(self.values[0])
+        others = self.meeting[:first], self.meeting[first + len(self.values) :]
+        before, behind = ([body.value(other) for other in part] for part in others)
+        if name == "jaxpr.stack":
+            # Values to be stacked and a stack of values are stacks, concatenated.
+            axis = toolbox.attribute(sink, JOINS[name])
+            expand, together = (
+                functools.partial(_expanded, axis),
+                functools.partial(_together, axis),
+            )
+            before, behind = (
+                [rules.emit(expand, [value], ("expanded", axis))[0] for value in part]
+                for part in (before, behind)
+            )
+            return rules.emit(together, [*before, whole, *behind], ("together", axis))[0]
+        return body.copy(self.sink, [*before, whole, *behind])[0]
+
+
+def _expanded(axis: int, x: Any) -> list[Any]:
+    return [lax.expand_dims(x, (axis,))]
+
+
+def _together(axis: int, *parts: Any) -> list[Any]:
+    return [lax.concatenate(parts, axis % parts[0].ndim)]
+
+
+def seeds(body: FunctionView, least: int = MIN_LANES) -> Iterator[Seed]:
+    """The seeds of a function, from the bottom: those of outer loops before those of inner ones.
+
+    Args:
+      least: how many values a seed has at least.
+    """
     seen: set[int] = set()
     for index in reversed(range(len(body.ops))):
         name = body.names[index]
         if name in JOINS:
             operands = body.operands[index]
-            for values in _runs(_kinds(body, operands), operands):
+            for values in _runs(_kinds(body, operands), operands, least):
                 yield Seed(values, tuple(operands), (index,))
         elif name in ADDITIONS and index not in seen:
             additions, terms = _sum(body, index)
             seen.update(additions)
-            for values in _groups(_kinds(body, terms), terms):
+            for values in _groups(_kinds(body, terms), terms, least):
                 yield Seed(values, tuple(terms), additions)
         elif name in SCATTERS and index not in seen:
             scatters = chain(body, index)
             seen.update(scatters)
             kinds = _kinds(body, [body.operands[op][2] for op in scatters])
-            for ops in _runs(kinds, scatters):
+            for ops in _runs(kinds, scatters, least):
                 parts = parts_of(body, ops)
                 if parts is not None:
                     values = tuple([body.operands[op][2] for op in ops])
                     yield Seed(values, (body.operands[ops[0]][0], *values), ops, parts)
 
 
-def _groups(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
-    """Groups of the items of one kind, each of at least ``MIN_LANES``."""
-    if len(items) < MIN_LANES:
+def _groups(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tuple[int, ...]]:
+    """Groups of the items of one kind, each of at least so many."""
+    if len(items) < least:
         return
     groups = collections.defaultdict(list)
     for kind, item in zip(kinds, items, strict=True):
         groups[kind].append(item)
-    yield from (tuple(group) for group in groups.values() if len(group) >= MIN_LANES)
+    yield from (tuple(group) for group in groups.values() if len(group) >= least)
 
 
-def _runs(kinds: list[Hashable], items: list[int]) -> Iterator[tuple[int, ...]]:
-    """Runs of consecutive items of one kind, each of at least ``MIN_LANES``."""
+def _runs(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tuple[int, ...]]:
+    """Runs of consecutive items of one kind, each of at least so many."""
     pairs = zip(kinds, items, strict=True)
     for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
         found = tuple([item for _, item in run])
-        if len(found) >= MIN_LANES:
+        if len(found) >= least:
             yield found
 
 
@@ -494,62 +563,7 @@ class Tree(Group):
                 rows = rows_of(rules, made[lanes])
                 for old, row in zip(self.given(lanes), rows, strict=True):
                     old.replace_all_uses_with(row)
-        with ir.InsertionPoint(sink), sink.location:
-            if seed.parts is not None:
-                array = body.value(seed.meeting[0])
-                value = rules.emit(seed.parts, [array, made[seed.values]], seed.parts)[0]
-            elif body.names[seed.sink] in JOINS:
-                value = _joined(rules, self, made[seed.values])
-            else:
-                value = _write_sum(rules, self, made[seed.values])
-            sink.results[0].replace_all_uses_with(converted(value, sink.results[0].type))
-
-
-def _write_sum(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
-    """The sum of the lanes and what else is added."""
-    seed, sink = tree.seed, tree.body.ops[tree.seed.sink].operation
-    type_ = sink.results[0].type
-    total = total_of(rules, batched)
-    shape = tuple(type_.shape)
-    if tuple(total.type.shape) != shape:
-        # Numbers that are added to an array, or arrays that are repeated along a dimension.
-        spread = type_of(aval_of(total.type).update(shape=shape))
-        dims = tuple(range(total.type.rank))
-        total = build("broadcast_in_dim", [total], spread, shape=shape, broadcast_dimensions=dims)
-    total = converted(total, type_)
-    lanes = set(seed.values)
-    others = [value for value in seed.meeting if value not in lanes]
-    for value in reversed(tree.given(others)):
-        total = ir.Operation.create(sink.name, [type_], [value, total]).result
-    return total
-
-
-def _joined(rules: Rules, tree: Tree, batched: ir.Value) -> ir.Value:
-    """The lanes between what else is put together."""
-    seed, body = tree.seed, tree.body
-    sink, name = body.ops[seed.sink], body.names[seed.sink]
-    whole = joined(rules, batched, sink, name)
-    if len(seed.values) == len(seed.meeting):
-        return whole
-    first = seed.meeting.index(seed.values[0])
-    parts = tree.given(seed.meeting[:first]), tree.given(seed.meeting[first + tree.count :])
-    if name == "jaxpr.stack":
-        # Values to be stacked and a stack of values are stacks, concatenated.
-        axis = toolbox.attribute(sink, JOINS[name])
-        expand, together = functools.partial(_expanded, axis), functools.partial(_together, axis)
-        before, behind = (
-            [rules.emit(expand, [value], ("expanded", axis))[0] for value in part] for part in parts
-        )
-        return rules.emit(together, [*before, whole, *behind], ("together", axis))[0]
-    return body.copy(seed.sink, [*parts[0], whole, *parts[1]])[0]
-
-
-def _expanded(axis: int, x: Any) -> list[Any]:
-    return [lax.expand_dims(x, (axis,))]
-
-
-def _together(axis: int, *parts: Any) -> list[Any]:
-    return [lax.concatenate(parts, axis % parts[0].ndim)]
+        seed.write(rules, body, made[seed.values])
 
 
 # How often a function is read again after something of it has been packed: how deep loops are.

@@ -26,7 +26,7 @@ nothing and stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -34,7 +34,7 @@ import numpy as np
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_array
 from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
-from jaxmlir.dialect.builder import converted, erase, only_user
+from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import (
@@ -48,7 +48,8 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     move_behind,
     with_dynamic_slices,
 )
-from jaxmlir.optimize.vectorize.stacking import JOINS, joined, rows_of, total_of
+from jaxmlir.optimize.vectorize.slp import Seed, seeds
+from jaxmlir.optimize.vectorize.stacking import rows_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
@@ -57,78 +58,41 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 
-# -- Where the results of blocks go: the rows of a batched result, or all of them at once --
+# -- Where the results of blocks go: to one place all of them, or anywhere --
 
 
-def use(
-    rules: Rules, values: Sequence[ir.Value], batched: ir.Value, place: ir.Operation
-) -> list[ir.Operation]:
-    """Uses the rows of a batched result, or all of them at once; the ops that are needed no more.
+class _Sinks:
+    """The places of a function, as it was read, where values meet that are given alike."""
 
-    Args:
-      values: the results that the rows take the place of.
-      place: the op before which rows are taken apart.
-    """
-    chain = sum_of(values)
-    if chain is not None:
-        start, users = chain
-        with ir.InsertionPoint(users[-1]), users[-1].location:
-            total = converted(total_of(rules, batched), users[-1].results[0].type)
-            if start is not None:
-                name, type_ = users[0].name, users[-1].results[0].type
-                total = ir.Operation.create(name, [type_], [start, total]).result
-        users[-1].results[0].replace_all_uses_with(total)
-        return users
-    whole = concatenation_of(values)
-    if whole is not None:
-        with ir.InsertionPoint(whole), whole.location:
-            value = joined(rules, batched, whole, whole.name)
-        whole.results[0].replace_all_uses_with(converted(value, whole.results[0].type))
-        return [whole]
-    with ir.InsertionPoint(place), place.location:
-        rows = rows_of(rules, batched)
-    for value, row in zip(values, rows, strict=True):
-        value.replace_all_uses_with(row)
-    return []
+    def __init__(self, body: FunctionView):
+        self._body = body
+        self._seeds = {frozenset(seed.values): seed for seed in seeds(body, 2)}
+        # Ops that are no more.
+        self._gone: set[int] = set()
 
+    def of(self, column: Column) -> Seed | None:
+        """The place where all values of a column go, and nowhere else; ``None`` if there is none.
 
-def sum_of(values: Sequence[ir.Value]) -> tuple[ir.Value | None, list[ir.Operation]] | None:
-    """If values are added up one after another, and used by nothing else: what they are added to,
-    and the additions."""
-    users: list[ir.Operation] = []
-    start: ir.Value | None = None
-    total: ir.Value | None = None
-    for k, value in enumerate(values):
-        user = only_user(value)
-        if user is None or user.name not in ADDITIONS:
+        Values of other kinds may go there, too.
+        """
+        seed = self._seeds.get(frozenset(column))
+        if seed is None:
             return None
-        left, right = user.operands
-        other = right if left == value else left
-        if user.results[0].type.shape != value.type.shape:
+        body = self._body
+        is_sum = body.names[seed.sink] in ADDITIONS
+        if seed.values != column and not is_sum:
             return None
-        if k == 0:
-            start = None if other == values[1] else other
-        elif k == 1 and start is None:
-            if user != users[0]:
-                return None
-            continue
-        elif other != total:
+        chain = set(seed.chain)
+        if not body.outputs.isdisjoint(column):
             return None
-        if total is not None:
-            next_user = only_user(total)
-            if next_user is None or next_user != user:
-                return None
-        users.append(user)
-        total = user.results[0]
-    return start, users
+        if not all(chain.issuperset(body.users[value]) for value in column):
+            return None
+        is_there = self._gone.isdisjoint({*chain, *map(body.makers.__getitem__, seed.meeting)})
+        return seed if is_there else None
 
-
-def concatenation_of(values: Sequence[ir.Value]) -> ir.Operation | None:
-    """The op that puts all of some values together in order, if nothing else uses them."""
-    user = only_user(values[0])
-    if user is None or user.name not in JOINS or list(user.operands) != list(values):
-        return None
-    return user if all(only_user(v) is not None for v in values) else None
+    def forget(self, ops: Iterable[int]) -> None:
+        """Takes note of ops that are no more."""
+        self._gone.update(ops)
 
 
 # -- Which ops of equal blocks can be one batch, and whether that pays --
@@ -208,23 +172,18 @@ class Candidate(Group):
             if not used.isdisjoint(column) or (text.last_use[list(column)] >= end).any()
         ]
 
-    def is_worth_it(self, search: Search) -> bool:
+    def is_worth_it(self, search: Search, sinks: _Sinks) -> bool:
         """Whether what is saved is worth what is put together and taken apart."""
 
         def apart() -> list[Column]:
-            return [column for column in self.outputs if not self._meets(column)]
+            return [column for column in self.outputs if sinks.of(column) is None]
 
         total, saved = self.gain(search.work)
         return self.pays(total, saved, apart, search.min_gain, search.stacked)
 
-    def _meets(self, column: Column) -> bool:
-        """Whether all values of a result go to one place together."""
-        values = self.given(column)
-        return sum_of(values) is not None or concatenation_of(values) is not None
-
-    def write(self) -> list[int]:
-        """Writes the batch in place of the ops; the values whose users besides these are gone."""
-        body, packs = self.body, self.packs
+    def write(self, sinks: _Sinks) -> list[int]:
+        """Writes the batch in place of the ops; which ops besides these are gone."""
+        body, packs, rules = self.body, self.packs, self.rules
         first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]].operation
         remark(
             first,
@@ -236,13 +195,20 @@ class Candidate(Group):
         gone: list[int] = []
         results = self.write_batch(name, self.outputs, last, first.location)
         for column, batched in zip(self.outputs, results, strict=True):
-            users = use(self.rules, self.given(column), batched, last)
-            for op in reversed(users):
-                erase(op)
-            if users:
-                # Each was the only one of a result.
-                gone += column
+            sink = sinks.of(column)
+            if sink is not None:
+                sink.write(rules, body, batched)
+                for op in reversed(sink.chain):
+                    erase(body.ops[op])
+                gone += sink.chain
+                sinks.forget(sink.chain)
+                continue
+            with ir.InsertionPoint(last), last.location:
+                rows = rows_of(rules, batched)
+            for value, row in zip(self.given(column), rows, strict=True):
+                value.replace_all_uses_with(row)
         self.erase()
+        sinks.forget(op for pack in packs for op in pack)
         return gone
 
 
@@ -295,6 +261,7 @@ class _Search(Search):
     def _batch(self, body: FunctionView) -> int:
         text = op_string_of(body)
         taken = np.zeros(len(text.letters), bool)
+        sinks: _Sinks | None = None
         count = 0
         for block in _in_turns(text):
             block = text.alike(block)
@@ -302,10 +269,15 @@ class _Search(Search):
             if len(block.starts) < 2 or block.length < MIN_OPS or taken[span].any():
                 continue
             blocks = Candidate.of(self.rules, text, block, self.batchable)
-            if blocks is None or not blocks.is_worth_it(self):
+            if blocks is None:
+                continue
+            sinks = sinks or _Sinks(body)
+            if not blocks.is_worth_it(self, sinks):
                 continue
             taken[span] = True
-            taken[text.last_use[blocks.write()]] = True
+            for op in blocks.write(sinks):
+                letters = text.made[range(*body.results[op])]
+                taken[letters[letters >= 0]] = True
             count += 1
         return count
 

@@ -12,12 +12,12 @@ __all__ = ["grad", "inverse", "jacobian", "jvp", "linearize", "vjp", "vmap"]
 
 # A process needs one or two of them, as a rule.
 _EXPORTS = {
-    "grad": "gradients",
+    "grad": "derivatives",
     "inverse": "inverses",
-    "jacobian": "gradients",
-    "jvp": "linear",
-    "linearize": "linear",
-    "vjp": "linear",
+    "jacobian": "derivatives",
+    "jvp": "derivatives",
+    "linearize": "derivatives",
+    "vjp": "derivatives",
     "vmap": "batches",
 }
 __getattr__ = lazy_names(__name__, _EXPORTS, ())

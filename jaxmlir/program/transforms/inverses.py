@@ -9,12 +9,13 @@ import jax
 
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import ArgumentError, TransformError
-from jaxmlir.program.transforms.ends import finish, start
-from jaxmlir.program.transforms.trees import (
+from jaxmlir.program.transforms.ends import (
     args_tree_of,
     arguments_of,
+    finish,
     leaves_of,
     positions_of,
+    start,
     tuple_of,
 )
 from jaxmlir.support.options import integer

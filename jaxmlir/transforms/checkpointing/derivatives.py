@@ -34,17 +34,17 @@ import jax
 from jaxmlir._compat import ad, ad_util
 from jaxmlir.support.masks import chosen, fixpoint, split
 from jaxmlir.transforms.checkpointing import loop, sweep
-from jaxmlir.transforms.checkpointing.jaxprs import (
+from jaxmlir.transforms.checkpointing.linear_map import (
     call,
     filled,
     has_tangent,
     jvp_jaxpr,
+    linear_map_p,
     name_of,
     spread,
     traced,
     zeros,
 )
-from jaxmlir.transforms.checkpointing.linear_map import linear_map_p
 from jaxmlir.transforms.checkpointing.loop import checkpointed_while_p
 from jaxmlir.transforms.checkpointing.sweep import reverse_sweep_p
 

@@ -17,7 +17,13 @@ from jax import lax
 from jaxmlir._compat import batching, core
 from jaxmlir.support.masks import fixpoint, split
 from jaxmlir.transforms.checkpointing import placement
-from jaxmlir.transforms.checkpointing.jaxprs import call, check_types, name_of, primitive, traced
+from jaxmlir.transforms.checkpointing.linear_map import (
+    call,
+    check_types,
+    name_of,
+    primitive,
+    traced,
+)
 
 
 def run(

@@ -115,7 +115,7 @@ def _any(flags: Iterable[Flags]) -> Flags:
 
 
 def _cond(rules: Rules, like: Any, branches: Sequence[str], pattern: tuple[Any, ...]) -> Emitter:
-    """The same choice between other functions."""
+    """Writes the choice of a ``cond`` between other functions."""
     attributes = dict(like.attributes.items())
     attributes["branches"] = ir.ArrayAttr.get([symbol_ref(b) for b in branches])
     types = list(rules.program.function(branches[0]).type.results)

@@ -227,12 +227,12 @@ class Solve:
         return sum(self.lengths.values())
 
     def of(self, values: Sequence[Any], name: str) -> list[Any]:
-        """Those of the operands, or of what is known of them, that belong to a function."""
+        """The operands, or what is known of them, that belong to a function."""
         start = sum(self.lengths[before] for before in _NAMES[: _NAMES.index(name)])
         return list(values[start : start + self.lengths[name]])
 
     def right(self, values: Sequence[Any]) -> list[Any]:
-        """Those that are b."""
+        """The operands, or what is known of them, that are b."""
         return list(values[self.num_consts : self.num_consts + self.size])
 
     def transposed(self, rules: Rules) -> Solve:

@@ -469,7 +469,7 @@ def _dims_of_bwd(
 
 
 def _cotangent_dims(rules: Rules, bwd: str, results: Dims) -> Dims:
-    """Those of the cotangents that it takes."""
+    """The batch dimensions of the cotangents that the backward rule takes."""
     taken_for_zero = in_zeros(rules.program.function(bwd), len(results))
     return tuple(d for d, zero in zip(results, taken_for_zero, strict=True) if not zero)
 

@@ -1,5 +1,4 @@
-"""LoopEditor of transformed scans: what the passes make of a body, with its arguments in scan's
-order.
+"""Bodies of transformed scans, with their arguments in the order of a scan's.
 
 Each function takes the body's symbol, the counts of its arguments that are constants and carry (the
 rest are slices), and a pattern of its arguments or results.

@@ -80,7 +80,7 @@ class ScanOp:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Of constants and of the carry: how the body's arguments are grouped."""
+        """How many constants and carried values there are: how the body's arguments are grouped."""
         return self.num_consts, self.num_carry
 
     def with_body(self, body: str, num_consts: int, num_carry: int) -> ScanOp:

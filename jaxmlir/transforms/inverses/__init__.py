@@ -7,7 +7,6 @@ a function is solved for its arguments, and :mod:`.invert` writes the function t
 from __future__ import annotations
 
 from jaxmlir.transforms.inverses import (
-    branches,
     calls,
     elementwise,
     linear,
@@ -16,4 +15,4 @@ from jaxmlir.transforms.inverses import (
     structured,
 )
 
-FAMILIES = (elementwise, movement, linear, structured, calls, scans, branches)
+FAMILIES = (elementwise, movement, linear, structured, calls, scans)

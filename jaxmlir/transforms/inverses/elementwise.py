@@ -17,9 +17,7 @@ from jax.scipy.special import ndtri
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, holds
-from jaxmlir.transforms.inverses.formulas import Formulas, binary, unary
-from jaxmlir.transforms.inverses.numerics import quotient, wide
-from jaxmlir.transforms.inverses.rule import RULES, Formula
+from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, binary, quotient, unary, wide
 from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 LOG_2 = math.log(2.0)

@@ -21,9 +21,7 @@ from jax import lax
 from jaxmlir._compat import ad, batching, core, dtypes, mlir, open_jaxpr
 from jaxmlir.dialect import primitives
 from jaxmlir.errors import ArgumentError, count
-from jaxmlir.transforms.inverses.formulas import Formulas
-from jaxmlir.transforms.inverses.numerics import log_abs_det, wide
-from jaxmlir.transforms.inverses.rule import JACOBIAN, RULES, Formula
+from jaxmlir.transforms.inverses.rule import JACOBIAN, RULES, Formula, Formulas, log_abs_det, wide
 
 # --- functions ------------------------------------------------------------------------------------
 

@@ -12,9 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxmlir.transforms.inverses.formulas import Formulas, whole
-from jaxmlir.transforms.inverses.numerics import log_abs_det, log_difference, quotient, wide
-from jaxmlir.transforms.inverses.rule import RULES, Formula
+from jaxmlir.transforms.inverses.rule import (
+    RULES,
+    Formula,
+    Formulas,
+    log_abs_det,
+    log_difference,
+    quotient,
+    whole,
+    wide,
+)
 from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 # --- contraction with a known matrix --------------------------------------------------------------

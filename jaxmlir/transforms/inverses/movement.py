@@ -20,10 +20,8 @@ from jax import lax
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.formulas import typed
-from jaxmlir.transforms.inverses.knowledge import Part, box_shape
-from jaxmlir.transforms.inverses.pieces import take
-from jaxmlir.transforms.inverses.rule import RULES
+from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
+from jaxmlir.transforms.inverses.rule import RULES, typed
 from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 Move = Callable[..., Sequence[np.ndarray]]

@@ -12,11 +12,23 @@ the rule does, or why there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from jaxmlir.transforms.inverses.solver import Rule
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from jaxmlir._compat import core
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.transforms.inverses.knowledge import Part, box_shape
+from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 
 JACOBIAN = "the Jacobian"
 """The log-determinant is that of the matrix that the op's JVP rule gives, for all elements."""
@@ -54,3 +66,414 @@ def rule(name: str) -> Callable[[type[Rule]], type[Rule]]:
 def rule_of(op_name: str) -> Rule | None:
     """The rule of an op ``jaxpr.<name>``."""
     return RULES.get(op_name.removeprefix("jaxpr."))
+
+
+# --- numbers that inverses compute in more than one place ----------------------------------------
+
+
+def quotient(z: Any, y: Any) -> Any:
+    """The factor that ``y`` was multiplied by.
+
+    Integers are multiplied modulo a power of two, where an odd number has an inverse (Newton's
+    iteration: each step doubles the bits that are right).  Of an even number the factor of two is
+    shifted out.  But where ``y`` divides ``z``, the quotient is the factor without an overflow.
+    """
+    if jnp.issubdtype(z.dtype, jnp.inexact):
+        return z / y
+    y = jnp.broadcast_to(y, z.shape).astype(z.dtype)
+    one, two = jnp.ones_like(y), jnp.full_like(y, 2)
+    twos = lax.population_count((y & -y) - one)
+    odd = lax.shift_right_logical(y, twos)
+    inverse, bits = (odd * 3) ^ two, 5
+    while bits < jnp.iinfo(z.dtype).bits:
+        inverse, bits = inverse * (two - odd * inverse), 2 * bits
+    is_signed = jnp.issubdtype(z.dtype, jnp.signedinteger)
+    shift = lax.shift_right_arithmetic if is_signed else lax.shift_right_logical
+    return lax.select(lax.rem(z, y) == 0, lax.div(z, y), shift(z * inverse, twos))
+
+
+def log_difference(z: Any, b: Any) -> Any:
+    """log(exp(z) - exp(b)), of z > b, exact where these are close and where they are not (M.
+    Maechler, "Accurately computing log(1 - exp(-|a|))", 2012)."""
+    is_all = b == -jnp.inf
+    below = jnp.where(is_all, -1, b - z)
+    is_close = below > -math.log(2)
+    close = jnp.log(-jnp.expm1(jnp.where(is_close, below, -1)))
+    far = jnp.log1p(-jnp.exp(jnp.where(is_close, -1, below)))
+    return jnp.where(is_all, z, z + jnp.where(is_close, close, far))
+
+
+def wide(*xs: Any) -> list[Any]:
+    """Arrays in one floating type that matrices are factored in: none of 16 bits."""
+    dtype = jnp.result_type(*(x.dtype for x in xs), jnp.float32)
+    return [x.astype(dtype) for x in xs]
+
+
+def log_abs_det(matrix: Any) -> Any:
+    """log|det| of each matrix of a stack."""
+    return jnp.linalg.slogdet(*wide(matrix))[1]
+
+
+# --- rules that are formulas ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """The rule of an op whose results and known operands give the rest by a formula."""
+
+    formulas: Mapping[tuple[int, ...], Formula]
+    """By the operands that are unknown.  Several stand for one value that is all of them where
+    ``same`` has them, else for values of their own."""
+    same: Mapping[tuple[int, ...], Formula] = field(default_factory=dict)
+    attributes: tuple[str, ...] | None = ()
+    """The attributes that the formulas take; ``None``: all of the primitive's parameters."""
+    elementwise: bool = False
+    check: Callable[..., None] | None = None
+    """``(unknown operands, *operand avals, **attributes)``; raises :class:`NotInvertible` for those
+    that have no inverse."""
+    lost: Callable[[Site, Any], Any] | None = None
+    """``(site, operand)`` -> which elements of an operand the result says nothing about: a product
+    with a constant zero."""
+    late: bool = False
+
+    def learn(self, site: Site) -> None:
+        learn(self, site)
+
+    def forward(self, site: Site) -> None:
+        if self.elementwise:
+            forward(site)
+
+
+def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = None) -> None:
+    """Solves for the unknown operands, where the results are known.
+
+    ``attributes`` are those that the formulas take; by default they are read off the op.
+    """
+    results = [site.whole(v) for v in site.results]
+    known = all(v is not None for v in results)
+    unknown = tuple(i for i, v in enumerate(site.operands) if site.whole(v) is None)
+    if not unknown:
+        return
+    formula, targets = _formula(rule, site, unknown)
+    step = _Step(rule, site, attributes)
+    if known and formula is not None and not _in_part(rule, site, targets):
+        step.solve(formula, unknown, targets, results, None)
+    elif rule.elementwise:
+        step.by_element()
+        if formula is not None and not any(_is_lost(rule, site, t).any() for t in targets):
+            step.by_case(formula, unknown, targets)
+
+
+def _formula(
+    rule: Formulas, site: Site, unknown: tuple[int, ...]
+) -> tuple[Formula | None, list[ir.Value]]:
+    """The formula for some operands, and the values that it gives."""
+    targets = [site.operands[i] for i in unknown]
+    if len(unknown) > 1 and len(set(targets)) == 1:
+        return rule.same.get(unknown), targets[:1]
+    return rule.formulas.get(unknown), targets
+
+
+def _in_part(rule: Formulas, site: Site, targets: Sequence[ir.Value]) -> bool:
+    """Whether some elements of the operands are known, or cannot be solved for."""
+    if not rule.elementwise:
+        return False
+    for target in targets:
+        knowledge = site.solver.of(target)
+        if knowledge.pieces or _is_lost(rule, site, target).any():
+            return True
+    return False
+
+
+def _is_lost(rule: Formulas, site: Site, target: ir.Value) -> Any:
+    """Which elements of an operand the result says nothing about."""
+    return np.zeros(0, bool) if rule.lost is None else rule.lost(site, target)
+
+
+@dataclass
+class _Step:
+    """The application of a rule to an op."""
+
+    rule: Formulas
+    site: Site
+    given_attributes: Mapping[str, Any] | None
+
+    @functools.cached_property
+    def attributes(self) -> dict[str, Any]:
+        """What the formulas take besides values."""
+        names = self.rule.attributes
+        if names is None:
+            return self.site.params
+        attributes = self.given_attributes
+        if attributes is None:
+            attributes = self.site.params if names else {}
+        return {name: attributes[name] for name in names}
+
+    def by_element(self) -> None:
+        """Solves for the elements for which all else is known: each element is an equation of its
+        own, and solved once."""
+        site = self.site
+        (result,) = site.results
+        shape = site.solver.of(result).shape
+        if not site.solver.of(result).static:
+            return
+        for target in dict.fromkeys(site.operands):
+            knowledge = site.solver.of(target)
+            if knowledge.whole is not None or knowledge.shape != shape:
+                continue
+            solvable = site.solver.of(result).known() & ~knowledge.known()
+            for operand in site.operands:
+                if operand != target:
+                    solvable = solvable & self._known(operand, shape)
+            if self.rule.lost is not None:
+                solvable = solvable & ~self.rule.lost(site, target)
+            places = tuple(i for i, v in enumerate(site.operands) if v == target)
+            formula, targets = _formula(self.rule, site, places)
+            if formula is not None and solvable.any():
+                where = np.flatnonzero(solvable)
+                where = where.reshape(box_shape(where, shape))
+                found = site.solver.take(result, where)
+                self.solve(formula, places, targets, [found], where)
+
+    def _known(self, operand: ir.Value, shape: tuple[Any, ...]) -> Any:
+        knowledge = self.site.solver.of(operand)
+        if knowledge.shape != shape:
+            return knowledge.whole is not None
+        return knowledge.known()
+
+    def by_case(
+        self, formula: Formula, unknown: tuple[int, ...], targets: Sequence[ir.Value]
+    ) -> None:
+        """Solves for what a predicate selects, where the result is known as selected by it."""
+        knowledge = self.site.solver.of(self.site.results[0])
+        for part, value in list(knowledge.parts.items()):
+            if part.of is not None and part not in self.site.done:
+                self.site.done.add(part)
+                self.solve(formula, unknown, targets, [value], None, part)
+
+    def solve(
+        self,
+        formula: Formula,
+        unknown: tuple[int, ...],
+        targets: Sequence[ir.Value],
+        results: Sequence[ir.Value],
+        where: np.ndarray | None,
+        part: Part | None = None,
+    ) -> None:
+        """Applies a formula: to whole values, to the elements ``where``, or to what ``part``
+        selects."""
+        site, attributes = self.site, self.attributes
+        if self.rule.check is not None:
+            self.rule.check(unknown, *(aval_of(v.type) for v in site.operands), **attributes)
+        shape = site.solver.of(site.results[0]).shape
+        known = [
+            _at(site, v, where, shape) for i, v in enumerate(site.operands) if i not in unknown
+        ]
+        given = [*results, *known]
+        wanted = [aval_of(v.type) for v in targets]
+
+        def solved(*args: Any) -> list[Any]:
+            found = formula.solve(*args, **attributes)
+            found = found if len(wanted) > 1 else (found,)
+            return [typed(x, a) for x, a in zip(found, wanted, strict=True)]
+
+        kind = (unknown, len(targets), *self._extra())
+        found = site.emit(("solve", formula, kind), solved, given)
+        if site.solver.log_det is not None and formula.log_det is not None:
+            _add_log_det(self.rule, formula, attributes, site, kind, found, given, part)
+        for target, value in zip(targets, found, strict=True):
+            if part is not None:
+                site.solver.tell_part(target, part, value)
+            else:
+                site.tell(target, value, where)
+
+    def _extra(self) -> tuple[Any, ...]:
+        """What tells the formulas' attributes apart where they are not the op's."""
+        return () if self.given_attributes is None else tuple(self.attributes.items())
+
+
+def forward(site: Site) -> None:
+    """Computes an elementwise op where its operands are known in part."""
+    solver = site.solver
+    (result,) = site.results
+    full = solver.of(result)
+    if not full.static:
+        return
+    known = np.ones(full.size, bool)
+    for operand in site.operands:
+        knowledge = solver.of(operand)
+        if knowledge.shape == full.shape:
+            known &= knowledge.known()
+        elif knowledge.whole is None:
+            return
+    new = np.flatnonzero(known & ~full.known())
+    if not new.size:
+        return
+    new = new.reshape(box_shape(new, full.shape))
+    primitive, params = site.primitive_and_params
+    args = [_at(site, v, new, full.shape) for v in site.operands]
+
+    def applied(*xs: Any) -> list[Any]:
+        out = primitive.bind(*xs, **params)
+        return out if primitive.multiple_results else [out]
+
+    (value,) = site.emit("forward", applied, args)
+    site.tell(result, value, new)
+
+
+def _at(
+    site: Site, value: ir.Value, where: np.ndarray | None, shape: tuple[Any, ...]
+) -> ir.Value | None:
+    """An operand of an elementwise op at some of the result's elements; scalars as they are."""
+    if where is None or site.solver.of(value).shape != shape:
+        return site.whole(value)
+    return site.solver.take(value, where)
+
+
+def typed(x: Any, aval: Any) -> Any:
+    """A value with the dtype and the weak type of an abstract value."""
+    x = jnp.asarray(x)
+    if jnp.iscomplexobj(x) and not jnp.issubdtype(aval.dtype, jnp.complexfloating):
+        x = lax.real(x)
+    if jnp.issubdtype(x.dtype, jnp.floating) and jnp.issubdtype(aval.dtype, jnp.integer):
+        x = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    have = core.typeof(x)
+    if have.dtype == aval.dtype and have.weak_type == aval.weak_type:
+        return x
+    return lax.convert_element_type_p.bind(
+        x, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
+    )
+
+
+def _add_log_det(
+    rule: Formulas,
+    formula: Formula,
+    attributes: Mapping[str, Any],
+    site: Site,
+    kind: tuple[Any, ...],
+    found: Sequence[ir.Value],
+    given: Sequence[ir.Value],
+    part: Part | None,
+) -> None:
+    """Takes off log|det| of the op in the operands that were found."""
+    dtypes = {aval_of(v.type).dtype for v in found}
+    if not any(jnp.issubdtype(d, jnp.inexact) for d in dtypes):
+        return
+    # Of a holomorphic map between vectors of complex numbers, seen as twice as many real ones.
+    per_number = 2 if any(jnp.issubdtype(d, jnp.complexfloating) for d in dtypes) else 1
+    dtype = site.solver.log_det
+    unknown, n = kind[0], len(found)
+    masked = [] if part is None else [site.whole(part.of)]
+    log_det = formula.log_det
+    numbers = [sum(map(_numbers, values)) for values in (found, given[: len(site.results)])]
+    if log_det is UNDEFINED or numbers[0] != numbers[1]:
+        raise NotInvertible("its results are not independent, so it has no log-determinant")
+    if log_det is JACOBIAN:
+        number = len(site.results)
+        log_det = _slopes(site, unknown, number) if rule.elementwise else _slogdet(site, unknown)
+    else:
+        log_det = functools.partial(log_det, **attributes)
+
+    def total(*args: Any) -> list[Any]:
+        xs, rest = args[:n], args[n : len(args) - len(masked)]
+        found = jnp.asarray(log_det(*xs, *rest))
+        # log|z| is the real part of log(z).
+        found = (lax.real(found) if jnp.iscomplexobj(found) else found).astype(dtype)
+        if rule.elementwise and found.shape != xs[0].shape:
+            # A slope that is the same for all elements counts for each.
+            found = jnp.broadcast_to(found, xs[0].shape)
+        for which in args[len(args) - len(masked) :]:
+            selected = which == jnp.asarray(part.number, which.dtype)
+            found = lax.select(selected, found, jnp.zeros_like(found))
+        if found.ndim:
+            found = lax.reduce_sum(found, tuple(range(found.ndim)))
+        return [found if per_number == 1 else per_number * found]
+
+    key = ("log_det", formula, kind, str(dtype), part and (part.number, part.count))
+    (cost,) = site.emit(key, total, [*found, *given, *masked])
+    site.solver.costs.append(cost)
+
+
+def _numbers(value: ir.Value) -> Any:
+    """How many real numbers an array holds; the symbolic size where it has one."""
+    aval = aval_of(value.type)
+    if not jnp.issubdtype(aval.dtype, jnp.inexact):
+        return 0
+    return aval.size * (2 if jnp.issubdtype(aval.dtype, jnp.complexfloating) else 1)
+
+
+def _slopes(site: Site, unknown: tuple[int, ...], number: int) -> Callable[..., Any]:
+    """log|d result / d operand| of each element, by the op's JVP rule."""
+    primitive, params = site.primitive_and_params
+    count = len(site.operands)
+
+    def log_slope(x: Any, *rest: Any) -> Any:
+        others = iter(rest[number:])
+        fixed = [None if i in unknown else next(others) for i in range(count)]
+
+        def of_unknown(x: Any) -> Any:
+            return primitive.bind(*(x if v is None else v for v in fixed), **params)
+
+        _, slope = jax.jvp(of_unknown, (x,), (jnp.ones_like(x),))
+        (slope,) = slope if primitive.multiple_results else (slope,)
+        return jnp.log(jnp.abs(slope))
+
+    return log_slope
+
+
+def _slogdet(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
+    """log|det| of the op's Jacobian in one operand, by its JVP rule."""
+    primitive, params = site.primitive_and_params
+    count, number = len(site.operands), len(site.results)
+
+    def log_det(x: Any, *rest: Any) -> Any:
+        others = iter(rest[number:])
+        fixed = [None if i in unknown else next(others) for i in range(count)]
+
+        def of_unknown(flat: Any) -> Any:
+            args = [flat.reshape(x.shape) if v is None else v for v in fixed]
+            return ravel_pytree(primitive.bind(*args, **params))[0]
+
+        holomorphic = bool(jnp.issubdtype(x.dtype, jnp.complexfloating))
+        jacobian = jax.jacfwd(of_unknown, holomorphic=holomorphic)(jnp.ravel(x))
+        return log_abs_det(jacobian)
+
+    return log_det
+
+
+def unary(
+    name: str,
+    solve: Callable[..., Any],
+    log_slope: Callable[..., Any] | str | None = JACOBIAN,
+    *,
+    attributes: tuple[str, ...] = (),
+    check: Callable[..., None] | None = None,
+) -> None:
+    """The rule of an elementwise op of one operand; ``log_slope(x, y)`` is log|dy/dx|."""
+    formula = {(0,): Formula(solve, log_slope)}
+    RULES[name] = Formulas(formula, attributes=attributes, elementwise=True, check=check)
+
+
+def binary(
+    name: str,
+    first: Formula | None,
+    second: Formula | None,
+    same: Formula | None = None,
+    *,
+    check: Callable[..., None] | None = None,
+) -> None:
+    """The rule of an elementwise op of two operands: how each follows from the other, and what
+    follows where both are one value."""
+    formulas = {(i,): f for i, f in enumerate((first, second)) if f is not None}
+    RULES[name] = Formulas(formulas, {(0, 1): same} if same else {}, (), True, check)
+
+
+def whole(
+    name: str,
+    formulas: Mapping[tuple[int, ...], Formula],
+    *,
+    attributes: tuple[str, ...] = (),
+    check: Callable[..., None] | None = None,
+) -> None:
+    """The rule of an op that is inverted for all elements together."""
+    RULES[name] = Formulas(formulas, attributes=attributes, check=check)

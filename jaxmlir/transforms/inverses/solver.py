@@ -29,8 +29,7 @@ from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
-from jaxmlir.transforms.inverses import pieces
-from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece
+from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -135,12 +134,12 @@ class Solver:
             return None
         if knowledge.whole is None and knowledge.pieces and knowledge.known().all():
             everywhere = knowledge.everywhere()
-            knowledge.whole = pieces.join(self.emit, knowledge, everywhere)
+            knowledge.whole = join(self.emit, knowledge, everywhere)
         return knowledge.whole
 
     def take(self, value: ir.Value, where: np.ndarray) -> ir.Value | None:
         """The elements ``where`` of a value, if they are known."""
-        return pieces.join(self.emit, self.of(value), where)
+        return join(self.emit, self.of(value), where)
 
     def emit(
         self, key: Any, function: Callable[..., Any], values: Sequence[ir.Value]
@@ -260,7 +259,7 @@ class Site:
         self.memory: dict[str, Any] = {}
         """What the rule keeps for the next time."""
         self.reads: dict[ir.Value, tuple[int, int]] = {}
-        """Of operands the first and the last element that the op reads, once that is known."""
+        """The first and the last element that the op reads of each operand, once that is known."""
         self._answered: set[ir.Value] = set()
         self._term: ir.Value | None = None
 

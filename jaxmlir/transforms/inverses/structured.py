@@ -12,9 +12,8 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.formulas import typed, whole
 from jaxmlir.transforms.inverses.knowledge import Part
-from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, rule
+from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, rule, typed, whole
 from jaxmlir.transforms.inverses.solver import NotInvertible, Site
 
 # --- complex numbers and their parts --------------------------------------------------------------

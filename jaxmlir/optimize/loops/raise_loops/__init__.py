@@ -7,13 +7,13 @@ takes linear time.
 In this order, and for inner loops first:
 
 1.  A ``while`` whose condition depends on a counter alone runs a number of times that is known:
-    it is a ``scan``  (:mod:`._trip_counts`).
+    it is a ``scan`` (:mod:`.known`).
 2.  Reads ``x[i]`` of constants become slices that the scan takes, writes ``out.at[i].set(c)`` of a
-    carried array slices that it gives (:mod:`._arrays`).  ``i`` may be anything that is known for
-    each iteration beforehand (:mod:`._known`): ``i + 1``, ``n - 1 - i``, ``2 * i``, a counter
+    carried array slices that it gives (:mod:`.arrays`).  ``i`` may be anything that is known for
+    each iteration beforehand (:mod:`.known`): ``i + 1``, ``n - 1 - i``, ``2 * i``, a counter
     that runs backwards, indices normalized or clamped by JAX.
 3.  A loop that then carries nothing but sums has independent iterations: it is batched, as many
-    iterations at a time as memory allows (:mod:`._maps`).
+    iterations at a time as memory allows (:class:`Maps`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jaxmlir.analysis.call_graph import CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, elements, is_array, size
-from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
+from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import SPREAD, converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope, symbol_uses
@@ -36,7 +36,17 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic
-from jaxmlir.optimize.loops.raise_loops.known import Known
+from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows
+from jaxmlir.optimize.loops.raise_loops.arrays import ArrayRaiser
+from jaxmlir.optimize.loops.raise_loops.known import (
+    MAX_ELEMENTS,
+    Contexts,
+    Known,
+    drop_counters,
+    in_body,
+    is_integer,
+    while_to_scan,
+)
 from jaxmlir.optimize.loops.scan_editor import (
     LOOPS,
     Carried,
@@ -278,8 +288,6 @@ class _Walk:
                 if self._gains.counted.has_vjp_rule(signature):
                     return False
                 continue
-            if not is_same_in_a_batch(signature.name, signature.types):
-                return False
             if not can_batch(self._gains.program, signature):
                 return False
             varying.update(range(*body.results[index]))
@@ -655,7 +663,6 @@ class _Raiser:
     """Raises the loops of one program."""
 
     def __init__(self, program: Module, graph: CallGraph, batch_bytes: int):
-        from jaxmlir.optimize.loops.raise_loops.known import Contexts
 
         self.count = 0
         self._program = program
@@ -693,7 +700,6 @@ class _Raiser:
         Args:
           known: the integers that are known around it, where there are ``depth`` loops.
         """
-        from jaxmlir.optimize.loops.raise_loops.known import MAX_ELEMENTS, is_integer, while_to_scan
 
         count = 0
         if name == "jaxpr.while":
@@ -719,14 +725,10 @@ class _Raiser:
 
     @functools.cached_property
     def _maps(self) -> Maps:
-
         return Maps(self._rules, self._bodies, self._gains, self._batch_bytes, self._target)
 
     def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
-        from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows
-        from jaxmlir.optimize.loops.raise_loops.arrays import ArrayRaiser
-        from jaxmlir.optimize.loops.raise_loops.known import drop_counters, in_body
 
         # Windows are simplified whatever becomes of the loop.
         self._changed = True

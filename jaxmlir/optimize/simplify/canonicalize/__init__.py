@@ -2,9 +2,8 @@
 
 The equations of single ops are in the op table (``folds`` of the records in
 ``jaxmlir/dialect/ops/``); those that a line of text cannot say are functions here, each with its
-equation above it: of data movement in :mod:`.movement`, of gathers and scatters in
-:mod:`.indexing`, of what is read where it was just written in :mod:`.written`, of calls and loops
-in :mod:`.control`, of constants in :mod:`.constants`.
+equation above it: of data movement, gathers and scatters in :mod:`.movement`, of what is read where
+it was just written in :mod:`.equations`, of calls, loops and constants in :mod:`.control`.
 ``docs/canonicalize.md`` lists them all.
 
 They are exact: NaN, infinities and the sign of zero stay what they are, integers wrap as before,

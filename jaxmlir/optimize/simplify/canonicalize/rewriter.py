@@ -8,6 +8,7 @@ copied in.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -144,21 +145,10 @@ class Rewriter:
         attributes: Mapping[str, ir.Attribute] | None = None,
     ) -> ir.Value:
         """A new ``jaxpr.<name>`` in front of the op being rewritten, simplified; its result."""
-        self.changed = True
-        at = self._at.op
-        op = ir.Operation.create(
-            f"jaxpr.{name}",
-            [type_],
-            list(operands),
-            dict(attributes or {}),
-            loc=at.location,
-            ip=ir.InsertionPoint(at),
-        )
-        node = Node(op, op.name, list(operands), [op.result])
-        self._nodes[op.result] = node
+        node = self._new(name, operands, [type_], attributes or {})
         values = self._simplified(node)
         if values is None:
-            return op.result
+            return node.results[0]
         self._drop(node, values[0])
         return values[0]
 
@@ -170,19 +160,28 @@ class Rewriter:
         attributes: Mapping[str, ir.Attribute],
     ) -> list[ir.Value]:
         """A new ``jaxpr.<name>`` with any number of results, as it is."""
+        return self._new(name, operands, types, attributes).results
+
+    def _new(
+        self,
+        name: str,
+        operands: Sequence[ir.Value],
+        types: Sequence[ir.Type],
+        attributes: Mapping[str, ir.Attribute],
+    ) -> Node:
         self.changed = True
-        at = self._at.op
+        at, operands = self._at.op, list(operands)
         op = ir.Operation.create(
             f"jaxpr.{name}",
             list(types),
-            list(operands),
+            operands,
             dict(attributes),
             loc=at.location,
             ip=ir.InsertionPoint(at),
         )
-        node = Node(op, op.name, list(operands), list(op.results))
+        node = Node(op, op.name, operands, list(op.results))
         self._nodes.update((result, node) for result in node.results)
-        return node.results
+        return node
 
     def variant(
         self, symbol: str, arguments: Sequence[int], results: Sequence[int]
@@ -193,7 +192,8 @@ class Rewriter:
         if name is None:
             self.changed = True
             function = self.program.function(symbol)
-            name = self.variants[key] = _unused_name(self.program, symbol)
+            self.program.changed()
+            name = self.variants[key] = free_symbol(symbol, self.program.functions)
             _write_variant(function, name, arguments, results)
         return ir.FlatSymbolRefAttr.get(name)
 
@@ -306,11 +306,6 @@ class Rewriter:
                     pending.append(source)
 
 
-def _unused_name(program: Module, symbol: str) -> str:
-    program.changed()
-    return free_symbol(symbol, program.functions)
-
-
 def _write_variant(
     function: func.FuncOp, name: str, arguments: Sequence[int], results: Sequence[int]
 ) -> None:
@@ -331,25 +326,13 @@ def _write_variant(
         func.ReturnOp([outs[i] for i in results])
 
 
+@functools.cache
 def kind_of(type_: ir.Type) -> str:
     """``integer``, ``boolean``, ``float``, ``complex`` or ``other``."""
-    found = _kinds.get(type_)
-    if found is None:
-        dtype = getattr(aval_of(type_), "dtype", None)
-        if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
-            found = "other"
-        elif dtype == np.bool_:
-            found = "boolean"
-        elif dtypes.issubdtype(dtype, np.integer):
-            found = "integer"
-        elif dtypes.issubdtype(dtype, np.floating):
-            found = "float"
-        elif dtypes.issubdtype(dtype, np.complexfloating):
-            found = "complex"
-        else:
-            found = "other"
-        _kinds[type_] = found
-    return found
-
-
-_kinds: dict[ir.Type, str] = {}
+    dtype = getattr(aval_of(type_), "dtype", None)
+    if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
+        return "other"
+    if dtype == np.bool_:
+        return "boolean"
+    kinds = {"integer": np.integer, "float": np.floating, "complex": np.complexfloating}
+    return next((kind for kind, of in kinds.items() if dtypes.issubdtype(dtype, of)), "other")
