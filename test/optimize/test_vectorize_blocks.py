@@ -121,6 +121,35 @@ def test_random_blocks_of_several_turns(steps, end, count, turns, start):
     same_as_jax(batched, blocks, *args)
 
 
+def written(ys, xs):
+    out = jnp.ones((5, 8))
+    for i, y in enumerate(ys):
+        out = out.at[i + 1].set(y)
+    return out
+
+
+# Where results meet, with what else goes there.
+MEETING = {
+    "written": written,
+    "stacked between others": lambda ys, xs: jnp.stack([xs[0], *ys, xs[2]]),
+    "concatenated between others": lambda ys, xs: jnp.concatenate([xs[0], *ys, xs[2]]),
+    "added in turns": lambda ys, xs: sum(y + jnp.cos(y) for y in ys),
+    "added with what is made of them": lambda ys, xs: sum(v for y in ys for v in (y, jnp.cos(y))),
+    "added and stacked": lambda ys, xs: (ys[0] + ys[1] + ys[2], jnp.stack(ys), ys[1]),
+}
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_results_meet_among_others(name):
+    def f(w, xs):
+        return MEETING[name]([jnp.tanh(w @ jnp.tanh(w @ x)) for x in xs], xs)
+
+    args = normal(8, 8), normal(3, 8)
+    _, batched = after(f, *args, pipeline="jaxpr-vectorize-blocks")
+    assert products(batched) == 2
+    same_as_jax(batched, f, *args)
+
+
 @pytest.mark.compat
 @pytest.mark.parametrize("turns", [2, 5])
 @pytest.mark.parametrize("summed", [False, True])

@@ -193,16 +193,20 @@ class Candidate(Group):
         move_behind(body, self.behind, last)
         name = f"{body.function.name.value}.block"
         gone: list[int] = []
+        apart: list[tuple[Column, ir.Value]] = []
         results = self.write_batch(name, self.outputs, last, first.location)
         for column, batched in zip(self.outputs, results, strict=True):
             sink = sinks.of(column)
-            if sink is not None:
-                sink.write(rules, body, batched)
-                for op in reversed(sink.chain):
-                    erase(body.ops[op])
-                gone += sink.chain
-                sinks.forget(sink.chain)
+            if sink is None:
+                apart.append((column, batched))
                 continue
+            sink.write(rules, body, batched)
+            for op in reversed(sink.chain):
+                erase(body.ops[op])
+            gone += sink.chain
+            sinks.forget(sink.chain)
+        # Sinks may have been written with other results of the blocks.
+        for column, batched in apart:
             with ir.InsertionPoint(last), last.location:
                 rows = rows_of(rules, batched)
             for value, row in zip(self.given(column), rows, strict=True):
