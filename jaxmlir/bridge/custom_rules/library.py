@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from jaxmlir._compat import flat_jvp, pe
+from jaxmlir._compat import core, flat_jvp, pe
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
 from jaxmlir.bridge.custom_rules.identity import innermost
 from jaxmlir.caching.configuration_key import setting
@@ -54,9 +54,27 @@ def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: tuple[bool, ...]) -> 
 
 def _live(traced: Traced) -> Traced:
     jaxpr, consts, out_zeros = traced
-    if not rules_may_read(jaxpr):
-        jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    # It takes longer to see what rules in it may read.
+    if _size(live, {}) < _size(jaxpr, {}) and not rules_may_read(jaxpr):
+        jaxpr = live
     return jaxpr, consts, out_zeros
+
+
+def _size(jaxpr: Any, known: dict[Any, int]) -> int:
+    """How many operands and results a jaxpr's equations have, those of inner jaxprs among them.
+
+    Args:
+      known: the sizes of jaxprs.
+    """
+    if jaxpr not in known:
+        known[jaxpr] = sum(
+            len(eqn.invars)
+            + len(eqn.outvars)
+            + sum(_size(inner, known) for inner in core.jaxprs_in_params(eqn.params))
+            for eqn in jaxpr.eqns
+        )
+    return known[jaxpr]
 
 
 def _key(thunk: Any) -> tuple[Any, ...] | None:
