@@ -39,7 +39,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import jaxmlir
-from jaxmlir.artifact import container, format
+from jaxmlir.artifact import container
 from jaxmlir.errors import JaxmlirError
 
 LIMIT_SECONDS = 1.0
@@ -146,7 +146,7 @@ def inserted(data: bytes, rng: random.Random) -> bytes:
 def forged(data: bytes, rng: random.Random) -> bytes:
     """Another file whose digests all hold."""
     metadata, parts = container.unpack(memoryview(data))
-    text = lzma.decompress(parts[format.MODULE].data)
+    text = lzma.decompress(parts[container.MODULE].data)
     kind = rng.random()
     if kind < 0.85:
         for _ in range(rng.choice((1, 1, 2, 5))):
@@ -161,13 +161,13 @@ def forged(data: bytes, rng: random.Random) -> bytes:
 def sealed(metadata: dict, parts: dict, text: bytes) -> bytes:
     """An artifact of these parts, with the right digests where the metadata have a place."""
     packed = lzma.compress(text, preset=0)
-    parts = {**parts, format.MODULE: container.Part("U8", (len(packed),), packed)}
+    parts = {**parts, container.MODULE: container.Part("U8", (len(packed),), packed)}
     metadata = json.loads(json.dumps(metadata))
     module = metadata.get("module")
     if isinstance(module, dict):
         if isinstance(module.get("bytes"), int):
             module["bytes"] = len(text)
-        module["sha256"] = format.digest(packed)
+        module["sha256"] = container.digest(packed)
     return b"".join(map(bytes, container.pack(metadata, parts)))
 
 

@@ -10,7 +10,7 @@ _EXPORTS = {
     "Frame": "interpreter",
     "Hook": "interpreter",
     "Interpreter": "interpreter",
-    "Node": "plans",
+    "Node": "interpreter",
     "Step": "interpreter",
 }
 __getattr__ = lazy_names(__name__, _EXPORTS, ())

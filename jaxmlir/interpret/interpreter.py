@@ -230,7 +230,7 @@ class Frame(NamedTuple):
         return f"@{self.symbol}, called by {kind}"
 
 
-Interpretation = Callable[["Interpreter", "Node", list[Any]], "list[Any] | None"]
+Interpretation = Callable[["Interpreter", Node, list[Any]], "list[Any] | None"]
 
 
 def _call(attribute: str) -> Interpretation:

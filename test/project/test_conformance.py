@@ -11,7 +11,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir.bridge import params
-from jaxmlir.interpret import plans
+from jaxmlir.interpret import interpreter
 from jaxmlir.lowering import lowering
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -63,7 +63,7 @@ def cosine_for_sine(read):
 def test_wrong_numbers_are_found(monkeypatch):
     monkeypatch.setattr(params, "of_op", cosine_for_sine(params.of_op))
     # What is kept for the process must not keep the wrong equation.
-    for module, cache in ((lowering, "_equations"), (plans, "_leaves")):
+    for module, cache in ((lowering, "_equations"), (interpreter, "_leaves")):
         monkeypatch.setattr(module, cache, {})
     x = np.float32(1.0)
     sine, cosine = (np.asarray(jax.jit(f)(x)) for f in (lax.sin, lax.cos))
