@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_view import OpView
 from jaxmlir.optimize.barriers import fences
@@ -78,6 +79,8 @@ class ExpandOps(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
+        if not outside_kernels(program, self.expanded):
+            return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
         store = fences(program)

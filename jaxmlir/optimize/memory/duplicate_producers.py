@@ -30,23 +30,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.fusion import SLOW
+from jaxmlir.analysis.fusion import FUNCTIONS, SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op, size
-from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import copy, is_constant, ops_of, returned
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.op_view import OpView
-from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.barriers import Together, written_again
-from jaxmlir.optimize.memory.remat.price import peak
-from jaxmlir.passes.base import Count, Pass
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.profile import FUSED, REDUCTIONS, VIEWS, peak
+from jaxmlir.optimize.memory.remat.price import TRAFFIC
+from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-    pass
 
 # A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
 # and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
@@ -76,6 +74,8 @@ class DuplicateProducers(Pass):
     Options:
       min-peak: programs that need fewer bytes at once store all values.
       min-bytes: values of fewer bytes are stored.
+      calls: how often the program is taken to be called: what is computed again has to save the
+        time that it takes to compile within so many calls.
     """
 
     name: ClassVar[str] = "jaxpr-duplicate-producers"
@@ -83,27 +83,25 @@ class DuplicateProducers(Pass):
     compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        return recompute(program, self.min_peak, self.min_bytes) > 0
+        return recompute(program, self) > 0
 
 
-def recompute(
-    program: Module,
-    min_peak: int = MIN_PEAK,
-    min_bytes: int = MIN_BYTES,
-) -> int:
+def recompute(program: Module, options: DuplicateProducers) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
     again = written_again(program)
     if again is None:
         return 0
     count = 0
     with scope():
-        if peak(program) < min_peak:
+        if peak(program) < options.min_peak:
             return 0
+        compile_time = CompileTime(program, options.calls)
         for function in outside_kernels(program):
             for _ in range(MAX_SWEEPS):
-                found = _Kernels(function, min_bytes).recompute(again)
+                found = _Kernels(function, options.min_bytes, compile_time).recompute(again)
                 count += found
                 if not found:
                     break
@@ -120,7 +118,8 @@ _STORED = -1
 class _Kernels:
     """Which values of a function are read in which kernels."""
 
-    def __init__(self, function: func.FuncOp, min_bytes: int):
+    def __init__(self, function: func.FuncOp, min_bytes: int, compile_time: CompileTime):
+        self._symbol, self._compile_time = function.name.value, compile_time
         self._nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
         self._min_bytes = min_bytes
         self._makers = {v: node for node in self._nodes for v in node.op.results}
@@ -174,8 +173,7 @@ class _Kernels:
         node = self._nodes[i]
         if node.name not in FUSED:
             return frozenset({i if node.name in REDUCTIONS else _STORED})
-        (result,) = node.op.results
-        places = self._places[result]
+        places = Places().union(*[self._places[v] for v in node.op.results])
         if node.name in VIEWS:
             return places
         if (len(places) > 1 and _is_function(node)) or _STORED in places:
@@ -202,6 +200,9 @@ class _Kernels:
         if made is None:
             return 0
         tree, leaves = made
+        ops, saved = (len(groups) - 1) * (len(tree) + 2), TRAFFIC * size(value.type)
+        if not self._compile_time.pays(self._symbol, ops, saved):
+            return 0
         involved = {id(n) for n in tree} | {id(self._nodes[i]) for g in groups.values() for i in g}
         if involved & self._touched:
             return 0
@@ -234,7 +235,7 @@ class _Kernels:
             for v in node.operands:
                 maker = self._makers.get(v)
                 small = SMALL * size(v.type) <= size(value.type)
-                if small or maker is None or maker.name not in FUSED or self._is_stored(v):
+                if small or maker is None or not _is_copied(maker) or self._is_stored(v):
                     leaves[v] = None
                 elif v not in found:
                     found.add(v)
@@ -269,17 +270,13 @@ def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
     return small or [largest]
 
 
+def _is_copied(node: OpView) -> bool:
+    """Whether an op is computed by the kernel that reads its only result."""
+    return node.name in FUSED and len(node.op.results) == 1
+
+
 def _is_function(node: OpView) -> bool:
     """Whether an elementwise op is not computed again as it is; quotients by constants are."""
     if node.name == "jaxpr.div" and is_constant(node.operands[1]):
         return False
     return node.name in FUNCTIONS
-
-
-# Elementwise functions that the compiler does not compute again by itself, though they take no
-# more than 0.1 to 1 ns (see SLOW for those that do).
-FUNCTIONS = (with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.div"}) - SLOW.keys()
-VIEWS = with_trait(Trait.RESHAPE)
-# What is computed by the kernel that reads it.
-FUSED = ELEMENTWISE | VIEWS | {"jaxpr.broadcast_in_dim"}
-REDUCTIONS = with_trait(Trait.REDUCTION)

@@ -15,14 +15,13 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jaxmlir.analysis.fusion import FUSIBLE, SLOW
+from jaxmlir.analysis.fusion import FUNCTIONS, FUSIBLE, SLOW
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
-from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
 from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
 from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Uses, grow
 
@@ -51,6 +50,8 @@ COPIED = 0.1
 # four tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its
 # memory anew; where the C library has kept it, which after larger programs it may, 10 and 8.
 KERNEL = 20_000
+# Ops of a loop besides those of its body.
+OPS = 10
 # What a gain has to exceed the cost by: neither is known better.
 MARGIN = 1.5
 # What the values of a tile take together.  CPU time by that, 4096 rows or 64 sequences, jax 0.10:
@@ -109,7 +110,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
                 continue
             if d is not None:
                 reads.add(v)
-            elif body.names[i] not in _FUSIBLE:
+            elif body.names[i] not in FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
     bytes_of = schedule.uses.bytes.__getitem__
@@ -172,7 +173,7 @@ class Stored:
         storing = {i for i, name in enumerate(body.names) if name in _STORING}
         for i, name in enumerate(body.names):
             results = range(*body.results[i])
-            if name not in _FUSIBLE:
+            if name not in FUSIBLE:
                 self.values.update(results)
                 continue
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
@@ -244,9 +245,6 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
 
 
 # They read their operands from memory.
-# A tile stores nothing for what only says that there is no derivative.
-_FUSIBLE = FUSIBLE | {"jaxpr.stop_gradient"}
-
 _STORING = with_trait(Trait.CONTRACTION) | {
     f"jaxpr.{name}" for name in ("cholesky", "lu", "sort", "triangular_solve")
 }
@@ -296,6 +294,12 @@ class Plan:
     def time(self) -> float:
         """Nanoseconds less."""
         return self.gain - self.cost
+
+    @property
+    def ops(self) -> int:
+        """How many ops there are more: of each loop, those of the rows that are left over."""
+        rest = self.tiles.rest > 0
+        return sum(OPS + rest * len(self.schedule.stages[n].rows) for n in self.estimates)
 
     @property
     def pays(self) -> bool:
