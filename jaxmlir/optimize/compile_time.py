@@ -38,7 +38,7 @@ class CompileTime:
     """Decides for the functions of a program, as they are now, whether more ops pay.
 
     Args:
-      calls: how often the program is called; if that is infinite, all ops pay that save time.
+      calls: how often the program is called; if that is infinite, all ops pay.
     """
 
     def __init__(self, program: Module, calls: float = CALLS):
@@ -52,8 +52,9 @@ class CompileTime:
           ops: how many there will be more than before.
           saved: nanoseconds in each run of the function.
         """
-        runs = self._calls * self._iterations.get(symbol, 1.0)
-        return ops <= 0 or (saved > 0 and saved * runs >= ops * PER_OP)
+        if ops <= 0 or self._calls == inf:
+            return True
+        return saved * self._calls * self._iterations.get(symbol, 1.0) >= ops * PER_OP
 
 
 def _iterations(program: Module) -> dict[str, float]:

@@ -137,7 +137,7 @@ def test_what_pays():
     assert compile_time.pays(program.name, 1, PER_OP / CALLS)
     assert not compile_time.pays(program.name, 2, PER_OP / CALLS)
     assert compile_time.pays(program.name, 0, 0.0)
-    assert not CompileTime(program, float("inf")).pays(program.name, 1, 0.0)
+    assert CompileTime(program, float("inf")).pays(program.name, 1, 0.0)
 
 
 @pytest.mark.compat
