@@ -12,18 +12,21 @@ from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 # Computing fewer again takes less time than storing them.
 FEW_ELEMENTS = 1024
 
-# Computed as part of reading an element: free themselves, but no bar to fusion.
+# Computed as part of reading an element: free themselves, but no bar to fusion.  XLA sees nothing
+# of stop_gradient.
 MOVED = (
     with_trait(Trait.VIEW)
     | with_trait(Trait.SLICING)
     | with_trait(Trait.JOINING)
-    | {f"jaxpr.{name}" for name in ("convert_element_type", "iota", "pad", "rev", "tile")}
+    | {f"jaxpr.{name}" for name in ("convert_element_type", "iota", "pad", "rev", "stop_gradient")}
+    | {"jaxpr.tile"}
 )
-# The thresholds of passes were measured with stop_gradient, of which XLA sees nothing, as an end of
-# what is fused.
-FUSED = with_trait(Trait.ELEMENTWISE) - MOVED - {"jaxpr.stop_gradient"}
+# Computed element by element.
+FUSED = with_trait(Trait.ELEMENTWISE) - MOVED
 # What is computed by the kernel that reads it.
 FUSIBLE = FUSED | MOVED
+# Of these, what finds what it reads by index, or puts arrays beside one another: it is stored.
+INDEXED = frozenset(f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack"))
 # What XLA since 0.11 leaves to a library, with what is fused into it.
 LIBRARY_REDUCTIONS = frozenset(f"jaxpr.reduce_{name}" for name in ("max", "min", "sum"))
 # Functions that take the time of many ops, and of how many.  Measured per element on a CPU core, in
@@ -41,6 +44,10 @@ SLOW = {
     )
     for name in names
 }
+# Elementwise functions that take 0.1 to 1 ns, which XLA does not compute in several kernels.
+FUNCTIONS = (with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.div"}) - SLOW.keys()
+# What it does not compute in several kernels. Powers may be quotients.
+COSTLY = FUNCTIONS | SLOW.keys() | {"jaxpr.integer_pow"}
 
 
 def kept_call() -> ir.Attribute:

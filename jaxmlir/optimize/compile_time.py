@@ -7,8 +7,8 @@ up for within a number of calls of the program.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.manager import analyses_of
@@ -35,15 +35,15 @@ ITERATIONS = 100
 
 
 class CompileTime:
-    """Decides for the functions of a program whether more ops pay.
+    """Decides for the functions of a program, as they are now, whether more ops pay.
 
     Args:
-      calls: how often the program is called; if that is infinite, all ops pay that save time.
+      calls: how often the program is called; if that is infinite, all ops pay.
     """
 
     def __init__(self, program: Module, calls: float = CALLS):
-        self._program = program
         self._calls = calls
+        self._iterations = {} if calls == inf else program.get_analysis(_iterations)
 
     def pays(self, symbol: str, ops: float, saved: float) -> bool:
         """Whether ops in ``@symbol`` save more time than it takes to compile them.
@@ -52,33 +52,29 @@ class CompileTime:
           ops: how many there will be more than before.
           saved: nanoseconds in each run of the function.
         """
-        return ops <= 0 or saved * self._calls * self._runs(symbol) >= ops * PER_OP
+        if ops <= 0 or self._calls == inf:
+            return True
+        return saved * self._calls * self._iterations.get(symbol, 1.0) >= ops * PER_OP
 
-    def _runs(self, symbol: str) -> float:
-        """How often a call of the program runs each copy of a function that XLA has inlined."""
-        copies, runs = self._counts
-        return runs[symbol] / copies[symbol] if copies[symbol] else 1.0
 
-    @functools.cached_property
-    def _counts(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Of each function how many copies there are after inlining, and how often all of them
-        run."""
-        graph = analyses_of(self._program).graph
-        copies: defaultdict[str, float] = defaultdict(float)
-        runs: defaultdict[str, float] = defaultdict(float)
-        for symbol in graph.entry_points():
-            copies[symbol] = runs[symbol] = 1.0
-        # Callers before what they call; of functions that call each other one comes too late.
-        for symbol in reversed([*graph.callees_first()]):
-            if not graph.uses[symbol]:
-                continue
-            for op, name in graph.ops[symbol]:
-                if may_have_functions(name):
-                    times = _times(op, name)
-                    for callee in symbols_of(op):
-                        copies[callee] += copies[symbol]
-                        runs[callee] += runs[symbol] * times
-        return copies, runs
+def _iterations(program: Module) -> dict[str, float]:
+    """How often a call of a program runs each copy of a function, of those that XLA has inlined."""
+    graph = analyses_of(program).graph
+    copies: defaultdict[str, float] = defaultdict(float)
+    runs: defaultdict[str, float] = defaultdict(float)
+    for symbol in graph.entry_points():
+        copies[symbol] = runs[symbol] = 1.0
+    # Callers before what they call; of functions that call each other one comes too late.
+    for symbol in reversed([*graph.callees_first()]):
+        if not graph.uses[symbol]:
+            continue
+        for op, name in graph.ops[symbol]:
+            if may_have_functions(name):
+                times = _times(op, name)
+                for callee in symbols_of(op):
+                    copies[callee] += copies[symbol]
+                    runs[callee] += runs[symbol] * times
+    return {symbol: runs[symbol] / copies[symbol] for symbol in copies if copies[symbol]}
 
 
 def _times(op: Any, name: str) -> float:

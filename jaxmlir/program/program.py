@@ -318,10 +318,11 @@ class Program(Module):
         is_number = isinstance(memory_budget, numbers.Real) and not isinstance(memory_budget, bool)
         if memory_budget is not None and not (is_number and memory_budget == memory_budget):
             raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
-        option = ""
+        # Who asks for it does not ask how long that takes to compile.
+        option = "calls=inf"
         if memory_budget is not None:
-            option = f"{{memory-budget={memory_budget} measure={measure}}}".lower()
-        pipeline = f"jaxpr-inline,jaxpr-remat{option}"
+            option = f"memory-budget={memory_budget} measure={measure}".lower()
+        pipeline = f"jaxpr-inline,jaxpr-remat{{{option}}}"
         # Who looks at the result is not to wait for it to be compiled again.
         compiles = measure and memory_budget is not None
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)

@@ -1,12 +1,12 @@
 // Where memory is not at hand, the beginning of a forward pass is run again for the backward pass, which is quicker than to store what it reads.
 
-// RUN: jaxmlir-opt --jaxpr-checkpoint-segments=min-peak=0 %s -o %t
+// RUN: jaxmlir-opt --jaxpr-checkpoint-segments='calls=inf min-peak=0' %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-opt --jaxpr-checkpoint-segments %s | FileCheck %s --check-prefix=STORED
-// RUN: jaxmlir-opt --target=tpu --jaxpr-checkpoint-segments=min-peak=0 %s | FileCheck %s --check-prefix=STORED
+// RUN: jaxmlir-opt --target=tpu --jaxpr-checkpoint-segments='calls=inf min-peak=0' %s | FileCheck %s --check-prefix=STORED
 // RUN: jaxmlir-run %s --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-checkpoint-segments=min-peak=0 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-checkpoint-segments='calls=inf min-peak=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The derivative of four layers tanh(x w).  The first hyperbolic tangent is not stored for it, but computed again of the argument, which is selected by a boolean that is
 // there when the cotangent of the layer's result is.

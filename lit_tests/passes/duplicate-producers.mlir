@@ -1,15 +1,15 @@
 // Large values are computed in each kernel that reads them, where a program needs much memory.
 
-// RUN: jaxmlir-opt --jaxpr-duplicate-producers='min-peak=0 min-bytes=0' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-duplicate-producers='calls=inf min-peak=0 min-bytes=0' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-duplicate-producers='min-peak=0 min-bytes=0' %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-duplicate-producers='calls=inf min-peak=0 min-bytes=0' %t -o %t.again
 // RUN: diff %t %t.again
-// RUN: jaxmlir-opt --target=tpu --jaxpr-duplicate-producers='min-peak=0 min-bytes=0' %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-duplicate-producers='calls=inf min-peak=0 min-bytes=0' %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]], [8.0, 8.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]], [8.0, 8.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-duplicate-producers='min-peak=0 min-bytes=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-duplicate-producers='calls=inf min-peak=0 min-bytes=0' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The sum has to be there before it is divided by. Both kernels compute the exponentials, the second of what is small, behind a
 // barrier or selected by a boolean that XLA does not know, so that it does not take the two for one.

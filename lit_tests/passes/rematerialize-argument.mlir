@@ -1,6 +1,6 @@
 // Rows of an argument are in memory whatever its dimensions are called: a loop that stores them, or what follows from them, has nothing to do.
 
-// RUN: jaxmlir-opt --jaxpr-remat %s -o %t
+// RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s --args '[0.5,1.0,1.5,2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[0.5,1.0,1.5,2.0]' | FileCheck %s --check-prefix=EXEC

@@ -2,7 +2,7 @@
 
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-remat %s | FileCheck %s --check-prefix=ALONE
+// RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s | FileCheck %s --check-prefix=ALONE
 // RUN: jaxmlir-run %s --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK

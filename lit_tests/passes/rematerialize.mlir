@@ -1,6 +1,6 @@
 // Rematerialisation: a loop stores for its derivative what is cheapest to store, and the rest is computed again.
 
-// RUN: jaxmlir-opt --jaxpr-remat %s -o %t
+// RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s -o %t
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC

@@ -1,19 +1,19 @@
 // What is cheap to have late, of values that are there anyway, is not stored while most memory is needed.
 
-// RUN: jaxmlir-opt --jaxpr-sink-recompute='min-peak=0 min-bytes=0 slowdown=1000' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=1000' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-sink-recompute='min-peak=0 min-bytes=0 slowdown=1000' %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=1000' %t -o %t.again
 // RUN: diff %t %t.again
 // RUN: jaxmlir-opt %s -o %t.same
-// RUN: jaxmlir-opt --target=tpu --jaxpr-sink-recompute='min-peak=0 min-bytes=0 slowdown=1000' %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=1000' %s -o %t.other
 // RUN: diff %t.other %t.same
-// RUN: jaxmlir-opt --jaxpr-sink-recompute='min-bytes=0 slowdown=1000' %s -o %t.small
+// RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-bytes=0 slowdown=1000' %s -o %t.small
 // RUN: diff %t.small %t.same
-// RUN: jaxmlir-opt --jaxpr-sink-recompute='min-peak=0 min-bytes=0 slowdown=0' %s -o %t.slow
+// RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=0' %s -o %t.slow
 // RUN: diff %t.slow %t.same
 // RUN: jaxmlir-run %s --args '[[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]], [2.0, 4.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]], [2.0, 4.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-sink-recompute='min-peak=0 min-bytes=0 slowdown=1000' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-sink-recompute='calls=inf min-peak=0 min-bytes=0 slowdown=1000' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] computed late: 56 bytes are not stored
 // REMARK: sink-recompute.mlir:{{[0-9]+}}:8: remark: [jaxpr-sink-recompute] computed late: 64 bytes are not stored

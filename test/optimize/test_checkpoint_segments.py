@@ -8,13 +8,13 @@ import pytest
 import jaxmlir
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory import checkpoint_segments
+from jaxmlir.optimize.memory.profile import Timeline
 from jaxmlir.optimize.memory.remat.straight import Line
-from jaxmlir.optimize.memory.sink_recompute import Timeline
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(1024, 64).astype(np.float32)
 WEIGHTS = [RNG.randn(64, 64).astype(np.float32) / 8 for _ in range(24)]
-ALL = "jaxpr-checkpoint-segments{min-peak=0}"
+ALL = "jaxpr-checkpoint-segments{calls=inf min-peak=0}"
 MIB = 1 << 20
 
 
@@ -40,7 +40,7 @@ def library(monkeypatch):
 
     def keeps(count):
         monkeypatch.setattr(checkpoint_segments, "KEPT", count)
-        return f"jaxpr-checkpoint-segments{{min-peak={2 * count}}}"
+        return f"jaxpr-checkpoint-segments{{calls=inf min-peak={2 * count}}}"
 
     return keeps
 
@@ -110,7 +110,7 @@ def test_memory_is_known_before_it_is_written(number):
         segments = line.segments(number)
         estimate = checkpoint_segments._memory_in(segments, line, steps).max()
         line.write(program, segments)
-        found = Timeline(program, program.function(program.name)).memory().max()
+        found = Timeline(program, program.function(program.name)).peak
     assert 0.8 * found < estimate <= found
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import jaxmlir
-from jaxmlir.optimize.memory import sink_recompute
+from jaxmlir.optimize.memory import profile
 from jaxmlir.optimize.memory.sink_recompute import SinkRecompute
 from jaxmlir.passes import STORAGE
 
 RNG = np.random.RandomState(0)
 X = RNG.uniform(0.1, 0.9, (6, 16)).astype(np.float32)
 SQUARE = RNG.randn(16, 16).astype(np.float32) / 4
-ALL = "jaxpr-sink-recompute{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0}"
+ALL = "jaxpr-sink-recompute{calls=inf min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0}"
 
 
 def with_late(program, options=ALL):
@@ -76,7 +76,7 @@ def test_what_is_left_alone():
 
 def test_long_programs_are_left_alone(monkeypatch):
     program = jaxmlir.trace(one_minus)(X, SQUARE).optimize(1)
-    monkeypatch.setattr(sink_recompute, "MAX_STEPS", 10)
+    monkeypatch.setattr(profile, "MAX_STEPS", 10)
     assert with_late(program)[1] == 0
 
 
@@ -91,8 +91,8 @@ def test_the_length_of_calls_of_calls():
         body = f"{{ {calls} return %z : tensor<f32> }}"
         functions.append(f"func.func {visible} @f{i + 1}{type_} {body}")
     program = jaxmlir.parse("\n".join(functions), verify=False)
-    assert not sink_recompute.is_short(program, program.function("f24"))
-    assert sink_recompute.is_short(program, program.function("f10"))
+    assert not profile.is_short(program, program.function("f24"))
+    assert profile.is_short(program, program.function("f10"))
 
 
 @pytest.mark.compat

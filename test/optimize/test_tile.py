@@ -208,7 +208,7 @@ def test_names_stay_stored():
 
     gradient = jaxmlir.trace(loss)(X).optimize(1).grad().optimize(1)
     after, _ = tiled(gradient, 2)
-    after = after.run_passes("jaxpr-remat")
+    after = after.run_passes("jaxpr-remat{calls=inf}")
     assert loops(after) >= 1
     assert count_named(after) <= count_named(gradient)
     same_numbers(after(X), jax.grad(loss)(X))
@@ -229,7 +229,7 @@ def test_loops_on_each_side_of_a_reduction_share_no_storage():
     gradient = jaxmlir.trace(loss)(X).optimize(1).grad().optimize(1)
     remarks = []
     after = gradient.run_passes(
-        "jaxpr-tile{tile-size=2 min-peak=0}, jaxpr-remat",
+        "jaxpr-tile{tile-size=2 min-peak=0}, jaxpr-remat{calls=inf}",
         remarks=lambda remark: remarks.append(remark.message.partition(" ")[0]),
     )
     assert set(remarks) == {"[jaxpr-tile]", "[jaxpr-remat]"}
@@ -307,5 +307,5 @@ def test_random_programs(steps, size, clean):
     program = jaxmlir.trace(loss)(X).optimize(1).value_and_grad()
     program = program.optimize(1) if clean else program
     after, _ = tiled(program, size)
-    after = after.run_passes("jaxpr-remat, jaxpr-canonicalize, jaxpr-cse, jaxpr-dce")
+    after = after.run_passes("jaxpr-remat{calls=inf}, jaxpr-canonicalize, jaxpr-cse, jaxpr-dce")
     same_numbers(after(X), jax.jit(jax.value_and_grad(loss))(X), 1e-4)

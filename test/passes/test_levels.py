@@ -24,15 +24,15 @@ EAGER = {
     "jaxpr-slp-vectorize": "jaxpr-slp-vectorize{min-gain=0 stacked=1e9}",
     "jaxpr-fold-unit-dims": "jaxpr-fold-unit-dims",
     "how values are stored": (
-        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat,"
+        "jaxpr-tile{tile-size=2 min-peak=0},jaxpr-remat{calls=inf},"
         "jaxpr-reassociate-solves{min-gain=0 min-iterations=0},"
         "jaxpr-sink-reductions{min-bytes=0 moved=1000 "
         "memory=1000},"
-        "jaxpr-duplicate-producers{min-peak=0 min-bytes=0},"
+        "jaxpr-duplicate-producers{calls=inf min-peak=0 min-bytes=0},"
         "jaxpr-unroll-reductions{calls=inf min-results=0},"
         "jaxpr-pad-stencils{min-elements=0 margin=100},"
-        "jaxpr-sink-recompute{min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0},"
-        "jaxpr-checkpoint-segments{min-peak=0}"
+        "jaxpr-sink-recompute{calls=inf min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0},"
+        "jaxpr-checkpoint-segments{calls=inf min-peak=0}"
     ),
     "-O2": level_pipeline(2),
 }

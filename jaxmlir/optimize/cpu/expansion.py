@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import OpView
+from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
@@ -78,6 +79,8 @@ class ExpandOps(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
+        if not outside_kernels(program, self.expanded):
+            return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
         store = fences(program)

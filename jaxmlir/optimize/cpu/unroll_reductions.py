@@ -62,9 +62,10 @@ if TYPE_CHECKING:
 #   100 x 4                     1.1, 1.1
 MAX_SIZE = 8
 MIN_RESULTS = 1000
-# Nanoseconds that each result saves, and the ops for each element that it is of, besides those that
-# are done again for it.
+# Nanoseconds that each result saves, and each element of what would be stored for the slices; and
+# the ops for each element that a result is of, besides those that are done again for it.
 SAVED = 3.0
+SAVED_OF_SHARED = 1.0
 OPS = 3
 # XLA of jax 0.10 keeps sums for up to so many results behind the axes, and goes through the rows of
 # the array; for more, it goes through the array once for each result.  Nanoseconds of an element,
@@ -148,8 +149,10 @@ class UnrollReductions(ExpandOps):
             count = math.prod(shape[d] for d in axes)
             write = functools.partial(_of_slices, _Combined(node.name), array, axes, inner, leaves)
             ops = count * (OPS + (len(leaves) - 1) + len(inner))
-            results = math.prod(shape) // count
-            return Expansion(reason, write, ops, SAVED * results, by_steps=True)
+            saved = SAVED * math.prod(shape) / count
+            if inner:
+                saved += SAVED_OF_SHARED * math.prod(shape)
+            return Expansion(reason, write, ops, saved, by_steps=True)
         if not _is_made_of_less(node, self.max_kept, self.min_results):
             return None
         reason = f"'{node.name}' over {axes} for each of the last elements"

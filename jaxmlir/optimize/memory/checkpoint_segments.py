@@ -10,7 +10,7 @@ it is written, and that takes longer than to compute most of them a second time:
 
 The segments are those of a memory budget (:mod:`jaxmlir.optimize.memory.remat.straight`), in as
 small a number as gets along with a block that is kept.  What is in memory when is known of the
-steps of the function (:mod:`jaxmlir.optimize.memory.sink_recompute`): a value that is
+steps of the function (:mod:`jaxmlir.optimize.memory.profile`): a value that is
 computed again is not there from its last reader in the forward pass to its segment of the backward
 pass; what its segment starts from is.
 
@@ -27,23 +27,20 @@ import numpy as np
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.profile import Timeline, is_short, total
 from jaxmlir.optimize.memory.remat.price import (
     CALL,
     KEPT,
     TRAFFIC,
     TRAFFIC_KEPT,
     Prices,
-    known_bytes,
-    total,
 )
 from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
-from jaxmlir.optimize.memory.sink_recompute import Timeline, is_short
-from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.base import Amount, Count, Pass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-    pass
 
 # Twice of what the library keeps.  How long mapping takes depends on whether the system has large
 # pages left: attention that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one
@@ -58,18 +55,21 @@ class CheckpointSegments(Pass):
 
     Options:
       min-peak: programs that need fewer bytes at once store what their derivative reads.
+      calls: how often the program is taken to be called: what is computed again has to save the
+        time that it takes to compile within so many calls.
     """
 
     name: ClassVar[str] = "jaxpr-checkpoint-segments"
     # Memory of other devices is not mapped anew.
     compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        return segment(program, self.min_peak) > 0
+        return segment(program, self.min_peak, self.calls) > 0
 
 
-def segment(program: Module, min_peak: int = MIN_PEAK) -> int:
+def segment(program: Module, min_peak: int = MIN_PEAK, calls: float = CALLS) -> int:
     """Cuts forward passes into segments, in place; how many of them."""
     if total(program) < min_peak:
         return 0
@@ -79,19 +79,22 @@ def segment(program: Module, min_peak: int = MIN_PEAK) -> int:
             if not is_short(program, program.function(symbol)):
                 continue
             steps = Timeline(program, program.function(symbol))
-            most = steps.memory().max(initial=0)
+            most = steps.peak
             if most < max(min_peak, 1):
                 continue
             line = Line.of(program, symbol)
-            segments = _paying(line, steps, most, Prices(program, fence=CALL))
-            if segments:
+            segments, saved = _paying(line, steps, most, Prices(program, fence=CALL))
+            again = sum(len(part.ops) for part in segments)
+            if segments and CompileTime(program, calls).pays(symbol, again, saved):
                 line.write(program, segments)
                 found += 1
     return found
 
 
-def _paying(line: Line, steps: Timeline, most: float, prices: Prices) -> list[Segment]:
-    """The segments that save most time; none, if none do."""
+def _paying(
+    line: Line, steps: Timeline, most: float, prices: Prices
+) -> tuple[list[Segment], float]:
+    """The segments that save most time, and how many nanoseconds; none, if none do."""
     enough = [number for number in SEGMENTS if most <= number * KEPT]
     best, gain = list[Segment](), 0.0
     for number in enough[:TRIED] or SEGMENTS[-1:]:
@@ -104,7 +107,7 @@ def _paying(line: Line, steps: Timeline, most: float, prices: Prices) -> list[Se
             best, gain = segments, saved
         if is_kept:
             break
-    return best
+    return best, gain
 
 
 def _memory_in(segments: list[Segment], line: Line, steps: Timeline) -> np.ndarray:
@@ -117,7 +120,6 @@ def _memory_in(segments: list[Segment], line: Line, steps: Timeline) -> np.ndarr
         spans += [(early.ends[n] + 1, place, n) for n in map(steps.number, part.reads)]
         for start, end, value in spans:
             if start <= end and steps.is_counted(value):
-                size = known_bytes(steps.types[value])
-                change[start] += size
-                change[end + 1] -= size
-    return early.memory() + np.cumsum(change[:-1])
+                change[start] += steps.sizes[value]
+                change[end + 1] -= steps.sizes[value]
+    return early.bytes + np.cumsum(change[:-1])

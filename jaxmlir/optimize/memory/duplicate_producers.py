@@ -28,26 +28,23 @@ no more than ``MAX_FUNCTIONS`` functions that take long.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import SLOW
-from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.analysis.op_counts import is_plain_signature, size
-from jaxmlir.analysis.pointwise import ELEMENTWISE
-from jaxmlir.dialect.builder import is_constant
-from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.analysis.function_view import OpView, ops_of
+from jaxmlir.analysis.fusion import FUNCTIONS, SLOW
+from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.op_counts import is_plain_op, size
+from jaxmlir.dialect.builder import copy, is_constant, returned
+from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.barriers import Together, written_again
-from jaxmlir.optimize.memory.remat.price import peak
-from jaxmlir.passes.base import Count, Pass
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.profile import FUSED, REDUCTIONS, VIEWS, peak
+from jaxmlir.optimize.memory.remat.price import TRAFFIC
+from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-    pass
 
 # A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
 # and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
@@ -77,6 +74,8 @@ class DuplicateProducers(Pass):
     Options:
       min-peak: programs that need fewer bytes at once store all values.
       min-bytes: values of fewer bytes are stored.
+      calls: how often the program is taken to be called: what is computed again has to save the
+        time that it takes to compile within so many calls.
     """
 
     name: ClassVar[str] = "jaxpr-duplicate-producers"
@@ -84,32 +83,28 @@ class DuplicateProducers(Pass):
     compilers: ClassVar = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        return recompute(program, self.min_peak, self.min_bytes) > 0
+        return recompute(program, self) > 0
 
 
-def recompute(
-    program: Module,
-    min_peak: int = MIN_PEAK,
-    min_bytes: int = MIN_BYTES,
-) -> int:
+def recompute(program: Module, options: DuplicateProducers) -> int:
     """Has large values computed in several kernels, in place; how often once more."""
     again = written_again(program)
     if again is None:
         return 0
     count = 0
     with scope():
-        if peak(program) < min_peak:
+        if peak(program) < options.min_peak:
             return 0
+        compile_time = CompileTime(program, options.calls)
         for function in outside_kernels(program):
-            body = analyses_of(program).body(function)
             for _ in range(MAX_SWEEPS):
-                found = _Kernels(body, min_bytes).recompute(again)
+                found = _Kernels(function, options.min_bytes, compile_time).recompute(again)
                 count += found
                 if not found:
                     break
-                body = FunctionView(function)
     if count:
         program.changed()
     return count
@@ -123,40 +118,51 @@ _STORED = -1
 class _Kernels:
     """Which values of a function are read in which kernels."""
 
-    def __init__(self, body: FunctionView, min_bytes: int):
-        self._body = body
+    def __init__(self, function: func.FuncOp, min_bytes: int, compile_time: CompileTime):
+        self._symbol, self._compile_time = function.name.value, compile_time
+        self._nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
         self._min_bytes = min_bytes
+        self._makers = {v: node for node in self._nodes for v in node.op.results}
+        self._order = {v: i for i, node in enumerate(self._nodes) for v in node.op.results}
+        self._returned = set(returned(function))
         # Ops that have other operands than when they were looked at, or copies.
         self._touched: set[int] = set()
 
     def recompute(self, again: Together) -> int:
         """Writes what is computed again; how often."""
-        large = list(filter(self._is_candidate, range(len(self._body.ops))))
+        large = [node for node in self._nodes if self._is_candidate(node)]
         if not large:
             return 0
         self._find_places()
-        return sum(self._split(i, again) for i in large)
+        count = 0
+        for node in large:
+            count += self._split(node, again)
+        return count
 
-    def _is_candidate(self, i: int) -> bool:
-        signature = self._body.signatures[i]
+    def _is_candidate(self, node: OpView) -> bool:
         return (
-            self._is_function(i)
-            and size(signature.results[0]) >= self._min_bytes
-            and is_plain_signature(signature)
+            _is_function(node)
+            and size(node.op.results[0].type) >= self._min_bytes
+            and is_plain_op(node)
         )
 
     # --- where values are read ---
 
     def _find_places(self) -> None:
         """For each value the kernels that read it, by the number of an op."""
-        self._places: dict[int, Places] = {}
-        for v in reversed(range(self._body.arity, len(self._body.types))):
-            self._places[v] = self._places_of(v)
+        self._users: dict[ir.Value, list[int]] = {}
+        for i, node in enumerate(self._nodes):
+            for v in dict.fromkeys(node.operands):
+                self._users.setdefault(v, []).append(i)
+        self._places: dict[ir.Value, Places] = {}
+        for node in reversed(self._nodes):
+            for v in node.op.results:
+                self._places[v] = self._places_of(v)
 
-    def _places_of(self, value: int) -> Places:
+    def _places_of(self, value: ir.Value) -> Places:
         """The kernels in which a value is read; of many, some."""
-        found: set[int] = {_STORED} if value in self._body.outputs else set()
-        for i in self._body.users[value]:
+        found: set[int] = {_STORED} if value in self._returned else set()
+        for i in self._users.get(value, ()):
             found |= self._places_by(i)
             if len(found) > MAX_COPIES:
                 break
@@ -164,100 +170,96 @@ class _Kernels:
 
     def _places_by(self, i: int) -> Places:
         """Those in which an op reads its operands."""
-        name, (result, _) = self._body.names[i], self._body.results[i]
-        if name not in FUSED:
-            return frozenset({i if name in REDUCTIONS else _STORED})
-        places = self._places[result]
-        if name in VIEWS:
+        node = self._nodes[i]
+        if node.name not in FUSED:
+            return frozenset({i if node.name in REDUCTIONS else _STORED})
+        places = Places().union(*[self._places[v] for v in node.op.results])
+        if node.name in VIEWS:
             return places
-        if (len(places) > 1 and self._is_function(i)) or _STORED in places:
+        if (len(places) > 1 and _is_function(node)) or _STORED in places:
             # A kernel of its own.
             return frozenset({i})
         return places
 
     # --- what is computed again ---
 
-    def _split(self, root: int, again: Together) -> int:
-        """Computes the value of an op again for each kernel but the first that reads it."""
-        body, (value, _) = self._body, self._body.results[root]
-        if value in body.outputs:
+    def _split(self, node: OpView, again: Together) -> int:
+        """Computes a value again for each kernel but the first that reads it."""
+        (value,) = node.op.results
+        if value in self._returned:
             return 0
         groups: dict[int, list[int]] = {}
-        for i in body.users[value]:
+        for i in self._users.get(value, ()):
             places = self._places_by(i)
             if _STORED in places or len(places) != 1:
                 return 0
             groups.setdefault(min(places), []).append(i)
         if not 1 < len(groups) <= MAX_COPIES:
             return 0
-        made = self._made_of(value)
+        made = self._made_of(node)
         if made is None:
             return 0
         tree, leaves = made
-        involved = {*tree, *itertools.chain(*groups.values())}
+        ops, saved = (len(groups) - 1) * (len(tree) + 2), TRAFFIC * size(value.type)
+        if not self._compile_time.pays(self._symbol, ops, saved):
+            return 0
+        involved = {id(n) for n in tree} | {id(self._nodes[i]) for g in groups.values() for i in g}
         if involved & self._touched:
             return 0
         self._touched |= involved
-        op, bytes_ = body.ops[root], size(body.types[value])
-        remark(op, f"computed {len(groups)} times: {bytes_} bytes are not stored")
+        remark(node.op, f"computed {len(groups)} times: {size(value.type)} bytes are not stored")
         for _, users in sorted(groups.items())[1:]:
-            with ir.InsertionPoint(body.ops[users[0]]), op.location:
-                new = self._copied(tree, leaves, again)
+            users = [self._nodes[i] for i in users]
+            with ir.InsertionPoint(users[0].op), node.op.location:
+                new = _copied(tree, leaves, again)
             for user in users:
-                for k, v in enumerate(body.operands[user]):
+                for k, v in enumerate(user.operands):
                     if v == value:
-                        body.ops[user].operation.operands[k] = new
+                        user.op.operation.operands[k] = new
+                user.operands = [new if v == value else v for v in user.operands]
         return len(groups) - 1
 
-    def _made_of(self, value: int) -> tuple[list[int], list[ir.Value]] | None:
+    def _made_of(self, root: OpView) -> tuple[list[OpView], list[ir.Value]] | None:
         """The ops that compute a value from stored ones, in order, and these, the largest first;
         ``None`` if that is too much to do again."""
-        body, types = self._body, self._body.types
-        whole = size(types[value])
-        tree = {body.makers[value]}
-        leaves: dict[int, None] = {}
+        (value,) = root.op.results
+        found = {value}
+        leaves: dict[ir.Value, None] = {}
         functions = 0
-        pending = list(tree)
+        pending = [value]
         while pending:
-            index = pending.pop()
-            name = body.names[index]
-            functions += self._is_function(index)
-            if name in SLOW or functions > MAX_FUNCTIONS or len(tree) > MAX_OPS:
+            node = self._makers[pending.pop()]
+            functions += _is_function(node)
+            if node.name in SLOW or functions > MAX_FUNCTIONS or len(found) > MAX_OPS:
                 return None
-            for v in body.operands[index]:
-                maker = body.makers[v]
-                small = SMALL * size(types[v]) <= whole
-                if small or maker is None or body.names[maker] not in FUSED or self._is_stored(v):
+            for v in node.operands:
+                maker = self._makers.get(v)
+                small = SMALL * size(v.type) <= size(value.type)
+                if small or maker is None or not _is_copied(maker) or self._is_stored(v):
                     leaves[v] = None
-                elif maker not in tree:
-                    tree.add(maker)
-                    pending.append(maker)
-        ordered = sorted(leaves, key=lambda v: -size(types[v]))
-        if sum(size(types[v]) for v in ordered) > MAX_READ * whole:
+                elif v not in found:
+                    found.add(v)
+                    pending.append(v)
+        ordered = sorted(leaves, key=lambda v: -size(v.type))
+        if sum(size(v.type) for v in ordered) > MAX_READ * size(value.type):
             return None
-        return sorted(tree), list(map(body.value, ordered))
+        tree = sorted((self._makers[v] for v in found), key=lambda n: self._order[n.op.results[0]])
+        return tree, ordered
 
-    def _is_stored(self, value: int) -> bool:
+    def _is_stored(self, value: ir.Value) -> bool:
         """Whether a value is in memory anyway: several kernels read it, or another function."""
-        places, maker = self._places[value], self._body.makers[value]
-        return self._is_function(maker) and (len(places) > 1 or _STORED in places)
+        places = self._places[value]
+        return _is_function(self._makers[value]) and (len(places) > 1 or _STORED in places)
 
-    def _is_function(self, i: int) -> bool:
-        """Whether an elementwise op is not computed again as it is; quotients by constants are."""
-        name = self._body.names[i]
-        if name == "jaxpr.div" and is_constant(self._body.value(self._body.operands[i][1])):
-            return False
-        return name in FUNCTIONS
 
-    def _copied(self, tree: list[int], leaves: list[ir.Value], again: Together) -> ir.Value:
-        """The value that ops compute from leaves, in a way that the compiler takes for another."""
-        hidden = _to_hide(leaves)
-        values = dict(zip(hidden, again(hidden), strict=True))
-        for i in tree:
-            op = self._body.ops[i]
-            (result,) = self._body.copy(i, [values.get(v, v) for v in op.operands])
-            values[op.results[0]] = result
-        return result
+def _copied(tree: list[OpView], leaves: list[ir.Value], again: Together) -> ir.Value:
+    """The value that ops compute from leaves, in a way that the compiler takes for another."""
+    hidden = _to_hide(leaves)
+    values = dict(zip(hidden, again(hidden), strict=True))
+    for node in tree:
+        (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
+        values[node.op.results[0]] = result
+    return result
 
 
 def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
@@ -268,10 +270,13 @@ def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
     return small or [largest]
 
 
-# Elementwise functions that the compiler does not compute again by itself, though they take no
-# more than 0.1 to 1 ns (see SLOW for those that do).
-FUNCTIONS = (with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.div"}) - SLOW.keys()
-VIEWS = with_trait(Trait.RESHAPE)
-# What is computed by the kernel that reads it.
-FUSED = ELEMENTWISE | VIEWS | {"jaxpr.broadcast_in_dim"}
-REDUCTIONS = with_trait(Trait.REDUCTION)
+def _is_copied(node: OpView) -> bool:
+    """Whether an op is computed by the kernel that reads its only result."""
+    return node.name in FUSED and len(node.op.results) == 1
+
+
+def _is_function(node: OpView) -> bool:
+    """Whether an elementwise op is not computed again as it is; quotients by constants are."""
+    if node.name == "jaxpr.div" and is_constant(node.operands[1]):
+        return False
+    return node.name in FUNCTIONS

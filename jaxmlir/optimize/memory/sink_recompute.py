@@ -19,7 +19,7 @@ if there is nothing small it is ``a``.  So ``v`` is computed when ``g`` is there
 does not take it for the ``v`` of before.
 
 The steps of the function, calls inlined, are gone through for the place where most memory is
-needed (:mod:`jaxmlir.optimize.memory.sink_recompute.timeline`).  A value that is in memory there
+needed (:mod:`jaxmlir.optimize.memory.profile`).  A value that is in memory there
 is a candidate if its last reader before that place, and its first one after it, are far apart, and
 it follows by few elementwise ops, no more than one of them an exponential or a quotient, from what
 is in memory before and after it anyway: arguments, values that others read later, and small ones.
@@ -33,259 +33,27 @@ the next call), Newton's method 1.0, 0.98 and 0.82, attention whose heads are ba
 
 from __future__ import annotations
 
-import copy as _copy
-import functools
-import sys
-from collections.abc import Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from jaxmlir.analysis.fusion import FUSIBLE, SLOW, is_inlined
+from jaxmlir.analysis.fusion import COSTLY, FUSED, SLOW
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
-from jaxmlir.dialect.builder import copy, symbols_of
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import copy
+from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS, FUSED, REDUCTIONS, VIEWS
-from jaxmlir.optimize.memory.remat.price import CALL, Peaks, Prices
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.profile import Timeline, is_short
+from jaxmlir.optimize.memory.remat.price import CALL, TRAFFIC_KEPT, Prices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView
     from jaxmlir.dialect.module import Module
-
-
-# The ops of a function in their order, those of inlined calls in their place, and which of the
-# values between them are in memory when.
-#
-# XLA inlines calls.  It computes cheap elementwise values in each kernel that reads them, and
-# others as well if that is a single one; all else is stored by a kernel of its own, and is there
-# until the last kernel that reads it has run.  Matrix products and reductions are kernels of a
-# library: what they read is stored, but for a product that is summed up by one.
-
-
-# Elementwise functions that are not computed in several kernels. Powers may be quotients.
-EXPENSIVE = FUNCTIONS | SLOW.keys() | {"jaxpr.integer_pow"}
-_FUSED = FUSIBLE - {f"jaxpr.{name}" for name in ("dynamic_slice", "gather", "stack")}
-Kernels = tuple[int, int, int]
-"""The kernels that read a value: the least and the greatest of their numbers, and the last of them.
-
-A kernel has the number of its last step, ``~i`` if that reads the value from memory.
-"""
-_NONE: Kernels = (sys.maxsize, -sys.maxsize, -1)
-# Longer functions, calls inlined, are left alone.
-MAX_STEPS = 100_000
-
-
-class Step(NamedTuple):
-    """An op; its operands and results are numbers of values."""
-
-    op: Any
-    name: str
-    operands: list[int]
-    results: range
-    top: int
-    """Which of the function's own ops it is, or is called by."""
-
-
-def is_short(program: Module, function: func.FuncOp) -> bool:
-    """Whether a function has no more than ``MAX_STEPS`` steps."""
-    lengths: dict[str, int] = {}
-
-    def length(of: func.FuncOp) -> int:
-        body = analyses_of(program).body(of)
-        found = len(body.ops)
-        for op, name in zip(body.ops, body.names, strict=True):
-            symbol = _callee(op, name)
-            if symbol is not None:
-                if symbol not in lengths:
-                    lengths[symbol] = 1
-                    lengths[symbol] = length(program.function(symbol))
-                found += lengths[symbol]
-        return found
-
-    return length(function) <= MAX_STEPS
-
-
-class Timeline:
-    """The steps of a function, and the values between them, by number.
-
-    Attributes:
-      body: the function, in which values have numbers of their own.
-      flat: the same with calls inlined: its ops are the steps.
-      types: of each value.
-      outer: of values the function's own values that are the same, the first first; what is
-        computed in a call and not returned is not among them.
-      makers: of each value the step that gives it; none, of an argument.
-      users: of each value the steps that read it.
-      stored: of each value whether it is in memory.
-      ends: of each value the last kernel that reads it, by its last step; -1 if there is none.
-      returned: the values that the function returns.
-    """
-
-    def __init__(self, program: Module, function: func.FuncOp):
-        self._program = program
-        self.body = analyses_of(program).body(function)
-        self.flat = flat = self.body.with_calls_inlined(_Callees(program))
-        self.types = flat.types
-        self.outer: dict[int, list[int]] = {}
-        for own, number in enumerate(flat.own):
-            self.outer.setdefault(number, []).append(own)
-        self.makers, self.users = flat.makers, flat.users
-        self.returned = flat.outputs
-        self._find_stored()
-
-    # --- steps ---
-
-    def step(self, index: int) -> Step:
-        flat = self.flat
-        results = range(*flat.results[index])
-        name, operands, top = flat.names[index], flat.operands[index], flat.tops[index]
-        return Step(flat.ops[index], name, operands, results, top)
-
-    def own_value(self, number: int) -> ir.Value:
-        """The first of the function's own values that are a value."""
-        return self.body.value(self.outer[number][0])
-
-    def number(self, own: int) -> int:
-        """Which value one of the function's own values is."""
-        return self.flat.own[own]
-
-    def maker(self, value: int) -> Step | None:
-        """The step that gives a value."""
-        index = self.makers[value]
-        return None if index is None else self.step(index)
-
-    @functools.cached_property
-    def depths(self) -> list[int]:
-        """Of each value how many steps one after another it takes."""
-        found = [0] * self.flat.arity
-        for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
-            found += [1 + max([found[v] for v in operands], default=0)] * (last - first)
-        return found
-
-    def unread(self, places: Mapping[int, int]) -> Timeline:
-        """The same where nobody reads some values at a step or later, by value."""
-        new = _copy.copy(self)
-        new.users = [
-            [i for i in users if i < places[v]] if v in places else users
-            for v, users in enumerate(self.users)
-        ]
-        new._find_stored()
-        return new
-
-    # --- what is in memory ---
-
-    def _find_stored(self) -> None:
-        """Finds where values are read, from the end."""
-        self.stored = [True] * len(self.types)
-        self._kernels = [_NONE] * len(self.types)
-        for index in reversed(range(len(self.flat.ops))):
-            is_fused = self.flat.names[index] in _FUSED
-            for v in range(*self.flat.results[index]):
-                self._find_kernels(v)
-                if is_fused and v not in self.returned:
-                    self.stored[v] = self._is_stored(index, v)
-        for v in range(self.flat.arity):
-            self._find_kernels(v)
-        self.ends = [end for _, _, end in self._kernels]
-
-    def _find_kernels(self, value: int) -> None:
-        users = self.users[value]
-        if len(users) == 1:
-            self._kernels[value] = self.reading(users[0])
-        elif users:
-            least, greatest, ends = zip(*map(self.reading, users), strict=True)
-            self._kernels[value] = min(least), max(greatest), max(ends)
-
-    def reading(self, index: int) -> Kernels:
-        """The kernels in which a step reads its operands."""
-        name, (first, last) = self.flat.names[index], self.flat.results[index]
-        if name not in _FUSED:
-            is_identity = self._is_identity(index)
-            end = max([end for _, _, end in self._kernels[first:last]]) if is_identity else index
-            return ~index, ~index, end
-        if name not in VIEWS and self.stored[first]:
-            return index, index, index
-        return self._kernels[first]
-
-    def _is_stored(self, index: int, value: int) -> bool:
-        """Whether the result of an op that can be fused is in memory, but for being returned."""
-        name, (least, greatest, _) = self.flat.names[index], self._kernels[value]
-        if name in EXPENSIVE and least < greatest:
-            return True
-        return least < 0 and not self._is_summed(name, value)
-
-    def _is_summed(self, name: str, value: int) -> bool:
-        """Whether an op of a name is a part of the reduction of its result."""
-        users = self.users[value]
-        return (
-            name in ("jaxpr.mul", "jaxpr.square")
-            and len(users) == 1
-            and self.flat.names[users[0]] in REDUCTIONS
-        )
-
-    def _is_identity(self, index: int) -> bool:
-        """Whether a step is a fence: its results are its operands, in the same memory."""
-        name = self.flat.names[index]
-        if name == "jaxpr.jit":
-            return dict(self.flat.signatures[index].attributes)["name"].value == "fence"
-        return name == "jaxpr.optimization_barrier"
-
-    def memory(self) -> np.ndarray:
-        """The bytes that each step needs, with all steps of its kernels, besides arguments and
-        results of the function."""
-        names, peaks = self.flat.names, Peaks(self._program)
-        change = [0] * (len(names) + 1)
-        for v, maker in enumerate(self.makers):
-            if self.is_counted(v):
-                bytes_ = size(self.types[v])
-                change[maker] += bytes_
-                change[max(maker, self.ends[v]) + 1] -= bytes_
-        found = np.cumsum(change, dtype=float)[:-1]
-        for i, name in enumerate(names):
-            if may_have_functions(name) and not self._is_identity(i):
-                found[i] += max(map(peaks.of, symbols_of(self.flat.ops[i])), default=0.0)
-        return found
-
-    def is_counted(self, value: int) -> bool:
-        """Whether a value takes memory of its own, which is no argument's or result's."""
-        maker = self.makers[value]
-        if maker is None or not self.stored[value] or value in self.returned:
-            return False
-        return self.flat.names[maker] not in VIEWS and not self._is_identity(maker)
-
-
-class _Callees:
-    """The functions that ops call and that XLA inlines, with their own calls inlined."""
-
-    def __init__(self, program: Module):
-        self._program = program
-        self._found: dict[str, FunctionView | None] = {}
-
-    def __call__(self, op: Any, name: str) -> FunctionView | None:
-        symbol = _callee(op, name)
-        if symbol is None:
-            return None
-        if symbol not in self._found:
-            # In itself a function stays a call.
-            self._found[symbol] = None
-            body = analyses_of(self._program).body(self._program.function(symbol))
-            self._found[symbol] = body.with_calls_inlined(self)
-        return self._found[symbol]
-
-
-def _callee(op: Any, name: str) -> str | None:
-    """The function that an op calls and that XLA inlines, with nothing asked of the call."""
-    if not is_inlined(op, name) or "jaxpr.ctx" in op.attributes:
-        return None
-    return op.attributes["jaxpr"].value
 
 
 # -- Which values are to be computed late, and of what --
@@ -343,6 +111,11 @@ class Choice:
         ops = dict(zip(flat.signatures, flat.ops, strict=True))
         of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
         self._prices = [of_signatures[signature] for signature in flat.signatures]
+        # Which of the function's own ops read a value of it.
+        self._users: dict[int, list[int]] = {}
+        for i, operands in enumerate(line.body.operands):
+            for v in dict.fromkeys(operands):
+                self._users.setdefault(v, []).append(i)
 
     def find(self, slowdown: float, min_gain: float) -> list[Late]:
         """The values to compute late, in the order in which they are needed: those that save most
@@ -401,8 +174,8 @@ class Choice:
 
     def _late_users(self, value: int) -> list[int]:
         """The function's own ops that read a value when most memory is needed, or later."""
-        users = self._line.body.users
-        return sorted({i for v in self._line.outer[value] for i in users[v] if i >= self._top})
+        outer = self._line.outer[value]
+        return sorted({i for v in outer for i in self._users.get(v, ()) if i >= self._top})
 
     def _read(self, value: int, late: int) -> tuple[int, int, int, bool] | None:
         """The last step that reads a value early, and the depth of what it gives; the first one
@@ -412,7 +185,7 @@ class Choice:
         line = self._line
         maker = line.makers[value]
         assert maker is not None
-        expensive = line.flat.names[maker] in EXPENSIVE
+        expensive = line.flat.names[maker] in COSTLY
         start, depth, end, twice = maker, line.depths[value], len(line.flat.ops), False
         for i in line.users[value]:
             if line.flat.tops[i] >= late:
@@ -448,7 +221,7 @@ class Choice:
             step = line.step(index)
             if step.name == "jaxpr.constant":
                 continue
-            expensive += step.name in EXPENSIVE
+            expensive += step.name in COSTLY
             if (
                 not _is_cheap(line.flat.signatures[index])
                 or expensive > MAX_EXPENSIVE
@@ -482,7 +255,7 @@ class Choice:
                 step = line.step(i)
                 if not waiting.isdisjoint(step.operands):
                     waiting.update(step.results)
-                elif step.name in EXPENSIVE:
+                elif step.name in COSTLY:
                     break
             else:
                 if root in waiting:
@@ -532,6 +305,8 @@ class SinkRecompute(Pass):
       min-bytes: values of fewer bytes are.
       slowdown: the part of a program's time that it may take, by an estimate.
       min-gain: the part of a program's memory that it has to save.
+      calls: how often the program is taken to be called: what is computed again has to save the
+        time that it takes to compile within so many calls.
     """
 
     name: ClassVar[str] = "jaxpr-sink-recompute"
@@ -541,6 +316,7 @@ class SinkRecompute(Pass):
     min_bytes: Count = MIN_BYTES
     slowdown: Amount = SLOWDOWN
     min_gain: Amount = MIN_GAIN
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
         return compute_late(program, self) > 0
@@ -557,11 +333,14 @@ def compute_late(program: Module, options: SinkRecompute | None = None) -> int:
             if not is_short(program, function):
                 continue
             line = Timeline(program, function)
-            memory = line.memory()
+            memory = line.bytes
             if memory.max(initial=0) < max(options.min_peak, 1):
                 continue
             choice = Choice(program, line, memory, options.min_bytes)
+            compile_time = CompileTime(program, options.calls)
             for late in choice.find(options.slowdown, options.min_gain):
+                if not compile_time.pays(symbol, len(late.tree), TRAFFIC_KEPT * late.gain):
+                    continue
                 _write(line, late, wait)
                 count += 1
     if count:

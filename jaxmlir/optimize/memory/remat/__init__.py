@@ -11,8 +11,8 @@ What has a budget is fenced (``jaxpr-materialize-shared``), where that takes les
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Hashable
+import itertools
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
@@ -22,7 +22,9 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import Uses
 from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError, count
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
+from jaxmlir.optimize.memory.profile import in_units
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
 from jaxmlir.optimize.memory.remat.joint import (
     Joint,
@@ -34,9 +36,15 @@ from jaxmlir.optimize.memory.remat.joint import (
     separate,
 )
 from jaxmlir.optimize.memory.remat.joint import in_segments as loops_in_segments
-from jaxmlir.optimize.memory.remat.price import MEMORY, SLOWDOWN, Prices, in_units, traffic
+from jaxmlir.optimize.memory.remat.price import (
+    MEMORY,
+    SLOWDOWN,
+    TRAFFIC_CACHED,
+    Prices,
+    traffic,
+)
 from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
-from jaxmlir.passes.base import Pass
+from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules
@@ -55,11 +63,14 @@ class Remat(Pass):
         of what it takes now, or, from 2 on, bytes.  By default what is stored is what pays.
       measure: compile the program for JAX's default backend, up to sixteen times, to see what
         memory it takes.  By default that is estimated.
+      calls: how often the program is taken to be called: without a budget, what is computed again
+        has to save the time that it takes to compile within so many calls.
     """
 
     name: ClassVar[str] = "jaxpr-remat"
     memory_budget: float | None = None
     measure: bool = False
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool | None:
         if self.memory_budget is not None and not self.memory_budget > 0:
@@ -69,19 +80,24 @@ class Remat(Pass):
             )
         if self.memory_budget is None and not analyses_of(program).graph.outside_kernels(SCANS):
             return False
-        return remat(program, self.memory_budget, self.measure)
+        return remat(program, self.memory_budget, self.measure, self.calls)
 
 
 # Of what a byte is worth, as long as less memory takes too much time.
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
-def remat(program: Module, memory_budget: float | None = None, measure: bool = False) -> bool:
+def remat(
+    program: Module,
+    memory_budget: float | None = None,
+    measure: bool = False,
+    calls: float = CALLS,
+) -> bool:
     """Rewrites a program in place: its loops, and, where a budget is not met by these alone, its
     batches and straight-line code; whether there was anything to rewrite."""
     with scope():
         if memory_budget is None:
-            return _in_loops(program, MEMORY, 0, SLOWDOWN)
+            return _in_loops(program, MEMORY, 0, SLOWDOWN, calls)
         way = within(program, memory_budget, measure, _go)
         return way is not None and _go(program, way)
 
@@ -100,15 +116,28 @@ def _go(program: Module, way: Way) -> bool:
     return changed
 
 
-def _in_loops(program: Module, price: float, depth: int, slowdown: float) -> bool:
+def _in_loops(
+    program: Module, price: float, depth: int, slowdown: float, calls: float = inf
+) -> bool:
     functions = program.functions
     before = {*functions}
     graph = analyses_of(program).graph
     entries = graph.entry_points()
-    of_traffic = functools.cache(lambda: traffic(program))
-    uses = graph.uses_in(program)
-    loops = _Loops(Rules(program), Prices(program, price), of_traffic, depth, slowdown, uses)
     with_loops = [symbol for symbol in graph.callees_first() if graph.have(symbol, SCANS)]
+    # Read before anything is rewritten, and only where there may be a pair.
+    ops = itertools.chain(*[graph.ops[symbol] for symbol in with_loops])
+    has_pairs = sum(name in SCANS for _, name in ops) > 1
+    of_byte = traffic(program) if has_pairs else TRAFFIC_CACHED
+    uses = graph.uses_in(program)
+    loops = _Loops(
+        Rules(program),
+        Prices(program, price),
+        of_byte,
+        depth,
+        slowdown,
+        uses,
+        CompileTime(program, calls),
+    )
     changed = [symbol for symbol in with_loops if loops.rewrite(functions[symbol])]
     if changed:
         for symbol in changed:
@@ -129,7 +158,7 @@ class _Loops:
     """The loops of functions, rewritten.
 
     Attributes:
-      traffic: what storing a byte takes, for who asks.
+      traffic: what storing a byte takes, in nanoseconds.
       depth: how deep they may be segmented.
       slowdown: what a pair of loops may take longer for the sake of memory, of the time it takes.
       known: what becomes of pairs that are alike.
@@ -140,10 +169,11 @@ class _Loops:
 
     rules: Rules
     prices: Prices
-    traffic: Callable[[], float]
+    traffic: float
     depth: int
     slowdown: float
     uses: Uses
+    compile_time: CompileTime
     known: dict[Hashable, tuple[Choice, Parts] | None] = field(default_factory=dict)
     choices: dict[Hashable, Choice | None] = field(default_factory=dict)
     patterns: dict[Hashable, tuple[Choice, Parts, list[ClonePlan]] | None] = field(
@@ -235,6 +265,9 @@ class _Loops:
         choice = self.choices[key]
         if choice is None or choice.size * length >= now:
             return None
+        saved = (self.traffic + self.prices.memory) * (now - choice.size * length)
+        if not self.compile_time.pays(pair.first.symbol, len(choice.again), saved):
+            return None
         return choice, separate(self.rules, joint, choice.stored)
 
     def _choice(self, joint: Joint, now: float) -> Choice | None:
@@ -243,7 +276,7 @@ class _Loops:
         Args:
           now: bytes that are stored of an iteration.
         """
-        prices = replace(self.prices, traffic=self.traffic())
+        prices = replace(self.prices, traffic=self.traffic)
         times = (prices.at(joint.body, index) for index in range(len(joint.body.ops)))
         time = sum(filter(isfinite, times))
         for share in _SHARES:

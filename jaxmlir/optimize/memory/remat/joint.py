@@ -50,6 +50,11 @@ class Loop:
         self.scan = scan or ScanOp.of(op)
 
     @property
+    def symbol(self) -> str:
+        """The function that the loop stands in."""
+        return self.op.operation.parent.attributes["sym_name"].value
+
+    @property
     def operands(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
         """Constants, carry, slices."""
         consts, carry, slices = self.scan.operands(list(self.op.operands))

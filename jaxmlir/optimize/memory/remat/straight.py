@@ -20,7 +20,7 @@ at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -37,14 +37,8 @@ from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.remat.price import (
-    MEMORY,
-    in_units,
-    kernels,
-    known_bytes,
-    memory,
-    peak_beside_results,
-)
+from jaxmlir.optimize.memory.profile import MemoryProfile, in_units, peak_beside_results
+from jaxmlir.optimize.memory.remat.price import MEMORY
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
 
 if TYPE_CHECKING:
@@ -62,6 +56,38 @@ def in_segments(program: Module, symbol: str, number: int) -> bool:
     if again:
         line.write(program, again)
     return bool(again)
+
+
+def _kernels(profile: MemoryProfile, stored: Container[str] = ()) -> list[int]:
+    """The op that each op is computed with: its only reader, if it is fused into that, else itself.
+
+    What is to be computed again may not be fused into several: it would be stored for one of them.
+
+    Args:
+      stored: names of ops that are not fused.
+    """
+    view = profile.view
+    found = [*range(len(view.ops))]
+    for index in reversed(range(len(view.ops))):
+        name, (first, _) = view.names[index], view.results[index]
+        may_be_fused = (name in FUSIBLE or name == "jaxpr.constant") and name not in stored
+        if may_be_fused and first not in profile.returned and len(profile.users[first]) == 1:
+            found[index] = found[profile.users[first][0]]
+    return found
+
+
+def _memory(profile: MemoryProfile, kernel: Sequence[int]) -> np.ndarray:
+    """The bytes that each op needs, results included, where each is computed with another."""
+    change = np.zeros(len(kernel) + 1)
+    for index, (first, last) in enumerate(profile.view.results):
+        if kernel[index] != index:
+            continue
+        for v in range(first, last):
+            change[index] += profile.sizes[v]
+            if v not in profile.returned:
+                end = max([kernel[reader] for reader in profile.users[v]], default=index)
+                change[end + 1] -= profile.sizes[v]
+    return np.cumsum(change[:-1])
 
 
 @dataclass
@@ -87,25 +113,30 @@ class Line:
 
     Attributes:
       turn: the op that is then run.
+      users: the ops that read each value.
       sizes: the bytes of each value.
+      given: the function's results, which are in memory until it ends.
       kernel: of each op the one that it is computed with.
       fixed: the ops that are not to run twice.
     """
 
     body: FunctionView
     turn: int
+    users: list[list[int]]
     sizes: list[float]
+    given: set[int]
     kernel: list[int]
     fixed: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, program: Module, symbol: str) -> Line:
         body = analyses_of(program).body(program.function(symbol))
-        sizes = [*map(known_bytes, body.types)]
+        profile = MemoryProfile(body)
         # Sums of derivatives will be stored on the way.
-        place = kernels(body, stored=("jaxpr.add_any",))
-        turn = int(np.argmax(memory(body, place))) if body.ops else 0
-        new = cls(body, turn, sizes, kernels(body))
+        place = _kernels(profile, stored=("jaxpr.add_any",))
+        turn = int(np.argmax(_memory(profile, place))) if body.ops else 0
+        kernel = _kernels(profile)
+        new = cls(body, turn, profile.users, profile.sizes, set(body.returned), kernel)
         counted = Counted(program)
         new.fixed = {
             index
@@ -120,7 +151,7 @@ class Line:
 
     def late(self, value: int) -> list[int]:
         """The ops after the turn that read a value."""
-        return [index for index in self.body.users[value] if index > self.turn]
+        return [index for index in self.users[value] if index > self.turn]
 
     def segments(self, number: int) -> list[Segment]:
         """The segments, those that the backward pass reads first before the others."""
@@ -147,7 +178,7 @@ class Line:
                 break
             if self.late(v):
                 read_late[maker + 1] += self.sizes[v]
-            early = [index for index in self.body.users[v] if index <= turn]
+            early = [index for index in self.users[v] if index <= turn]
             if early:
                 staying[maker + 1] += self.sizes[v]
                 staying[early[-1] + 1] -= self.sizes[v]
@@ -191,7 +222,7 @@ class Line:
             for index in range(start, end)
             if index not in self.fixed
             for v in range(*body.results[index])
-            if v not in self.body.outputs
+            if v not in self.given
             and (late := self.late(v))
             and late[0] > earliest
             and dependent[late[0]] >= 0
@@ -202,7 +233,7 @@ class Line:
         while pending:
             v = pending.pop()
             maker = body.makers[v]
-            if maker is None or maker < start or maker in self.fixed or v in self.body.outputs:
+            if maker is None or maker < start or maker in self.fixed or v in self.given:
                 reads[v] = None
             elif maker not in ops:
                 ops.add(maker)
@@ -244,7 +275,7 @@ class Line:
         found = []
         for index in range(self.turn + 1, place):
             (value, _), kernel = self.body.results[index], self.kernel[index]
-            if kernel < place or self.body.users[value][0] < place:
+            if kernel < place or self.users[value][0] < place:
                 continue
             if not is_plain_array(self.body.types[value]):
                 continue
@@ -271,8 +302,8 @@ class Line:
                     pending.append(maker)
         freed = {
             v
-            for v in read - self.body.outputs
-            if all(r in fused or self.kernel[r] < place for r in self.body.users[v])
+            for v in read - self.given
+            if all(r in fused or self.kernel[r] < place for r in self.users[v])
         }
         return fused, freed
 
@@ -349,14 +380,14 @@ class Line:
         for v in segment.values:
             self._replace(v, self.late(v), values[v])
         for v in begun:
-            self._replace(v, self.body.users[v], waited[v])
+            self._replace(v, self.users[v], waited[v])
         for v, number in blank.items():
             self._make_late(v, waited[number], segment.first, end)
 
     def _make_late(self, value: int, number: ir.Value, start: int, end: int) -> None:
         """Makes an array of one number for each of the ops between two places that read it."""
         maker = self.body.makers[value]
-        for reader in self.body.users[value]:
+        for reader in self.users[value]:
             if start <= reader < end:
                 op = self.body.ops[reader]
                 with ir.InsertionPoint(op), self.body.ops[maker].location:

@@ -22,17 +22,19 @@ in another order, and products of matrices as the library rounds them for fewer 
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.call_graph import CallGraph, keep_reachable
+from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import size
-from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.profile import total
 from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES, Plan, best_plan
-from jaxmlir.optimize.memory.tile.regions import TileView, Writer
-from jaxmlir.passes.base import Count, Pass
+from jaxmlir.optimize.memory.tile.regions import Uses, Writer
+from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
 from jaxmlir.transforms.templates import Rules
@@ -49,12 +51,15 @@ class Tile(Pass):
         other targets than CPUs none.
       tile-bytes: what the values of a tile take together.
       min-peak: programs that need fewer bytes at once are left alone.
+      calls: how often the program is taken to be called: loops whose size is not given have to save
+        the time that they take to compile within so many calls.
     """
 
     name: ClassVar[str] = "jaxpr-tile"
     tile_size: int | None = None
     tile_bytes: Count = TILE_BYTES
     min_peak: Count = MIN_PEAK
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
         if self.tile_size is not None and self.tile_size < 1:
@@ -63,7 +68,9 @@ class Tile(Pass):
                 f"{self.tile_size}"
             )
         wanted = program.target.is_cpu or self.tile_size is not None
-        return wanted and tile(program, self.tile_size, self.tile_bytes, self.min_peak) > 0
+        if not wanted:
+            return False
+        return tile(program, self.tile_size, self.tile_bytes, self.min_peak, self.calls) > 0
 
 
 def tile(
@@ -71,47 +78,42 @@ def tile(
     tile_size: int | None = None,
     tile_bytes: int = TILE_BYTES,
     min_peak: int = MIN_PEAK,
+    calls: float = inf,
 ) -> int:
     """Writes loops over tiles of rows in place; how many.
 
     Args:
       tile_size: rows of a tile, by default chosen, where it pays.
+      calls: how often the program is called, for loops that have to save the time to compile them.
     """
     with scope():
         graph = analyses_of(program).graph
-        if _total(graph) < min_peak:
+        if total(program) < min_peak:
             return 0
         entries, kernels = graph.entry_points(), graph.kernels()
-        count = 0
+        compile_time, count = CompileTime(program, calls), 0
         for symbol in entries:
             if symbol not in kernels:
-                count += _tile(program, symbol, tile_size, tile_bytes, min_peak)
+                function = program.function(symbol)
+                uses = Uses(analyses_of(program).inlined(function))
+                plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
+                if plan is None:
+                    continue
+                if tile_size is None and not compile_time.pays(symbol, plan.ops, plan.time):
+                    continue
+                _write(program, function, plan)
+                count += len(plan.estimates)
         if count:
             keep_reachable(program, entries)
     return count
 
 
-def _total(graph: CallGraph) -> int:
-    """The bytes of all values that the ops of a program give: no fewer than are there at once."""
-    total = 0
-    for ops in graph.ops.values():
-        for op, _ in ops:
-            total += sum(map(size, op.results.types))
-    return total
-
-
-def _tile(
-    program: Module, symbol: str, tile_size: int | None, tile_bytes: int, min_peak: int
-) -> int:
-    """Rewrites a function, with what is called in it inlined if need be; how many loops it got."""
-    function = program.function(symbol)
-    view = TileView(analyses_of(program).inlined(function))
-    plan = best_plan(program, view, tile_size, tile_bytes, min_peak)
-    if plan is None:
-        return 0
+def _write(program: Module, function: func.FuncOp, plan: Plan) -> None:
+    """Writes the loops of a plan for a function, with what is called in it inlined if need be."""
+    uses, symbol = plan.schedule.uses, function.name.value
     whole = inlined(program.functions, function)
     if whole is not function:
-        view.body = FunctionView(whole)
+        uses.body = FunctionView(whole)
         function.operation.erase()
         program.functions[symbol] = whole
     if remarks_wanted():
@@ -119,7 +121,6 @@ def _tile(
     Writer(Rules(program), whole, plan.schedule, plan.tiles).write()
     # Other functions may call it.
     program.changed()
-    return len(plan.estimates)
 
 
 def _explain(plan: Plan) -> None:
@@ -128,7 +129,7 @@ def _explain(plan: Plan) -> None:
         ops = schedule.stages[number].rows
         time = plan.only(number).time / 1e6
         remark(
-            schedule.view.body.ops[ops[0]],
+            schedule.uses.body.ops[ops[0]],
             f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
             f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
             f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",

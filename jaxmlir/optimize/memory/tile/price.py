@@ -15,16 +15,15 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jaxmlir.analysis.fusion import FUSIBLE, SLOW
+from jaxmlir.analysis.fusion import FUNCTIONS, FUSIBLE, SLOW
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
-from jaxmlir.optimize.memory.duplicate_producers import FUNCTIONS
 from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
-from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, TileView, grow
+from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Uses, grow
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -51,6 +50,8 @@ COPIED = 0.1
 # four tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its
 # memory anew; where the C library has kept it, which after larger programs it may, 10 and 8.
 KERNEL = 20_000
+# Ops of a loop besides those of its body.
+OPS = 10
 # What a gain has to exceed the cost by: neither is known better.
 MARGIN = 1.5
 # What the values of a tile take together.  CPU time by that, 4096 rows or 64 sequences, jax 0.10:
@@ -98,7 +99,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
     Args:
       again: those that are computed again rather than stored for another stage.
     """
-    body, ops = schedule.view.body, schedule.stages[number].rows
+    body, ops = schedule.uses.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
     reads: set[int] = set()
     shared: set[int] = set()
@@ -109,10 +110,10 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
                 continue
             if d is not None:
                 reads.add(v)
-            elif body.names[i] not in _FUSIBLE:
+            elif body.names[i] not in FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
-    bytes_of = schedule.view.bytes.__getitem__
+    bytes_of = schedule.uses.bytes.__getitem__
     added = sum(map(bytes_of, outer - stored.values - again))
     # Parts of sums are small beside what they are summed up from.
     results = [v for i in ops for v in range(*body.results[i])]
@@ -130,7 +131,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
 def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
     """The rows that one loop gives to others alone, and that are no dearer to compute again in each
     than to store: ``jaxpr-remat`` will see to it."""
-    body, view = schedule.view.body, schedule.view
+    body, uses = schedule.uses.body, schedule.uses
     costs: dict[int, float] = {}
     of_ops: dict[Signature, float] = {}
     found: set[int] = set()
@@ -149,8 +150,8 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
                 # A value with a name is stored as its user asked for.
                 if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
                     continue
-                readers = {schedule.stage[u] for u in view.body.users[v]} - {number}
-                if len(readers) * cost <= TRAFFIC * view.bytes[v]:
+                readers = {schedule.stage[u] for u in uses.users[v]} - {number}
+                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
                     found.add(v)
     return found
 
@@ -164,23 +165,23 @@ class Stored:
         it is read, of that value.
     """
 
-    def __init__(self, view: TileView):
-        self._view, body = view, view.body
+    def __init__(self, uses: Uses):
+        self._uses, body = uses, uses.body
         self.values = set(range(body.arity))
         # Of an element, in ops, if all that is not stored is computed with it.
         ops_of = [0] * len(body.types)
         storing = {i for i, name in enumerate(body.names) if name in _STORING}
         for i, name in enumerate(body.names):
             results = range(*body.results[i])
-            if name not in _FUSIBLE:
+            if name not in FUSIBLE:
                 self.values.update(results)
                 continue
             cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
             is_dear = name in FUNCTIONS or cost > MaterializeShared.threshold
             for v in results:
-                users = view.body.users[v]
+                users = uses.users[v]
                 read = not storing.isdisjoint(users)
-                if v in view.body.outputs or read or (len(users) > 1 and is_dear):
+                if v in uses.is_returned or read or (len(users) > 1 and is_dear):
                     self.values.add(v)
                 else:
                     ops_of[v] = cost
@@ -203,7 +204,7 @@ class Stored:
           given: what is there before them, and counts too.
           without: what of their results does not count.
         """
-        names, results, bytes_of = self._view.body.names, self._view.body.results, self._view.bytes
+        names, results, bytes_of = self._uses.body.names, self._uses.body.results, self._uses.bytes
         ending: defaultdict[int, list[int]] = defaultdict(list)
         for v in given:
             ending[self.end[v]].append(bytes_of[v])
@@ -244,9 +245,6 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
 
 
 # They read their operands from memory.
-# A tile stores nothing for what only says that there is no derivative.
-_FUSIBLE = FUSIBLE | {"jaxpr.stop_gradient"}
-
 _STORING = with_trait(Trait.CONTRACTION) | {
     f"jaxpr.{name}" for name in ("cholesky", "lu", "sort", "triangular_solve")
 }
@@ -298,6 +296,12 @@ class Plan:
         return self.gain - self.cost
 
     @property
+    def ops(self) -> int:
+        """How many ops there are more: of each loop, those of the rows that are left over."""
+        rest = self.tiles.rest > 0
+        return sum(OPS + rest * len(self.schedule.stages[n].rows) for n in self.estimates)
+
+    @property
     def pays(self) -> bool:
         """Whether it is faster, and surely so."""
         return self.tiles.count > 1 and self.gain > MARGIN * self.cost
@@ -308,7 +312,7 @@ class Plan:
 
 
 def best_plan(
-    program: Module, view: TileView, tile_size: int | None, tile_bytes: int, min_peak: int
+    program: Module, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> Plan | None:
     """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
     bytes are stored at once.
@@ -317,13 +321,13 @@ def best_plan(
       tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
         time is, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in set(view.body.signatures)):
+    if any(s.effects is not None or s.is_lasting for s in set(uses.body.signatures)):
         # Stages change the order of ops.
         return None
-    stored = Stored(view)
-    if stored.peak(range(len(view.body.ops)), without=view.body.outputs) < min_peak:
+    stored = Stored(uses)
+    if stored.peak(range(len(uses.body.ops)), without=uses.is_returned) < min_peak:
         return None
-    search = _Search(view, Prices(program), stored, tile_size, tile_bytes)
+    search = _Search(uses, Prices(program), stored, tile_size, tile_bytes)
     if tile_size is None:
         return max(search.plans(), key=lambda plan: plan.time, default=None)
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
@@ -333,7 +337,7 @@ def best_plan(
 class _Search:
     """The plans for a function."""
 
-    view: TileView
+    uses: Uses
     prices: Prices
     stored: Stored
     tile_size: int | None
@@ -343,21 +347,21 @@ class _Search:
         """One for each region that is worth one."""
         regions: list[Region] = []
         for value in self._seeds():
-            for dim, rows in enumerate(aval_of(self.view.body.types[value]).shape):
+            for dim, rows in enumerate(aval_of(self.uses.body.types[value]).shape):
                 # A region is the same from whichever of its values it grows.
-                if rows == 1 or any(self.view.dim(r, value) == dim for r in regions):
+                if rows == 1 or any(self.uses.dim(r, value) == dim for r in regions):
                     continue
-                regions.append(grow(self.view, value, dim))
+                regions.append(grow(self.uses, value, dim))
                 plan = self._judged(regions[-1], rows)
                 if plan is not None:
                     yield plan
 
     def _seeds(self) -> list[int]:
-        body = self.view.body
+        body = self.uses.body
         found: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
             found.setdefault(body.types[v], v)
-        return sorted(found.values(), key=lambda v: -self.view.bytes[v])[:SEEDS]
+        return sorted(found.values(), key=lambda v: -self.uses.bytes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> Plan | None:
         """The stages of a region that are worth it."""
@@ -376,7 +380,7 @@ class _Search:
         """All stages of a region, unless everything fits in a tile."""
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
-        schedule = Schedule(self.view, region)
+        schedule = Schedule(self.uses, region)
         if self.tile_size is None and self._fits(schedule):
             return None
         again = computed_again(schedule, self.prices)
@@ -392,7 +396,7 @@ class _Search:
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""
-        results, bytes_of, stored = self.view.body.results, self.view.bytes, self.stored.values
+        results, bytes_of, stored = self.uses.body.results, self.uses.bytes, self.stored.values
         total = 0
         for i, op in region.items():
             for v, dim in zip(range(*results[i]), op.results, strict=True):
@@ -403,7 +407,7 @@ class _Search:
     def _fits(self, schedule: Schedule) -> bool:
         """Whether the rows that are stored of each stage, or for it, fit in a tile: no fewer bytes
         than are there at once."""
-        places, bytes_of = self.view.places, self.view.bytes
+        places, bytes_of = self.uses.places, self.uses.bytes
         for stage in schedule.stages:
             values = set(itertools.chain.from_iterable([places[i] for i in stage.rows]))
             values &= self.stored.values

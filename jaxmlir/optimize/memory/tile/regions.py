@@ -75,12 +75,15 @@ Region = dict[int, RowOp]
 """Ops of a region, by index."""
 
 
-class TileView:
-    """A function with what its ops read and give, and how large it is.
+class Uses:
+    """A function with the users of its values.
 
     Attributes:
+      users: of each value the ops that read it, by index.
+      maker: of each value the op that gives it; ``None`` of arguments.
       places: of each op its operands and results.
       linear: the ops that are linear in all operands.
+      is_returned: the values that the function returns.
       bytes: how many each value takes.
     """
 
@@ -88,33 +91,40 @@ class TileView:
         self.body = body
         sizes = {type_: size(type_) for type_ in set(body.types)}
         self.bytes = [sizes[type_] for type_ in body.types]
-        self.places = [
-            (*operands, *range(*results))
-            for operands, results in zip(body.operands, body.results, strict=True)
-        ]
+        self.users: list[list[int]] = [[] for _ in body.types]
+        self.maker: list[int | None] = [None] * len(body.types)
+        self.places: list[tuple[int, ...]] = []
+        for i, operands in enumerate(body.operands):
+            for v in dict.fromkeys(operands):
+                self.users[v].append(i)
+            results = range(*body.results[i])
+            for v in results:
+                self.maker[v] = i
+            self.places.append((*operands, *results))
         self.linear = {i for i, name in enumerate(body.names) if name in _LINEAR}
+        self.is_returned = set(body.returned)
 
     def dim(self, rows: Region, value: int) -> int | None:
         """The batch dimension of a value that is one of a region's rows; else ``None``."""
-        maker = self.body.makers[value]
+        maker = self.maker[value]
         if maker is None or maker not in rows:
             return None
         return rows[maker].results[value - self.body.results[maker][0]]
 
 
-def grow(view: TileView, value: int, dim: int) -> Region:
+def grow(uses: Uses, value: int, dim: int) -> Region:
     """The ops that follow dimension ``dim`` of a value, by index."""
-    body = view.body
+    body = uses.body
     dims = {value: dim}
     found: Region = {}
     pending = [value]
     while pending:
         v = pending.pop()
-        maker = view.body.makers[v]
-        for i in view.body.users[v] if maker is None else (maker, *view.body.users[v]):
+        maker = uses.maker[v]
+        for i in uses.users[v] if maker is None else (maker, *uses.users[v]):
             if i in found:
                 continue
-            places = view.places[i]
+            places = uses.places[i]
             op = _join(body.signatures[i], tuple([dims.get(place) for place in places]))
             if op is None:
                 continue
@@ -182,13 +192,13 @@ class Schedule:
       stage: of each row op the number of its stage.
     """
 
-    def __init__(self, view: TileView, rows: Region):
-        self.view, self.rows = view, dict(rows)
+    def __init__(self, uses: Uses, rows: Region):
+        self.uses, self.rows = uses, dict(rows)
         self.stage: dict[int, int] = {}
         self._found: dict[int, list[int]] = {}
-        self._dims: list[int | None] = [None] * len(view.body.makers)
+        self._dims: list[int | None] = [None] * len(uses.maker)
         for i, op in rows.items():
-            first, last = view.body.results[i]
+            first, last = uses.body.results[i]
             self._dims[first:last] = op.results
         self._place()
         self._sink()
@@ -219,16 +229,16 @@ class Schedule:
     def _leaving(self, stage: int) -> list[int]:
         """The values that a stage computes and others read."""
         if stage not in self._found:
-            results = (range(*self.view.body.results[i]) for i in self.stages[stage].rows)
+            results = (range(*self.uses.body.results[i]) for i in self.stages[stage].rows)
             self._found[stage] = [v for group in results for v in group if v in self._reads.outside]
         return self._found[stage]
 
     @functools.cached_property
     def _reads(self) -> _Reads:
-        dims, maker, stage_of = self._dims, self.view.body.makers, self.stage
-        returned = self.view.body.outputs
+        dims, maker, stage_of = self._dims, self.uses.maker, self.stage
+        returned = self.uses.is_returned
         found = _Reads({}, set(returned), set(returned))
-        for i, operands in enumerate(self.view.body.operands):
+        for i, operands in enumerate(self.uses.body.operands):
             row = self.rows.get(i)
             if row is None:
                 found.outside.update(operands)
@@ -249,13 +259,13 @@ class Schedule:
 
     def _place(self) -> None:
         """Each op in the first stage in which it can be computed."""
-        body, rows, dims, maker = self.view.body, self.rows, self._dims, self.view.body.makers
+        body, rows, dims, maker = self.uses.body, self.rows, self._dims, self.uses.maker
         # The stage from which on a value is there as a whole, and that which computes its rows.
         whole = [0] * len(body.types)
         self._ops = [0] * len(body.ops)
         for i, operands in enumerate(body.operands):
             op = rows.get(i)
-            if op is None and i in self.view.linear and self._is_of_parts(i):
+            if op is None and i in self.uses.linear and self._is_of_parts(i):
                 op = rows[i] = RowOp.of(body.signatures[i], None)
             stage = 0
             if op is None:
@@ -278,35 +288,35 @@ class Schedule:
 
     def _is_of_parts(self, i: int) -> bool:
         """Whether a linear op is one of sums over the rows of one stage that nobody else reads."""
-        body = self.view.body
+        body = self.uses.body
         operands = body.operands[i]
         if not operands or maps_of(body.signatures[i]) is None:
             return False
-        makers = [self.view.body.makers[v] for v in operands]
+        makers = [self.uses.maker[v] for v in operands]
         ops = [self.rows.get(maker) for maker in makers]
         if not all(op is not None and op.is_reduction and op.combine == "add" for op in ops):
             return False
         read = [*operands, *range(*body.results[i])]
         return (
             len({self.stage[maker] for maker in makers}) == 1
-            and all(self.view.body.users[v] == [i] for v in operands)
-            and self.view.body.outputs.isdisjoint(operands)
+            and all(self.uses.users[v] == [i] for v in operands)
+            and self.uses.is_returned.isdisjoint(operands)
             # If one is repeated for the other, there is more to sum up.
             and (len(operands) == 1 or len({body.types[v] for v in read}) == 1)
         )
 
     def _sink(self) -> None:
         """Rows that are made of nothing that is computed by rows, where they are read."""
-        body = self.view.body
+        body = self.uses.body
         for i in sorted(self.rows, reverse=True):
             if self.rows[i].is_reduction:
                 continue
             if any([self._dims[v] is not None for v in body.operands[i]]):
                 continue
             results = range(*body.results[i])
-            if any(v in self.view.body.outputs for v in results):
+            if any(v in self.uses.is_returned for v in results):
                 continue
-            users = {u for v in results for u in self.view.body.users[v]}
+            users = {u for v in results for u in self.uses.users[v]}
             if users and users <= self.rows.keys():
                 stages = {self.stage[u] for u in users}
                 if len(stages) == 1 and all(
@@ -386,7 +396,7 @@ class Writer:
     def __init__(self, rules: Rules, function: func.FuncOp, schedule: Schedule, tiles: Tiles):
         self._rules, self._function = rules, function
         self._schedule, self._tiles = schedule, tiles
-        self._view, self._body = schedule.view, schedule.view.body
+        self._uses, self._body = schedule.uses, schedule.uses.body
         self._whole: dict[int, ir.Value] = {}
         """The values that are there as a whole."""
         self._rows: dict[int, _Rows] = {}
@@ -397,7 +407,7 @@ class Writer:
         body, rows = self._body, self._schedule.rows
         end = self._function.entry_block.operations[-1]
         for v in range(len(body.types)):
-            if self._view.body.makers[v] not in rows:
+            if self._uses.maker[v] not in rows:
                 self._whole[v] = body.value(v)
         for number, stage in enumerate(self._schedule.stages):
             for i in stage.whole:
@@ -449,7 +459,7 @@ class Writer:
         return list(reads), list(wholes)
 
     def _combine(self, value: int) -> str:
-        return self._schedule.rows[self._view.body.makers[value]].combine
+        return self._schedule.rows[self._uses.maker[value]].combine
 
     def _tiled(self, read: Read) -> _Rows | None:
         """What a loop has given in tiles along that dimension, if one has."""

@@ -1,0 +1,382 @@
+"""Which values of a function are in memory when: the one model that peaks, budgets and traffic are
+read from.
+
+XLA inlines calls.  It computes cheap elementwise values in each kernel that reads them, and others
+as well if that is a single one; all else is stored by a kernel of its own, and is there until the
+last kernel that reads it has run.  Matrix products and reductions are kernels of a library: what
+they read is stored, but for a product that is summed up by one.  An elementwise kernel may write
+its result where an operand was that nobody reads any more.  A loop or call that is not inlined
+needs what its function does.
+
+What a compiler makes of a program differs, so this compares two forms of one program, and tells
+kilobytes from megabytes; it is not what :meth:`memory_analysis` says.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import heapq
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.fusion import COSTLY, FUSIBLE, INDEXED, is_inlined
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.op_counts import size
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect.builder import symbols_of
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+# What is computed by the kernel that reads it, and what it is the same memory as its operand.
+FUSED = FUSIBLE - INDEXED
+VIEWS = with_trait(Trait.RESHAPE)
+REDUCTIONS = with_trait(Trait.REDUCTION)
+_SUMMED = ("jaxpr.mul", "jaxpr.square")
+Kernels = tuple[int, int, int]
+"""The kernels that read a value: the least and the greatest of their numbers, and the last of them.
+
+A kernel has the number of its last step, ``~i`` if that reads the value from memory.
+"""
+_NONE: Kernels = (sys.maxsize, -sys.maxsize, -1)
+# Calls are not inlined into functions that would be longer than this.
+MAX_STEPS = 100_000
+
+
+class MemoryProfile:
+    """The ops of a function, its steps, and which of the values between them are in memory.
+
+    Attributes:
+      view: the function.
+      users: of each value the steps that read it.
+      stored: of each value whether it is in memory, rather than computed where it is read.
+      ends: of each value the last kernel that reads it, by its last step; -1 if there is none.
+    """
+
+    def __init__(
+        self,
+        view: FunctionView,
+        inner: Callable[[Any], float] = lambda op: 0.0,
+        stored: Collection[str] = (),
+    ):
+        """
+        Args:
+          inner: the bytes that the functions of an op need.
+          stored: names of ops whose results are stored in any case.
+        """
+        self.view = view
+        self._inner = inner
+        self._fused = FUSED.difference(stored)
+        self.makers: Sequence[int | None] = view.makers
+        self.users: list[list[int]] = [[] for _ in view.types]
+        for index, operands in enumerate(view.operands):
+            for v in dict.fromkeys(operands):
+                self.users[v].append(index)
+        self.returned = frozenset(view.returned)
+        sizes = {type_: size(type_) for type_ in set(view.types)}
+        self.sizes = [sizes[type_] for type_ in view.types]
+        self._find_stored()
+
+    # --- which values are in memory ---
+
+    def _find_stored(self) -> None:
+        """Finds where values are read, from the end."""
+        view = self.view
+        self.stored = [True] * len(view.types)
+        self._kernels = [_NONE] * len(view.types)
+        for index in reversed(range(len(view.ops))):
+            name = view.names[index]
+            is_fused = name in self._fused
+            for v in range(*view.results[index]):
+                self._find_kernels(v)
+                if is_fused and v not in self.returned:
+                    self.stored[v] = self._is_stored(index, v)
+        for v in range(view.arity):
+            self._find_kernels(v)
+        self.ends = [end for _, _, end in self._kernels]
+
+    def _find_kernels(self, value: int) -> None:
+        users = self.users[value]
+        if len(users) == 1:
+            self._kernels[value] = self.reading(users[0])
+        elif users:
+            least, greatest, ends = zip(*map(self.reading, users), strict=True)
+            self._kernels[value] = min(least), max(greatest), max(ends)
+
+    def reading(self, index: int) -> Kernels:
+        """The kernels in which a step reads its operands."""
+        name, (first, last) = self.view.names[index], self.view.results[index]
+        if name not in self._fused:
+            is_identity = self.is_identity(index)
+            end = max([end for _, _, end in self._kernels[first:last]]) if is_identity else index
+            return ~index, ~index, end
+        if name not in VIEWS and self.stored[first]:
+            return index, index, index
+        return self._kernels[first]
+
+    def _is_stored(self, index: int, value: int) -> bool:
+        """Whether the result of an op that can be fused is in memory, but for being returned."""
+        name, (least, greatest, _) = self.view.names[index], self._kernels[value]
+        if name in COSTLY and least < greatest:
+            return True
+        return least < 0 and not self._is_summed(name, value)
+
+    def _is_summed(self, name: str, value: int) -> bool:
+        """Whether an op of a name is a part of the reduction of its result."""
+        users = self.users[value]
+        return name in _SUMMED and len(users) == 1 and self.view.names[users[0]] in REDUCTIONS
+
+    def is_identity(self, index: int) -> bool:
+        """Whether a step is a fence: its results are its operands, in the same memory."""
+        name = self.view.names[index]
+        if name == "jaxpr.jit":
+            return self.view.signatures[index].named["name"].value == "fence"
+        return name == "jaxpr.optimization_barrier"
+
+    def is_counted(self, value: int) -> bool:
+        """Whether a value takes memory of its own, which is no argument's or result's."""
+        return value not in self.returned and self._takes_memory(value)
+
+    def _takes_memory(self, value: int) -> bool:
+        maker = self.makers[value]
+        if maker is None or not self.stored[value]:
+            return False
+        name = self.view.names[maker]
+        return name not in VIEWS and name != "jaxpr.constant" and not self.is_identity(maker)
+
+    # --- how many bytes that is ---
+
+    @functools.cached_property
+    def bytes(self) -> np.ndarray:
+        """What each step needs, with all steps of its kernels, besides arguments and results."""
+        return self.needed(range(len(self.view.ops)), without=self.returned)
+
+    @property
+    def peak(self) -> float:
+        """Bytes that the function needs at once, besides arguments and results."""
+        return float(self.bytes.max(initial=0))
+
+    @property
+    def peak_beside_results(self) -> float:
+        """Bytes that the function needs at once, where the memory of results is used for others
+        before they are there."""
+        most = self.needed(range(len(self.view.ops))).max(initial=0)
+        return float(most - sum(self.sizes[v] for v in self.returned if v >= self.view.arity))
+
+    def needed(
+        self,
+        steps: Iterable[int],
+        given: Set[int] = frozenset(),
+        without: Set[int] = frozenset(),
+    ) -> np.ndarray:
+        """Bytes of the values that some steps, in order, have stored, at each of these.
+
+        Args:
+          given: what is there before them, and counts too.
+          without: what of their results does not count.
+        """
+        names, results, sizes = self.view.names, self.view.results, self.sizes
+        ending: defaultdict[int, list[int]] = defaultdict(list)
+        for v in given:
+            ending[self.ends[v]].append(sizes[v])
+        ends = sorted(ending)
+        live = sum([sizes[v] for v in given])
+        found = []
+        for i in steps:
+            while ends and ends[0] < i:
+                live -= sum(ending.pop(heapq.heappop(ends)))
+            for v in range(*results[i]):
+                if v in without or not self._takes_memory(v):
+                    continue
+                if names[i] in ELEMENTWISE and sizes[v] in ending.get(i, ()):
+                    ending[i].remove(sizes[v])
+                else:
+                    live += sizes[v]
+                end = len(names) if v in self.returned else max(i, self.ends[v])
+                if end not in ending:
+                    heapq.heappush(ends, end)
+                ending[end].append(sizes[v])
+            inner = may_have_functions(names[i]) and not self.is_identity(i)
+            found.append(live + (self._inner(self.view.ops[i]) if inner else 0.0))
+        return np.array(found, float)
+
+
+class Step(NamedTuple):
+    """An op; its operands and results are numbers of values."""
+
+    op: Any
+    name: str
+    operands: list[int]
+    results: range
+
+
+class Timeline(MemoryProfile):
+    """The profile of a function with the calls inlined that XLA inlines.
+
+    Attributes:
+      body: the function, in which values have numbers of their own.
+      flat: the view with calls inlined: its ops are the steps.
+      outer: of values the function's own values that are the same, the first first; what is
+        computed in a call and not returned is not among them.
+    """
+
+    def __init__(self, program: Module, function: func.FuncOp, peaks: Peaks | None = None):
+        self.body = analyses_of(program).body(function)
+        self.flat = self.body.with_calls_inlined(_Callees(program))
+        super().__init__(self.flat, (peaks or Peaks(program)).of_op)
+        self.types = self.flat.types
+        self.outer: dict[int, list[int]] = {}
+        for own, number in enumerate(self.flat.own):
+            self.outer.setdefault(number, []).append(own)
+
+    def step(self, index: int) -> Step:
+        flat = self.flat
+        return Step(
+            flat.ops[index], flat.names[index], flat.operands[index], range(*flat.results[index])
+        )
+
+    def own_value(self, number: int) -> ir.Value:
+        """The first of the function's own values that are a value."""
+        return self.body.value(self.outer[number][0])
+
+    def number(self, own: int) -> int:
+        """Which value one of the function's own values is."""
+        return self.flat.own[own]
+
+    def maker(self, value: int) -> Step | None:
+        """The step that gives a value."""
+        index = self.makers[value]
+        return None if index is None else self.step(index)
+
+    @functools.cached_property
+    def depths(self) -> list[int]:
+        """Of each value how many steps one after another it takes."""
+        found = [0] * self.flat.arity
+        for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
+            found += [1 + max([found[v] for v in operands], default=0)] * (last - first)
+        return found
+
+    def unread(self, places: Mapping[int, int]) -> Timeline:
+        """The same where nobody reads some values at a step or later, by value."""
+        new = copy.copy(self)
+        new.__dict__.pop("bytes", None)
+        new.users = [
+            [i for i in users if i < places[v]] if v in places else users
+            for v, users in enumerate(self.users)
+        ]
+        new._find_stored()
+        return new
+
+
+class _Callees:
+    """The functions that ops call and that XLA inlines, with their own calls inlined."""
+
+    def __init__(self, program: Module):
+        self._program = program
+        self._found: dict[str, FunctionView | None] = {}
+
+    def __call__(self, op: Any, name: str) -> FunctionView | None:
+        symbol = _callee(op, name)
+        if symbol is None:
+            return None
+        if symbol not in self._found:
+            # In itself a function stays a call.
+            self._found[symbol] = None
+            body = analyses_of(self._program).body(self._program.function(symbol))
+            self._found[symbol] = body.with_calls_inlined(self)
+        return self._found[symbol]
+
+
+def _callee(op: Any, name: str) -> str | None:
+    """The function that an op calls and that XLA inlines, with nothing asked of the call."""
+    if not is_inlined(op, name) or "jaxpr.ctx" in op.attributes:
+        return None
+    return op.attributes["jaxpr"].value
+
+
+def is_short(program: Module, function: func.FuncOp) -> bool:
+    """Whether a function has no more than ``MAX_STEPS`` steps, calls inlined."""
+    lengths: dict[str, int] = {}
+
+    def length(of: func.FuncOp) -> int:
+        body = analyses_of(program).body(of)
+        found = len(body.ops)
+        for op, name in zip(body.ops, body.names, strict=True):
+            symbol = _callee(op, name)
+            if symbol is not None:
+                if symbol not in lengths:
+                    lengths[symbol] = 1
+                    lengths[symbol] = length(program.function(symbol))
+                found += lengths[symbol]
+        return found
+
+    return length(function) <= MAX_STEPS
+
+
+# --- whole programs ---
+
+
+class Peaks:
+    """The bytes that functions of a program need, besides arguments and results."""
+
+    def __init__(self, program: Module):
+        self._program = program
+        self._found: dict[str, float] = {}
+
+    def of(self, symbol: str) -> float:
+        if symbol not in self._found:
+            # A function that calls itself needs nothing for that.
+            self._found[symbol] = 0.0
+            self._found[symbol] = self.profile(symbol).peak
+        return self._found[symbol]
+
+    def of_op(self, op: Any) -> float:
+        """The bytes that the functions of an op need: those of the one that needs most."""
+        return max(map(self.of, symbols_of(op)), default=0.0)
+
+    def profile(self, symbol: str) -> MemoryProfile:
+        """The profile of a function, calls inlined unless that is too much."""
+        function = self._program.function(symbol)
+        if is_short(self._program, function):
+            return Timeline(self._program, function, self)
+        return MemoryProfile(analyses_of(self._program).body(function), self.of_op)
+
+    def of_entries(self) -> list[MemoryProfile]:
+        """The profiles of the public functions, and of those that others call from elsewhere."""
+        return [*map(self.profile, analyses_of(self._program).graph.entry_points())]
+
+
+def peak(program: Module) -> float:
+    """Bytes that a program needs at once, besides arguments and results: its entry point that needs
+    most."""
+    return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
+
+
+def peak_beside_results(program: Module) -> float:
+    """Bytes that a program needs at once where the memory of results is used for others before:
+    what comes nearest to what XLA reports."""
+    profiles = Peaks(program).of_entries()
+    return max([profile.peak_beside_results for profile in profiles], default=0.0)
+
+
+def total(program: Module) -> int:
+    """The bytes of all values that the ops of a program give: no fewer than it needs at once."""
+    ops = analyses_of(program).graph.ops.values()
+    return sum([size(type_) for found in ops for op, _ in found for type_ in op.results.types])
+
+
+def in_units(count: float) -> str:
+    """Bytes, to be read: ``"1.5 MiB"``."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"
