@@ -29,14 +29,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import conformance_transforms as transforms
-import jax
-import jax.numpy as jnp
-import numpy as np
-from conformance_steps import Mismatch, canonical, compare_closely, first_line
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-import jaxmlir
-from benchmarks._gradients import gradient, stages
+import conformance_transforms as transforms  # noqa: E402
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from conformance_steps import Mismatch, canonical, compare_closely, first_line  # noqa: E402
+
+import jaxmlir  # noqa: E402
+from benchmarks._gradients import gradient, stages  # noqa: E402
 
 Record = dict[str, Any]
 
