@@ -218,14 +218,14 @@ def run(
 
 def _environ(xla_flags: str) -> dict[str, str]:
     # With bytecode beside their files, libraries are imported in a third of the time.
-    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    dropped = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+    inherited = {k: v for k, v in os.environ.items() if k not in dropped}
     return {
         **inherited,
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": xla_flags,
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONNOUSERSITE": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools")]),
     }
 
 

@@ -46,7 +46,7 @@ ROOMS = (
 # `noqa` naming the rule, for a line or a whole file, or silencing every rule.
 EXCUSE = re.compile(r"#\s*(?:ruff:\s*|flake8:\s*)?noqa(?!:)|#.*noqa:.*\bTID251\b", re.IGNORECASE)
 TEST_UTILITIES = re.compile(r"^\s*(from|import)\s+jax\._src\.internal_test_util\b")
-CHECKED_FOLDERS = ("jaxmlir", "tools", "test", "benchmarks", "examples", "lit_tests")
+CHECKED_FOLDERS = ("jaxmlir", "tools", "test", "benchmarks", "ecosystem", "examples", "lit_tests")
 FOLDERS_WITH_TEST_UTILITIES = ("tools", "test", "benchmarks")
 
 

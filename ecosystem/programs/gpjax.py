@@ -4,10 +4,10 @@
 # ///
 """GPJax: the marginal likelihood of a Gaussian process, in the parameters of its kernel."""
 
+import equinox as eqx
 import gpjax as gpx
 import jax
 import jax.numpy as jnp
-from flax import nnx
 
 jax.config.update("jax_enable_x64", True)
 
@@ -20,9 +20,9 @@ def make():
         kernel=gpx.kernels.RBF() + gpx.kernels.Matern32(),
     )
     model = prior * gpx.likelihoods.Gaussian()
-    graph, params = nnx.split(model)
+    params, static = eqx.partition(model, eqx.is_inexact_array)
 
     def loss(params, data):
-        return -gpx.objectives.conjugate_mll(nnx.merge(graph, params), data)
+        return -gpx.objectives.conjugate_mll(eqx.combine(params, static), data)
 
     return loss, (params, data)

@@ -24,9 +24,11 @@ def make():
     def loss(params):
         overrides = step.runtime_params_provider.update_provider_from_mapping(
             {
-                "sources.generic_heat.P_total": TimeVaryingScalarUpdate(value=params["power"]),
+                "sources.generic_heat.P_total": TimeVaryingScalarUpdate(
+                    value=params["power"][None]
+                ),
                 "sources.generic_heat.gaussian_width": TimeVaryingScalarUpdate(
-                    value=params["width"]
+                    value=params["width"][None]
                 ),
             }
         )

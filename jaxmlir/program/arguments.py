@@ -41,8 +41,8 @@ def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     flat, tree = jax.tree.flatten((args, kwargs))
     if tree != program.in_tree:
         raise ArgumentError(
-            f"@{program.name} takes arguments of the pytree {_tree_text(program.in_tree)}, "
-            f"got {_tree_text(tree)}"
+            f"@{program.name} takes arguments of the pytree "
+            f"{_tree_text(program.in_tree, program.in_avals)}, got {_tree_text(tree, flat)}"
         )
     return flat
 
@@ -92,7 +92,7 @@ def name(program: Module, index: int) -> str:
     (``0['w']``)."""
     if program.arg_names[index]:
         return program.arg_names[index]
-    args, kwargs = pytrees.of_placeholders(program.in_tree)
+    args, kwargs = pytrees.of_placeholders(program.in_tree, program.in_avals)
     path = jax.tree_util.tree_flatten_with_path((args, kwargs))[0][index][0]
     (side, first, *rest) = path
     return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)
@@ -117,7 +117,7 @@ _ROOT = r"[^\W\d]\w*"
 
 def signature_of(program: Module) -> inspect.Signature | None:
     """The signature of the function that a program was traced from, as far as names tell."""
-    args, kwargs = pytrees.of_placeholders(program.in_tree)
+    args, kwargs = pytrees.of_placeholders(program.in_tree, program.in_avals)
     parameters: list[inspect.Parameter] = []
     names = iter(program.arg_names)
     for arg in args:
@@ -191,8 +191,8 @@ def _widens(have: Any, aval: Any) -> bool:
     return 0 <= rank(have) <= rank(aval.dtype)
 
 
-def _tree_text(tree: Any) -> str:
-    args, kwargs = pytrees.of_placeholders(tree)
+def _tree_text(tree: Any, avals: Sequence[Any]) -> str:
+    args, kwargs = pytrees.of_placeholders(tree, avals)
     parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]
     return re.sub(r"<object object at \w+>", "*", f"({', '.join(parts)})")
 

@@ -577,3 +577,45 @@ def test_a_python_number_is_as_wide_as_the_argument_that_it_stands_for():
         assert np.asarray(result) == 6 and result.weak_type
     with pytest.raises(ArgumentError, match=r"f64\[\], got f32\[\]; jax_enable_x64 is off"):
         wide(0.1)  # JAX has rounded it
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass
+class Rows:
+    """A node that looks at the shapes of its leaves whenever it is made."""
+
+    x: jax.Array
+    y: jax.Array
+
+    def __post_init__(self):
+        assert self.x.shape[0] == self.y.shape[0]
+
+    def tree_flatten(self):
+        return (self.x, self.y), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+@compat
+def test_nodes_that_look_at_shapes_when_they_are_made():
+    def f(rows, scale):
+        return scale * jnp.sum(jnp.sin(rows.x) * rows.y)
+
+    rows = Rows(jnp.arange(3.0), jnp.arange(3.0) + 1)
+    program = jaxmlir.trace(f)(rows, 2.0)
+    same(program(rows, 2.0), jax.jit(f)(rows, 2.0))
+    gradient, expected = program.grad()(rows, 2.0), jax.grad(f)(rows, 2.0)
+    np.testing.assert_allclose(gradient.x, expected.x, rtol=1e-6)
+    np.testing.assert_allclose(gradient.y, expected.y, rtol=1e-6)
+    batch = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), rows)
+    batched = program.vmap((0, None))(batch, 2.0)
+    expected = jax.vmap(lambda x, y: f(Rows(x, y), 2.0))(batch.x, batch.y)
+    np.testing.assert_allclose(batched, expected, rtol=1e-6)
+    with pytest.raises(
+        ArgumentError, match=r"@f: argument rows\[0\] must be f32\[3\], got f32\[4\]"
+    ):
+        program(Rows(jnp.arange(4.0), jnp.arange(4.0)), 2.0)
+    with pytest.raises(ArgumentError, match=r"takes arguments of the pytree \(Rows\(x="):
+        program((rows.x, rows.y), 2.0)

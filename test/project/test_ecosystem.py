@@ -31,9 +31,8 @@ def outcomes(subject, tmp_path, only=NUMBERS):
 @pytest.mark.parametrize("name", ["optax", "equinox", "flax"])
 def test_programs(name, tmp_path):
     subject = steps.subject_of(ecosystem.PROGRAMS / f"{name}.py")
-    found = outcomes(subject, tmp_path)
-    assert found.keys() == set(NUMBERS)
-    assert {o.partition(" ")[0] for o in found.values()} == {"passed"}
+    found = outcomes(subject, tmp_path, ["load", "hvp", "-O2"])
+    assert {o.partition(" ")[0] for o in found.values()} == {"passed"}, found
 
 
 def cosine_for_sine(read):
@@ -71,12 +70,6 @@ def test_what_jax_cannot_do_is_not_asked(tmp_path):
 
 
 def test_results_may_differ_by_what_rounding_makes_of_them():
-    def loss(x):
-        return jnp.sum((x + 1e4) - 1e4)
-
-    expected = steps.Subject(loss, [jnp.float32(0.3)]).expected("trace")
-    assert expected.slack == [0.0]
-
     def cancelling(x):
         return (x * 1e4 - 3e3) ** 2
 

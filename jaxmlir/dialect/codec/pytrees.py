@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import collections
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -208,13 +208,19 @@ def is_of_arguments(tree: Any) -> bool:
     return kinds == [tuple, tuple, dict]
 
 
-def of_placeholders(tree: Any) -> Any:
+def of_placeholders(tree: Any, avals: Sequence[Any] = ()) -> Any:
     """The pytree of a ``PyTreeDef`` with an ``object()`` for each leaf.
 
     That is what JAX itself unflattens trees with that have no arrays: a node that tells arrays from
-    other values takes these for arrays.
+    other values takes these for arrays.  A node that looks at the shapes of its leaves when it is
+    made cannot be made of them: then they are ``ShapeDtypeStruct``s of ``avals``, or of arrays.
     """
-    return jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
+    try:
+        return jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
+    except Exception:
+        if len(avals) != tree.num_leaves:
+            raise
+        return jax.tree.unflatten(tree, jax.eval_shape(lambda *leaves: leaves, *avals))
 
 
 class _Said(NamedTuple):

@@ -102,7 +102,7 @@ class _Unsized:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
         leaves, tree = jax.tree.flatten(args)
-        dims = _prefix("in_axes", self._in_axes, tree)
+        dims = _prefix("in_axes", self._in_axes, tree, leaves)
         paths = [f"args{jax.tree_util.keystr(p)}" for p, _ in jax.tree.leaves_with_path(args)]
         batched = [(p, x, d) for p, x, d in zip(paths, leaves, dims, strict=True) if d is not None]
         batched += [
@@ -150,13 +150,13 @@ def _is_sharded(value: Any, axis: int) -> bool:
     return sharding is not None and not sharding.mesh.empty and sharding.spec[axis] is not None
 
 
-def _prefix(what: str, axes: Any, tree: Any) -> list[int | None]:
+def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
     """A pytree prefix of axes as one axis per leaf.  ``None`` is an axis, no leaf of ``tree``."""
     if what == "in_axes" and isinstance(axes, list):
         # Of the arguments, which are a tuple, JAX takes a list too; a result may be either.
         axes = tuple(axes)
     flat: list[int | None] = []
-    subtrees = pytrees.of_placeholders(tree)
+    subtrees = pytrees.of_placeholders(tree, avals)
     try:
         jax.tree.map(
             lambda axis, subtree: flat.extend([axis] * len(jax.tree.leaves(subtree))),
@@ -180,7 +180,7 @@ def _axis(what: str, leaf: int, given: Any) -> int:
 
 def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int | None]:
     """A pytree prefix of axes as one axis per leaf, negative ones counted from the end."""
-    flat = _prefix(what, axes, tree)
+    flat = _prefix(what, axes, tree, avals)
     result = []
     for i, (axis, aval) in enumerate(zip(flat, avals, strict=False)):
         ndim = len(aval.shape) + 1
