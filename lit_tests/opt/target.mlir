@@ -21,7 +21,7 @@
 // UNKNOWN: there is no target 'cud'; did you mean 'cuda'? known are cpu, cuda, rocm, tpu
 // GPU: 'gpu' stands for 'cuda' or 'rocm': name one
 
-func.func public @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {
-  %0 = "jaxpr.tan"(%x) : (tensor<4096xf32>) -> tensor<4096xf32>
-  return %0 : tensor<4096xf32>
+func.func public @main(%x: tensor<65536xf32>) -> tensor<65536xf32> {
+  %0 = "jaxpr.tan"(%x) : (tensor<65536xf32>) -> tensor<65536xf32>
+  return %0 : tensor<65536xf32>
 }

@@ -17,7 +17,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.memory.tile.price import Stored
-from jaxmlir.optimize.memory.tile.regions import TileView
+from jaxmlir.optimize.memory.tile.regions import Uses
 from jaxmlir.rewriting.inline import inlined
 
 R = np.random.RandomState(0)
@@ -252,8 +252,8 @@ def test_what_takes_the_place_of_its_operand_needs_no_memory():
     program = jaxmlir.trace(loss)(*args).optimize(1)
     with scope():
         copy = program.clone()
-        view = TileView(FunctionView(inlined(copy.functions, copy.function(copy.name))))
-        found = Stored(view).peak(range(len(view.body.ops)), without=view.body.outputs)
+        uses = Uses(FunctionView(inlined(copy.functions, copy.function(copy.name))))
+        found = Stored(uses).peak(range(len(uses.body.ops)), without=uses.is_returned)
     compiled = program.lower().compile().memory_analysis().temp_size_in_bytes
     assert compiled / 1.1 < found < compiled * 1.1
     assert not loops(program.run_passes("jaxpr-tile"))

@@ -30,7 +30,7 @@ CPU_ONLY = sorted(name for name in OF_LEVELS if find_pass(name).compilers == ("c
 # What passes for the CPU's compiler write: 64-bit polynomials, barriers, and calls that stay.
 MARKS = re.compile(r"f64|optimization_barrier|inlineable")
 
-X = np.linspace(-1.0, 1.0, 64 * 64, dtype=np.float32).reshape(64, 64)
+X = np.linspace(-1.0, 1.0, 256 * 256, dtype=np.float32).reshape(256, 256)
 
 
 def waves(x):

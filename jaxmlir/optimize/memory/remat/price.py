@@ -23,6 +23,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.dialect.ops.devices import COLLECTIVES
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.memory.profile import peak, total
 
@@ -173,7 +174,7 @@ def _is_distinct(name: str) -> bool:
     run twice."""
     record = ops.record_of(name)
     # To run a collective again is to communicate again.
-    return record is not None and bool(record in ops.collectives.OPS or ops.distinct(record))
+    return record is not None and bool(record in COLLECTIVES.ops or record.distinct)
 
 
 # By signature, of every program.
