@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -170,15 +171,18 @@ def _reasons(records: Iterable[Record], prefix: str) -> Iterator[str]:
         reasons: dict[str, list[str]] = {}
         for step, outcome in record["steps"].items():
             if outcome.startswith(prefix):
-                reasons.setdefault(outcome.removeprefix(prefix), []).append(step)
+                why = outcome.removeprefix(prefix)
+                if prefix.endswith("(JAX: "):
+                    why = why.removesuffix(")")
+                reasons.setdefault(why, []).append(step)
         for why, failed in reasons.items():
             yield f"{record['name']}, {', '.join(failed)}: {_code(why)}"
 
 
 def _code(why: str) -> str:
-    """A message, cut and as code, for a list."""
-    line = " ".join(why.split()).replace("`", "'")
-    return f"`{line[:240]}`"
+    """A message as code, for a list: cut, and without what differs from one machine to another."""
+    line = re.sub(r"\S*/site-packages/", "", " ".join(why.split()).replace("`", "'"))
+    return f"`{re.sub(' at 0x[0-9a-f]+', '', line)[:240]}`"
 
 
 def _list(title: str, lines: Iterable[str]) -> Iterator[str]:
