@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ def show(record: Record) -> None:
 
 def write_docs(docs: Path, jax: str, records: Sequence[Record], steps: Sequence[str]) -> None:
     """Saves the records, a line each, and the page made from those of all versions of JAX."""
-    lines = ",\n".join(json.dumps(_rounded(r), separators=(",", ":")) for r in records)
+    lines = ",\n".join(json.dumps(_portable(r), separators=(",", ":")) for r in records)
     (docs / f"ecosystem-{jax}.json").write_text(f"[\n{lines}\n]\n")
     saved = {
         path.stem.removeprefix("ecosystem-"): json.loads(path.read_text())
@@ -61,11 +62,14 @@ def write_docs(docs: Path, jax: str, records: Sequence[Record], steps: Sequence[
     (docs / "ecosystem.md").write_text(markdown({v: saved[v] for v in versions}, steps))
 
 
-def _rounded(value: Any) -> Any:
+def _portable(value: Any) -> Any:
+    """A record as it is saved: times rounded, messages without this machine's folders."""
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _portable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_rounded(item) for item in value]
+        return [_portable(item) for item in value]
+    if isinstance(value, str):
+        return re.sub(" at 0x[0-9a-f]+", "", re.sub(r"\S*/site-packages/", "", value))
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
@@ -170,7 +174,10 @@ def _reasons(records: Iterable[Record], prefix: str) -> Iterator[str]:
         reasons: dict[str, list[str]] = {}
         for step, outcome in record["steps"].items():
             if outcome.startswith(prefix):
-                reasons.setdefault(outcome.removeprefix(prefix), []).append(step)
+                why = outcome.removeprefix(prefix)
+                if prefix.endswith("(JAX: "):
+                    why = why.removesuffix(")")
+                reasons.setdefault(why, []).append(step)
         for why, failed in reasons.items():
             yield f"{record['name']}, {', '.join(failed)}: {_code(why)}"
 
