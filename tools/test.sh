@@ -13,6 +13,8 @@
 set -u
 cd "$(dirname "$0")/.."
 failed=""
+# Tests start hundreds of processes: what these import is compiled once, whatever the environment says.
+unset PYTHONDONTWRITEBYTECODE
 
 # stage NAME COMMAND...: runs COMMAND and prints how it went. pytest's status 5 (no test
 # collected) is a failure like any other.

@@ -9,7 +9,7 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
@@ -66,19 +66,20 @@ def of_target(target: str) -> Description:
     cls = known.get(name)
     if not isinstance(cls, ast.ClassDef):
         return NOTHING
-    doc = ast.get_docstring(cls)
-    fields = dict(_fields(cls, known))
-    return Description(summary_of(doc), tuple(_options(fields, doc)))
+    lineage = [*_lineage(cls, known)]
+    docs = [ast.get_docstring(node) or "" for node, _ in lineage]
+    fields = dict(field for node, known in lineage for field in _fields(node, known))
+    return Description(summary_of(docs[-1]), tuple(_options(fields, docs)))
 
 
 def of_class(cls: type[Pass]) -> Description:
     """The description of a pass that is imported already."""
-    doc = inspect.cleandoc(cls.__doc__ or "")
+    docs = [inspect.cleandoc(of.__doc__ or "") for of in reversed(cls.__mro__)]
     fields = {
         name: (option.kind, None if option.required else format_value(option.field.default))
         for name, option in cls.options().items()
     }
-    return Description(summary_of(doc), tuple(_options(fields, doc)))
+    return Description(summary_of(docs[-1]), tuple(_options(fields, docs)))
 
 
 def _find(module: str) -> ModuleSpec | None:
@@ -133,14 +134,23 @@ def _top_level(module: str) -> dict[str, _Definition]:
     return found
 
 
+def _lineage(
+    node: ast.ClassDef, known: Mapping[str, _Definition]
+) -> Iterator[tuple[ast.ClassDef, Mapping[str, _Definition]]]:
+    """The base classes of a class, and itself, each with what its module defines."""
+    for base in node.bases:
+        cls, names = known.get(base.id) if isinstance(base, ast.Name) else None, known
+        if isinstance(cls, _Imported):
+            cls, names = cls.definition(), _top_level(cls.module)
+        if isinstance(cls, ast.ClassDef):
+            yield from _lineage(cls, names)
+    yield node, known
+
+
 def _fields(
     node: ast.ClassDef, known: Mapping[str, _Definition]
 ) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """Name, kind and default of each option, those of base classes of the module first."""
-    for base in node.bases:
-        cls = known.get(base.id) if isinstance(base, ast.Name) else None
-        if isinstance(cls, ast.ClassDef):
-            yield from _fields(cls, known)
+    """Name, kind and default of each option that a class adds to those of its bases."""
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             if "ClassVar" not in ast.unparse(item.annotation):
@@ -194,10 +204,12 @@ _ENTRY = re.compile(r"^  (?P<name>[\w-]+): (?P<text>.*(?:\n   .*)*)", re.MULTILI
 
 
 def _options(
-    fields: Mapping[str, tuple[str, str | None]], docstring: str | None
+    fields: Mapping[str, tuple[str, str | None]], docs: Sequence[str]
 ) -> Iterator[OptionText]:
-    section = _SECTION.search(docstring or "")
-    entries = _ENTRY.finditer(section["body"]) if section else ()
-    helps = {e["name"].replace("_", "-"): " ".join(e["text"].split()).rstrip(".") for e in entries}
+    helps: dict[str, str] = {}
+    for section in filter(None, map(_SECTION.search, docs)):
+        for entry in _ENTRY.finditer(section["body"]):
+            text = " ".join(entry["text"].split()).rstrip(".")
+            helps[entry["name"].replace("_", "-")] = text
     for name, (kind, default) in fields.items():
         yield OptionText(name, kind, default, helps.get(name, ""))

@@ -706,8 +706,7 @@ class Program(Module):
         through as it is, with a note that names the op and the user's line.
 
         Args:
-          hooks: see :class:`jaxmlir.interpret.interpreter.Hook`; each is called before and after
-          every op.
+          hooks: called before and after every op (:class:`jaxmlir.interpret.interpreter.Hook`).
 
         Raises:
           ArgumentError: the arguments have another pytree, shape or dtype than the program's.
