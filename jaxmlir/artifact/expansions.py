@@ -133,16 +133,19 @@ def _has_handles(op: Any) -> bool:
 
 
 def _expandable(program: Module) -> Iterator[Any]:
-    return (op for op in ops_of(program) if _may_expand(op.name))
+    """The ops whose primitive other processes may lack, and those of JAX's with Python objects."""
+    for op in ops_of(program):
+        if may_expand(op.name) or (_may_have_objects(op.name) and _has_handles(op)):
+            yield op
 
 
 @functools.cache
-def _may_expand(name: str) -> bool:
-    """Whether ops of a name have a primitive that other processes may lack, or parameters that are
-    Python objects."""
+def _may_have_objects(name: str) -> bool:
+    """Whether ops of a name have parameters that are Python objects, and JAX's functions to lower
+    them by."""
     record = ops.record_of(name)
-    if record is None or may_expand(name):
-        return may_expand(name)
+    if record is None:
+        return False
     has_objects = any(attr.kind.removesuffix("?") == "handle" for attr in record.attributes)
     primitive = primitives.find(record.name) if has_objects else None
     return primitive is not None and _lowered_function(primitive) is not None
@@ -410,7 +413,8 @@ class _Expander:
         try:
             own, _ = self._batched(mask, size)
             eqns = open_jaxpr(own)[0].eqns
-            if len(eqns) == 1 and _may_expand(primitives.op_name(eqns[0].primitive.name)):
+            name = primitives.op_name(eqns[0].primitive.name) if len(eqns) == 1 else ""
+            if name and (may_expand(name) or _may_have_objects(name)):
                 function = _implementation(eqns[0])
                 own = jax_rules.trace_flat(function, own.in_avals, self.name)
             in_axes = tuple([0 if batched else None for batched in mask])
