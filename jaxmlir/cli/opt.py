@@ -460,10 +460,6 @@ def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
         handler.detach()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # --- diagnostics that the input expects -----------------------------------------------------------
 
 _COMMENT = re.compile(
@@ -551,3 +547,7 @@ def _flatten(diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
     for d in diagnostics:
         yield d
         yield from _flatten(d.notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
