@@ -101,7 +101,7 @@ def test_second_derivative(strides):
 @pytest.mark.compat
 def test_network():
     """Pooling in a batch, and in a loop, at the level that has the pass."""
-    images, kernels = RNG.randn(4, 8, 8, 2), RNG.randn(2, 3, 3, 2, 2)
+    images, kernels = RNG.randn(4, 64, 64, 2), RNG.randn(2, 3, 3, 2, 2)
 
     def loss(kernels, images):
         def layer(x, kernel):

@@ -91,7 +91,7 @@ def test_gradients_whatever_jax_is_told_of_doubles():
     def loss(x):
         return jnp.sum(jnp.sin(1e4 * x) * x)
 
-    x = np.linspace(-1, 1, 300, dtype=np.float32)
+    x = np.linspace(-1, 1, 30_000, dtype=np.float32)
     wanted = jax.jit(jax.grad(loss))(x)
     for x64 in (True, False):
         with jax.enable_x64(x64):
