@@ -164,13 +164,6 @@ class MemoryProfile:
         """Bytes that the function needs at once, besides arguments and results."""
         return float(self.bytes.max(initial=0))
 
-    @property
-    def peak_beside_results(self) -> float:
-        """Bytes that the function needs at once, where the memory of results is used for others
-        before they are there."""
-        most = self.needed(range(len(self.view.ops))).max(initial=0)
-        return float(most - sum(self.sizes[v] for v in self.returned if v >= self.view.arity))
-
     def needed(
         self,
         steps: Iterable[int],
@@ -358,13 +351,6 @@ def peak(program: Module) -> float:
     """Bytes that a program needs at once, besides arguments and results: its entry point that needs
     most."""
     return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
-
-
-def peak_beside_results(program: Module) -> float:
-    """Bytes that a program needs at once where the memory of results is used for others before:
-    what comes nearest to what XLA reports."""
-    profiles = Peaks(program).of_entries()
-    return max([profile.peak_beside_results for profile in profiles], default=0.0)
 
 
 def total(program: Module) -> int:

@@ -33,11 +33,12 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
-from jaxmlir.dialect.builder import copy, is_used
+from jaxmlir.dialect.builder import copy, is_used, symbols_of
 from jaxmlir.dialect.ir import ir, module_bytecode
+from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.profile import MemoryProfile, in_units, peak_beside_results
+from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks, in_units
 from jaxmlir.optimize.memory.remat.price import MEMORY
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
 
@@ -88,6 +89,22 @@ def _memory(profile: MemoryProfile, kernel: Sequence[int]) -> np.ndarray:
                 end = max([kernel[reader] for reader in profile.users[v]], default=index)
                 change[end + 1] -= profile.sizes[v]
     return np.cumsum(change[:-1])
+
+
+def peak_beside_results(program: Module) -> float:
+    """Bytes that a program needs at once where the memory of results is used for others before:
+    what comes nearest to what XLA reports of straight-line code."""
+    peaks, found = Peaks(program), [0.0]
+    for symbol in analyses_of(program).graph.entry_points():
+        profile = MemoryProfile(analyses_of(program).body(program.function(symbol)))
+        view = profile.view
+        needed = _memory(profile, _kernels(profile))
+        for index, name in enumerate(view.names):
+            if may_have_functions(name):
+                needed[index] += max(map(peaks.of, symbols_of(view.ops[index])), default=0.0)
+        results = sum(profile.sizes[v] for v in profile.returned if v >= view.arity)
+        found.append(needed.max(initial=0.0) - results)
+    return float(max(found))
 
 
 @dataclass
