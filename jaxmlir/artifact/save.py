@@ -222,7 +222,7 @@ _OWN_TYPE = re.compile(r'!jaxpr\.(?:aval|dtype)<"(?:[^"\\]|\\.)*", "\w+">')
 
 def _why_unwritable(op: Any, what: str) -> Iterator[str]:
     name = op.operation.name
-    options = _options(op) if name == "jaxpr.call_hi_primitive" else ()
+    options = _options(op) if name.startswith("jaxpr.call_hi_primitive") else ()
     if options:
         names = " and ".join(f"'{option}'" for option in options)
         yield (
