@@ -33,7 +33,7 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
-from jaxmlir.dialect.builder import copy, is_used, symbols_of
+from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import JaxmlirError, count, message_of
@@ -101,7 +101,7 @@ def peak_beside_results(program: Module) -> float:
         needed = _memory(profile, _kernels(profile))
         for index, name in enumerate(view.names):
             if may_have_functions(name):
-                needed[index] += max(map(peaks.of, symbols_of(view.ops[index])), default=0.0)
+                needed[index] += peaks.of_op(view.ops[index])
         results = sum(profile.sizes[v] for v in profile.returned if v >= view.arity)
         found.append(needed.max(initial=0.0) - results)
     return float(max(found))
