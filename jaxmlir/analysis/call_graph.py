@@ -84,14 +84,18 @@ class CallGraph:
             if symbol not in referred or not is_private(function)
         ]
 
-    def callees_first(self) -> Iterator[str]:
-        """The functions, each after those that it refers to unless they refer to each other."""
+    def callees_first(self, roots: Iterable[str] | None = None) -> Iterator[str]:
+        """The functions, each after those that it refers to unless they refer to each other.
+
+        Args:
+          roots: only these and what they refer to, directly or not.
+        """
         uses = {
             symbol: [use for use in dict.fromkeys(found) if use in self.uses]
             for symbol, found in self.uses.items()
         }
         seen: set[str] = set()
-        for root in uses:
+        for root in uses if roots is None else roots:
             stack = [(root, iter(uses[root]))] if root not in seen else []
             seen.add(root)
             while stack:

@@ -326,9 +326,12 @@ class Peaks:
 
     def of(self, symbol: str) -> float:
         if symbol not in self._found:
-            # A function that calls itself needs nothing for that.
-            self._found[symbol] = 0.0
-            self._found[symbol] = self.profile(symbol).peak
+            # Callees first: programs may be nested deeper than Python's stack.
+            for callee in analyses_of(self._program).graph.callees_first([symbol]):
+                if callee not in self._found:
+                    # A function that calls itself needs nothing for that.
+                    self._found[callee] = 0.0
+                    self._found[callee] = self.profile(callee).peak
         return self._found[symbol]
 
     def of_op(self, op: Any) -> float:
