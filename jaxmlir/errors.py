@@ -60,14 +60,16 @@ _MAX_COMPARISONS = 4_000_000
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was most likely meant: among the nearest, one of the same letters.
+    """The known name that was most likely meant: one that only has a prefix (``jaxpr-dce`` of
+    ``dce``), or, among the nearest, one of the same letters.
 
     None is looked for among very many, or very long ones.
     """
     known = list(known)
     if len(name) * sum(map(len, known)) > _MAX_COMPARISONS:
         return None
-    matches = difflib.get_close_matches(name, known)
+    prefixed = [match for match in known if match.endswith(f"-{name}")]
+    matches = prefixed or difflib.get_close_matches(name, known)
     same = (match for match in matches if sorted(match) == sorted(name))
     return next(same, matches[0] if matches else None)
 

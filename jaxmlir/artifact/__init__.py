@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from jaxmlir.support.lazy import lazy_names
 
-__all__ = ["describe", "map_file", "pieces", "read", "save"]
+__all__ = ["contents", "describe", "map_file", "pieces", "read", "save"]
 
 # A process that loads a program does not save one, as a rule.
 _EXPORTS = {
+    "contents": "container",
     "describe": "describe",
     "map_file": "container",
     "pieces": "save",

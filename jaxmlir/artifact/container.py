@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import mmap
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmlir.errors import ArtifactError
+from jaxmlir.errors import ArgumentError, ArtifactError
 
 # Header and data begin where a device can use mapped data as it is.
 ALIGNMENT = 64
@@ -85,6 +86,30 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
 
 
+def contents(source: Any) -> tuple[memoryview, str]:
+    """The contents of a file, and what to call it in errors.
+
+    Args:
+      source: a path; or the contents themselves: bytes, or a binary stream to be read to its end.
+
+    Raises:
+      ArgumentError: it is none of these.
+      OSError: it cannot be read.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return memoryview(source).cast("B").toreadonly(), "<bytes>"
+    if isinstance(source, str | os.PathLike):
+        return map_file(source), os.fspath(source)
+    if hasattr(source, "read"):
+        data = source.read()
+        if isinstance(data, bytes):
+            return memoryview(data), str(getattr(source, "name", "<stream>"))
+        raise ArgumentError(f"{source!r} was opened as text; an artifact is read in mode 'rb'")
+    raise ArgumentError(
+        f"expected a path, bytes or a binary stream of an artifact, got {type(source).__name__}"
+    )
+
+
 def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, Part]]:
     """The metadata and the parts of a file, whose data are views of ``buffer``.
 
@@ -121,6 +146,9 @@ def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
                 "this is no artifact, which program.save writes, but text or bytecode; "
                 "jaxmlir.parse takes a program's text"
             )
+        if 8 <= len(buffer) and length <= MAX_HEADER and buffer[8:10] in (b"", b"{", b'{"'):
+            missing = f"its header goes to byte {start}"
+            raise ArtifactError(f"the file is truncated to {len(buffer)} bytes: {missing}")
         raise ArtifactError(
             f"this is no artifact: the header should have {length} bytes (at most {MAX_HEADER}), "
             f"the file has {len(buffer)}"
@@ -145,10 +173,13 @@ def _part(name: str, entry: Any, buffer: memoryview, start: int, position: int) 
         raise ArtifactError(f"the header's entry {name!r} has the unknown dtype {dtype!r}")
     begin, end = start + offsets[0], start + offsets[1]
     size = math.prod(shape) * ITEM_SIZES[dtype]
-    if begin != position or end - begin != size or end > len(buffer):
+    if begin == position and end - begin == size and end > len(buffer):
+        missing = f"its part {name!r} goes to byte {end}"
+        raise ArtifactError(f"the file is truncated to {len(buffer)} bytes: {missing}")
+    if begin != position or end - begin != size:
         raise ArtifactError(
             f"the header's entry {name!r} is in bytes {begin} to {end}: expected {size} bytes from "
-            f"byte {position} on, in a file of {len(buffer)}"
+            f"byte {position} on"
         )
     return Part(dtype, tuple(shape), buffer[begin:end]), end
 
@@ -187,6 +218,22 @@ def pack(metadata: Mapping[str, Any], parts: Mapping[str, Part]) -> list[Any]:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
+
+
+def write(target: Any, pieces: Sequence[Any]) -> None:
+    """Writes the pieces of a file to a path, as :func:`write_atomically`, or to a binary stream.
+
+    Raises:
+      ArgumentError: it is neither.
+      OSError: it cannot be written.
+    """
+    if isinstance(target, str | bytes | os.PathLike):
+        write_atomically(target, pieces)
+    elif hasattr(target, "write") and not isinstance(target, io.TextIOBase):
+        for piece in pieces:
+            target.write(piece)
+    else:
+        raise ArgumentError(f"expected a path or a binary stream to write to, got {target!r}")
 
 
 def write_atomically(path: str | os.PathLike[str], pieces: Sequence[Any]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from jaxmlir.artifact.load import Contents, refused
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import TREES, context, func, ir, is_private
+from jaxmlir.support.units import in_units
 
 # More source files than these say little.
 MAX_FILES = 20
@@ -64,12 +67,19 @@ class _Report:
         for function in self.functions:
             if is_private(function):
                 continue
-            type_, attributes = function.type, function.attributes
-            takes, gives = (", ".join(map(str, types)) for types in (type_.inputs, type_.results))
-            yield f"@{function.name.value}({takes}) -> ({gives})"
-            for key in TREES:
-                if key in attributes:
-                    yield f"  {key.removeprefix('jaxpr.')}: {attributes[key]}"
+            attributes = function.attributes
+            arguments, results = (
+                list(_paths(attributes[tree])) if tree in attributes else None for tree in TREES
+            )
+            names = locations.names_of_arguments(function)
+            if all(names):
+                arguments = names
+            elif arguments is not None:
+                # Positional and keyword arguments are the two children of the tree.
+                arguments = [path.partition("]")[2] for path in arguments]
+            yield f"@{function.name.value}"
+            yield from _table("argument", function.type.inputs, arguments)
+            yield from _table("result", function.type.results, results)
 
     def op_counts(self) -> Iterable[str]:
         names = (op.operation.name for op in self.ops)
@@ -110,6 +120,55 @@ class _Report:
             yield f"{file}: {_ranges(sorted(lines[file]))}"
         if len(lines) > MAX_FILES:
             yield f"and {len(lines) - MAX_FILES} more files"
+
+
+def _paths(tree: ir.Attribute, prefix: str = "") -> Iterator[str]:
+    """The paths of the leaves of an encoded pytree (:mod:`jaxmlir.dialect.codec.pytrees`)."""
+    if isinstance(tree, ir.StringAttr):
+        yield prefix
+        return
+    children: Iterable[tuple[Any, Any]] = ()
+    if isinstance(tree, ir.ArrayAttr):
+        children = enumerate(tree)
+    elif isinstance(tree, ir.DictAttr):
+        (entry,) = tree
+        parts = list(entry.attr)
+        if entry.name == "list":
+            children = enumerate(parts)
+        elif entry.name in ("dict", "ordered_dict"):
+            children = [(part[0], part[1]) for part in parts]
+        else:
+            children = enumerate(parts[-1])
+    for key, child in children:
+        yield from _paths(child, f"{prefix}[{str(key).replace(chr(34), chr(39))}]")
+
+
+def _table(what: str, types: Sequence[ir.Type], paths: Sequence[str] | None) -> Iterator[str]:
+    """A line for each argument or result: its path, type and size; and their sum."""
+    if paths is None or len(paths) != len(types):
+        paths = [f"[{i}]" if len(types) > 1 else "" for i in range(len(types))]
+    names = [f"{what} {path}" if path[:1] not in ("", "[") else what + path for path in paths]
+    width, total = max(map(len, names), default=0), 0
+    width_of_type = max((len(str(type_)) for type_ in types), default=0)
+    for name, type_ in zip(names, types, strict=True):
+        size = _bytes(type_)
+        total += size or 0
+        shown = "" if size is None else in_units(size)
+        yield f"  {name:{width}}  {type_!s:{width_of_type}}  {shown}".rstrip()
+    if len(types) > 1:
+        yield f"  {len(types)} {what}s, {in_units(total)}"
+
+
+def _bytes(type_: ir.Type) -> int | None:
+    """The bytes of an array of numbers; ``None`` of anything else, and of symbolic sizes."""
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        return None
+    element, parts = type_.element_type, 1
+    if isinstance(element, ir.ComplexType):
+        element, parts = element.element_type, 2
+    if not isinstance(element, ir.IntegerType | ir.FloatType):
+        return None
+    return math.prod(type_.shape) * parts * -(-element.width // 8)
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -36,10 +36,10 @@ MAX_DIAGNOSTICS = 20
 EFFECTS = ("error", "drop", "keep-print")
 
 
-def save(program: Module, path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes a program to a file, which :func:`load` reads.
+def save(program: Module, target: Any, **options: Any) -> None:
+    """Writes a program to a path or a binary stream, which :func:`load` reads.
 
-    The file is replaced at once when everything is written: whatever interrupts this leaves the
+    A file is replaced at once when everything is written: whatever interrupts this leaves the
     old contents or the new.
 
     Args:
@@ -49,7 +49,7 @@ def save(program: Module, path: str | os.PathLike[str], **options: Any) -> None:
       ArgumentError, ArtifactError: as :func:`pieces` does.
       OSError: the file cannot be written.
     """
-    container.write_atomically(path, pieces(program, **options))
+    container.write(target, pieces(program, **options))
 
 
 def pieces(

@@ -82,6 +82,9 @@ def _check_platform(platform: str) -> None:
         jax.devices()
     except (RuntimeError, AssertionError) as e:
         why = str(e) or "JAX was installed without it"
+        if platform == "gpu":
+            # JAX's reason is that of the one that it looks for last.
+            why = "JAX finds neither 'cuda' nor 'rocm' here"
         raise UsageError(f"--platform: cannot run on '{platform}': {why}") from None
 
 
@@ -500,6 +503,10 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
         raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
     # Of damaged files, numpy, zipfile and zlib raise what they like.
     except Exception as e:
+        if "allow_pickle" in str(e):
+            raise UsageError(
+                f"'{path}' holds Python objects, which are not read; save arrays of numbers"
+            ) from None
         raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {e}") from None
     if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
         raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")

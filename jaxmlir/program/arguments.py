@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxmlir._compat import core
+from jaxmlir._compat import core, tree_util
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError
@@ -19,6 +19,10 @@ from jaxmlir.program import specialize as specialization
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+
+# Characters that two pytrees may have to be shown in full, and differences that are named else.
+MAX_TREE_TEXT = 300
+MAX_DIFFERENCES = 5
 
 
 def flatten(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -40,10 +44,7 @@ def check_tree(program: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     """
     flat, tree = jax.tree.flatten((args, kwargs))
     if tree != program.in_tree:
-        raise ArgumentError(
-            f"@{program.name} takes arguments of the pytree "
-            f"{_tree_text(program.in_tree, program.in_avals)}, got {_tree_text(tree, flat)}"
-        )
+        raise ArgumentError(_tree_difference(program, tree, flat))
     return flat
 
 
@@ -189,6 +190,41 @@ def _widens(have: Any, aval: Any) -> bool:
         return next((i for i, k in enumerate(order) if jax.dtypes.issubdtype(dtype, k)), -1)
 
     return 0 <= rank(have) <= rank(aval.dtype)
+
+
+def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
+    """What is wrong with the pytree of arguments: both in full, or where they differ if that is
+    long."""
+    wanted, given = _tree_text(program.in_tree, program.in_avals), _tree_text(tree, flat)
+    differences = list(tree_util.equality_errors_pytreedef(program.in_tree, tree))
+    if len(wanted) + len(given) <= MAX_TREE_TEXT or not differences:
+        return f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
+    shown = [
+        f"{_path_text(program, path)} must be a {_kind(expected)}, got a {_kind(got)}: {why}"
+        for path, expected, got, why in differences[:MAX_DIFFERENCES]
+    ]
+    if len(differences) > len(shown):
+        shown.append(f"... {len(differences) - len(shown)} more")
+    return f"@{program.name}: " + "; ".join(shown)
+
+
+def _path_text(program: Module, path: Sequence[Any]) -> str:
+    """A part of the arguments, as the user's function calls it where that is known."""
+    if len(path) < 2:
+        return "the positional arguments" if path[0].idx == 0 else "the keyword arguments"
+    side, first, *rest = path
+    signature = signature_of(program)
+    if side.idx == 0 and signature is not None:
+        parameters = list(signature.parameters.values())[: first.idx + 1]
+        if parameters[-1].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            return f"argument {parameters[-1].name}{jax.tree_util.keystr(tuple(rest))}"
+    key = first.idx if side.idx == 0 else first.key
+    return f"argument {key}{jax.tree_util.keystr(tuple(rest))}"
+
+
+def _kind(text: str) -> str:
+    """What JAX calls a node, without Python's decoration."""
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
 
 
 def _tree_text(tree: Any, avals: Sequence[Any]) -> str:

@@ -7,10 +7,11 @@ inside other JAX code.
 
 from __future__ import annotations
 
+import io
 import numbers
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import jax
 import numpy as np
@@ -33,6 +34,7 @@ from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
 from jaxmlir.support.options import check_platforms
+from jaxmlir.support.units import byte_count
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -133,7 +135,7 @@ class Program(Module):
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        target: str | os.PathLike[str] | BinaryIO,
         *,
         source_info: bool = True,
         as_flat: bool = False,
@@ -142,6 +144,7 @@ class Program(Module):
         """Writes the program to one file, which :func:`jaxmlir.load` reads anywhere.
 
         Args:
+          target: a path, or a binary stream to write to.
           source_info: keep the Python files and lines that ops come from.
           as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for
             nodes that hold Python objects of this process.
@@ -150,7 +153,7 @@ class Program(Module):
             Python functions are an error.
 
         Raises:
-          ArgumentError: ``effects`` is none of these.
+          ArgumentError: ``target`` or ``effects`` is none of these.
           ArtifactError: the program refers to Python objects of this process, such as callbacks;
             names each op, the user's line, and what to do.
           OSError: the file cannot be written; one that was there is as it was.
@@ -158,7 +161,7 @@ class Program(Module):
         from jaxmlir import artifact
 
         options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
-        artifact.save(self, path, **options)
+        artifact.save(self, target, **options)
 
     def __repr__(self) -> str:
         try:
@@ -290,7 +293,7 @@ class Program(Module):
     @derived_once
     def remat(
         self,
-        memory_budget: float | None = None,
+        memory_budget: float | str | None = None,
         *,
         measure: bool = True,
         remarks: Callable[[Diagnostic], None] | None = None,
@@ -305,23 +308,30 @@ class Program(Module):
 
         Args:
           memory_budget: the memory to get along with besides arguments and results: a fraction of
-            what the program takes, or, from 2 on, bytes.  By default what is stored is what pays.
+            what the program takes, or, from 2 on, bytes, which may have a unit: ``"1.5 GiB"``.  By
+            default what is stored is what pays.
           measure: compile it for JAX's default backend, two to sixteen times, to see what memory it
             takes; otherwise, and where that cannot compile it or is not its target, the memory is
             estimated.
           remarks: takes what was done, for example ``print``.
 
         Raises:
-          ArgumentError: the budget is no number.
+          ArgumentError: the budget is neither a number nor bytes, or ``measure`` no boolean.
           PipelineError: it is not positive.
         """
-        is_number = isinstance(memory_budget, numbers.Real) and not isinstance(memory_budget, bool)
-        if memory_budget is not None and not (is_number and memory_budget == memory_budget):
-            raise ArgumentError(f"memory_budget: expected a number, got {memory_budget!r}")
+        budget = byte_count(memory_budget) if isinstance(memory_budget, str) else memory_budget
+        is_number = isinstance(budget, numbers.Real) and not isinstance(budget, bool)
+        if memory_budget is not None and not (is_number and budget == budget):
+            raise ArgumentError(
+                "memory_budget: expected a fraction of what the program takes, such as 0.5, or "
+                f"bytes, such as '1.5 GiB', got {memory_budget!r}"
+            )
+        if not isinstance(measure, bool):
+            raise ArgumentError(f"measure: expected True or False, got {measure!r}")
         # Who asks for it does not ask how long that takes to compile.
         option = "calls=inf"
         if memory_budget is not None:
-            option = f"memory-budget={memory_budget} measure={measure}".lower()
+            option = f"memory-budget={budget} measure={measure}".lower()
         pipeline = f"jaxpr-inline,jaxpr-remat{{{option}}}"
         # Who looks at the result is not to wait for it to be compiled again.
         compiles = measure and memory_budget is not None
@@ -336,10 +346,14 @@ class Program(Module):
         return self.__copy__()
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            f"{self!r} cannot be pickled; program.save(path) writes it to a file, which "
-            "jaxmlir.load(path) reads in another process"
-        )
+        """Pickles as the bytes that :meth:`save` writes.
+
+        Raises:
+          ArtifactError: as for :meth:`save`.
+        """
+        contents = io.BytesIO()
+        self.save(contents)
+        return _unpickled, (contents.getvalue(), self.custom_calls)
 
     # -- targets --
 
@@ -784,6 +798,14 @@ class Program(Module):
             if platforms is None:
                 return traced.lower()
             return traced.lower(lowering_platforms=tuple(platforms))
+
+
+def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program:
+    """The program that was pickled.  Unlike unpickling itself, this executes nothing."""
+    from jaxmlir import artifact
+
+    options = {"allow_custom_calls": custom_calls}
+    return artifact.read(Program, memoryview(contents), "<pickle>", **options)
 
 
 def _short(avals: Sequence[Any]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import types
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import jax
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 def trace(
     fun: Callable[..., Any],
-    *,
+    *misplaced: Any,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Sequence[str] | None = None,
 ) -> Callable[..., Program]:
@@ -40,6 +41,7 @@ def trace(
 
     Args:
       fun: a function of pytrees of arrays.
+      misplaced: nothing; arguments of ``fun`` are given to what ``trace(fun)`` returns.
       static_argnums, static_argnames: arguments that are Python values of the trace, as for
         ``jax.jit``; the program does not take them.
 
@@ -49,9 +51,16 @@ def trace(
       values of another trace.
 
     Raises:
+      ArgumentError: arguments of ``fun`` are given beside it.
       TypeError, ValueError: those of ``jax.jit``: ``fun`` cannot be called, or has no such
         arguments.
     """
+    if misplaced:
+        name = name_of(fun)
+        raise ArgumentError(
+            f"trace takes the function alone, and what it returns takes the arguments: "
+            f"jaxmlir.trace({name})(...), got {len(misplaced)} more"
+        )
     key = _as_key(fun)
     jitted = jax.jit(key, static_argnums=static_argnums, static_argnames=static_argnames)
 
@@ -128,6 +137,11 @@ def parse(
     """
     if not isinstance(text, str):
         raise ArgumentError(f"expected the text of a module, got {type(text).__name__}")
+    if _is_path(text):
+        raise ArgumentError(
+            f"expected the text of a module, got the path {text!r}; pathlib.Path({text!r})"
+            ".read_text() is a file's text, and jaxmlir.load reads what program.save wrote"
+        )
     if not isinstance(constants, Mapping | None):
         raise ArgumentError(f"constants: expected arrays by name, got {type(constants).__name__}")
     program = Program(parse_module(text, filename), constants, _handles_in(text))
@@ -138,8 +152,13 @@ def parse(
     return program
 
 
+def _is_path(text: str) -> bool:
+    """Whether what should be MLIR is the name of a file."""
+    return bool(re.fullmatch(r"[^\s(){}<>%@\"]+\.\w+", text))
+
+
 def load(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | bytes | BinaryIO,
     *,
     as_flat: bool = False,
     allow_custom_calls: Collection[str] | None = (),
@@ -152,6 +171,7 @@ def load(
     memory.
 
     Args:
+      source: the path of the file, or its contents: bytes, or a binary stream.
       as_flat: take and give the leaves of the pytrees only, for programs whose pytrees have node
         types that this process does not know.
       allow_custom_calls: what of the program may reach beyond XLA: targets of ``jax.ffi`` calls,
@@ -161,7 +181,7 @@ def load(
       verify: check the program's types; without it, an invalid one fails later or not at all.
 
     Raises:
-      ArgumentError: ``allow_custom_calls`` is no collection of names.
+      ArgumentError: ``source`` is none of these, or ``allow_custom_calls`` no collection of names.
       ArtifactError: the file is not an artifact that can be loaded here.
       VerificationError: its program is invalid.
       OSError: the file cannot be read.
@@ -169,8 +189,8 @@ def load(
     from jaxmlir import artifact
 
     _check_names(allow_custom_calls)
-    buffer = artifact.map_file(path)
-    return artifact.read(Program, buffer, os.fspath(path), as_flat, allow_custom_calls, verify)
+    buffer, filename = artifact.contents(source)
+    return artifact.read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
 
 
 def _check_names(allow_custom_calls: Any) -> None:
@@ -183,8 +203,6 @@ def _check_names(allow_custom_calls: Any) -> None:
 
 def _handles_in(text: str) -> dict[str, handles.Box]:
     """The boxes of the handles that a text names; unknown ones fail when they are used."""
-    import re
-
     found = {}
     for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
         box = handles.find_box(name)

@@ -18,7 +18,9 @@
 
 // DESCRIBE:      versions: artifact 1, dialect 0.1, made by jaxmlir
 // DESCRIBE:      public functions:
-// DESCRIBE-NEXT:   @f(tensor<f32>) -> (tensor<f32>)
+// DESCRIBE-NEXT:   @f
+// DESCRIBE-NEXT:     argument  tensor<f32>  4 bytes
+// DESCRIBE-NEXT:     result  tensor<f32>  4 bytes
 // DESCRIBE:      functions:
 // DESCRIBE-NEXT:   3, with 5 ops
 // DESCRIBE-NEXT: ops:

@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -399,6 +400,25 @@ def test_adversarial_headers(path, tmp_path, name):
         return
     with pytest.raises(ArtifactError, match=message):
         jaxmlir.load(tmp_path / "forged")
+
+
+def test_a_file_that_is_cut_short_says_so(path):
+    contents = path.read_bytes()
+    header = int.from_bytes(contents[:8], "little") + 8
+    for size in (10, header - 1, header, header + 1, len(contents) - 1):
+        with pytest.raises(ArtifactError, match=f"the file is truncated to {size} bytes"):
+            jaxmlir.load(contents[:size])
+
+
+def test_contents_may_be_bytes_or_streams(path):
+    contents = path.read_bytes()
+    stream = io.BytesIO()
+    jaxmlir.load(contents).save(stream)
+    assert stream.tell() == len(stream.getvalue()) > 0
+    stream.seek(0)
+    with path.open("rb") as file:
+        for source in (contents, bytearray(contents), memoryview(contents), file, stream):
+            same(jaxmlir.load(source)(*arguments()), model(*arguments()))
 
 
 def test_a_header_that_says_it_is_huge(tmp_path):

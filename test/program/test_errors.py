@@ -7,6 +7,7 @@ user's own line, side tables, calls of a program.
 import dataclasses
 import enum
 import inspect
+import io
 import re
 
 import jax
@@ -319,6 +320,53 @@ ONES = np.ones((2, 3), np.float32)
 @pytest.mark.parametrize("outer", [lambda program: program, jax.jit], ids=["call", "jit"])
 def test_arguments(loss, args, kwargs, expected, outer):
     assert message(ArgumentError, lambda: outer(loss)(*args, **kwargs)) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda params: params["layer7"].pop("b"),
+            "@model: argument params['layer7'] must be a dict with 2 children, got a dict with 1 "
+            "child: the numbers of children do not match, with the symmetric difference of key "
+            "sets: {'b'}",
+        ),
+        (
+            lambda params: params.update(layer3=[1.0, 2.0]),
+            "@model: argument params['layer3'] must be a dict, got a list: their Python types "
+            "differ",
+        ),
+    ],
+    ids=["missing", "another container"],
+)
+def test_of_a_large_pytree_the_paths_that_differ_are_named(change, expected):
+    def model(params, x):
+        return sum(x * p["w"] + p["b"] for p in params.values())
+
+    params = {f"layer{i}": {"w": ONES, "b": ONES} for i in range(10)}
+    program = jaxmlir.trace(model)(params, ONES)
+    change(params)
+    assert message(ArgumentError, lambda: program(params, ONES)) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: jaxmlir.trace(jnp.sum, ONES), r"jaxmlir.trace\(sum\)\(...\), got 1 more"),
+        (lambda: jaxmlir.parse("model.mlir"), r"got the path 'model.mlir'; .*jaxmlir.load"),
+        (lambda: jaxmlir.load(3), "expected a path, bytes or a binary stream .*, got int"),
+        (lambda: jaxmlir.load(io.StringIO("")), "opened as text; .* mode 'rb'"),
+        (lambda: jaxmlir.trace(jnp.sum)(ONES).save(3), "expected a path or a binary stream"),
+        (lambda: jaxmlir.trace(jnp.sum)(ONES).remat("1 Gb"), "such as '1.5 GiB', got '1 Gb'"),
+        (
+            lambda: jaxmlir.trace(jnp.sum)(ONES).remat(0.5, measure="yes"),
+            "True or False, got 'yes'",
+        ),
+    ],
+)
+def test_misuse_says_what_to_do(call, expected):
+    with pytest.raises(ArgumentError, match=expected):
+        call()
 
 
 def test_an_argument_that_jax_makes_narrower():

@@ -360,12 +360,3 @@ def total(program: Module) -> int:
     """The bytes of all values that the ops of a program give: no fewer than it needs at once."""
     ops = analyses_of(program).graph.ops.values()
     return sum([size(type_) for found in ops for op, _ in found for type_ in op.results.types])
-
-
-def in_units(count: float) -> str:
-    """Bytes, to be read: ``"1.5 MiB"``."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.3g} GiB"

@@ -24,7 +24,6 @@ from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
-from jaxmlir.optimize.memory.profile import in_units
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
 from jaxmlir.optimize.memory.remat.joint import (
     Joint,
@@ -46,6 +45,7 @@ from jaxmlir.optimize.memory.remat.price import (
 from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.support.units import in_units
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules
 

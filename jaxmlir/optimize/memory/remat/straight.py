@@ -38,9 +38,10 @@ from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks, in_units
+from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks
 from jaxmlir.optimize.memory.remat.price import MEMORY
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
+from jaxmlir.support.units import in_units
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
