@@ -5,9 +5,13 @@ test module imports JAX.
 """
 
 import collections
+import contextlib
+import ctypes
 import gc
 import os
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -79,6 +83,40 @@ def same_numbers(request):
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.seed(0)
+
+
+# A worker frees what it holds above so many bytes: several run beside each other.
+_MEMORY = 1 << 30
+
+
+@pytest.fixture(scope="session")
+def memory_limit():
+    return [_MEMORY]
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory(memory_limit):
+    """Frees what JAX has compiled, where a worker has grown large."""
+    yield
+    if _resident() > memory_limit[0]:
+        jax = sys.modules.get("jax")
+        if jax is not None:
+            jax.clear_caches()
+        gc.collect()
+        # The C library keeps what is freed between what is not.
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+        # What is held still is in use.
+        memory_limit[0] = max(_MEMORY, 3 * _resident() // 2)
+
+
+def _resident():
+    """The bytes of memory that this process holds, as far as the system tells."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="session", autouse=True)

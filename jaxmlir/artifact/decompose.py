@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 def _log2(x: Any) -> Any:
-    """log(x) / log(2)"""
+    """log(x) / log(2)."""
     return lax.div(lax.log(x), lax.log(lax.full_like(x, 2)))
 
 
 def _one_minus_square(x: Any) -> Any:
-    """(1 - x) (1 + x), which does not cancel near |x| = 1"""
+    """(1 - x) (1 + x), which does not cancel near |x| = 1."""
     one = lax.full_like(x, 1)
     return lax.mul(lax.sub(one, x), lax.add(one, x))
 
 
 def _polynomial(x: Any, *coefficients: Any) -> Any:
-    """Horner's rule"""
+    """A polynomial by Horner's rule, its coefficients in ascending order."""
     result = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         result = jax.numpy.add(jax.numpy.multiply(result, x), coefficient)

@@ -89,7 +89,7 @@ class Contents:
 
     @property
     def module_size(self) -> int:
-        """Of how many bytes the compressed module is."""
+        """The number of bytes of the compressed module."""
         return len(self._module)
 
     def module(self) -> ir.Module:

@@ -67,7 +67,8 @@ def enable(
     round_trip: bool | None = None,
     dump_to: str | os.PathLike[str] | None = None,
 ) -> None:
-    """The same as :func:`enabled` for all threads of the process, until :func:`disable`."""
+    """Enables the backend for all threads of the process, until :func:`disable`; arguments as for
+    :func:`enabled`."""
     settings = Settings.given(pipeline, round_trip, dump_to)
     _take_over()
     _settings.set_global(settings)

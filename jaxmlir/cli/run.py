@@ -155,7 +155,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
 
 
 def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
-    """Of each dialect that functions have ops of, the first one, by the dialect's name."""
+    """The first op of each dialect that functions have ops of, by the dialect's name."""
     found: dict[str, ir.OpView] = {}
     for function in program.functions.values():
         for op in function.entry_block.operations:

@@ -234,7 +234,7 @@ Interpretation = Callable[["Interpreter", Node, list[Any]], "list[Any] | None"]
 
 
 def _call(attribute: str) -> Interpretation:
-    """Of an op that calls one function with its operands, for its results."""
+    """The interpretation of an op that calls one function with its operands, for its results."""
 
     def call(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
         return interpreter.enter(Frame(node.get(attribute), node), args)
@@ -440,7 +440,7 @@ class Step:
         return tuple(f.iteration for f in self.stack if f.iteration is not None)
 
     def __str__(self) -> str:
-        """``'jaxpr.sin' op at model.py:12``"""
+        """The op and its place, as in ``'jaxpr.sin' op at model.py:12``."""
         file, line, _ = self.position
         return f"'{self.name}' op" + (f" at {file}:{line}" if line else "")
 

@@ -65,8 +65,8 @@ class _WithRules:
 
     @functools.cached_property
     def programs(self) -> tuple[Any, ...]:
-        """These; none where the program has been changed since, or cannot be derived from with its
-        rules: that is no error before somebody asks for them."""
+        """The derived programs; none where the program has been changed since, or cannot be derived
+        from with its rules: that is no error before somebody asks for them."""
         if self._of.state is not self._state:
             return ()
         self._of.rule_tracing.looked_at()

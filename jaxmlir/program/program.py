@@ -413,7 +413,7 @@ class Program(Module):
 
     @property
     def __name__(self) -> str:
-        """The same, as JAX calls functions that it stages out."""
+        """The program's name, where JAX looks for the names of functions that it stages out."""
         return self.name
 
     @property

@@ -36,7 +36,8 @@ class Emitter(NamedTuple):
     """Writes ops on the arguments at the current insertion point; their results."""
 
     def inline(self, args: list[ir.Value], location: ir.Location | None = None) -> list[ir.Value]:
-        """The same, at the location of the op that it stands for; by default the current one."""
+        """Writes the ops at the location of the op that they stand for; by default the current
+        one."""
         with location or ir.Location.current:
             return self.write(args)
 

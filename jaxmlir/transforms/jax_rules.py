@@ -181,7 +181,7 @@ def _check_types(closed: Any, avals: Sequence[Any]) -> None:
 
 
 def _check_tangents(closed: Any, tangents: Sequence[Any], active: Sequence[bool]) -> None:
-    """Likewise, of the tangents of results that have some."""
+    """Checks the types of the tangents of results that have some."""
     results = chosen(open_jaxpr(closed)[0].outvars, active)
     wanted = [v.aval.to_tangent_aval() for v in results]
     _check_avals("tangent", wanted, [v.aval for v in tangents])

@@ -124,7 +124,8 @@ class Functions:
         return self.once(_body, symbol)
 
     def read(self, symbol: str) -> FunctionView:
-        """Likewise, of a function that may change later: it is read now unless it was before."""
+        """``@symbol`` with its values numbered, of a function that may change later: it is read now
+        unless it was before."""
         return self._made.get((_body, symbol, ())) or _body(self._rules, symbol)
 
     @contextmanager
@@ -158,7 +159,8 @@ class Functions:
                 memo.popitem()
 
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
-        """Likewise, of what the library may have: the symbols of functions, and patterns."""
+        """What a transformation makes of a function, which the library may have: the symbols of
+        functions, and patterns."""
         if self.loans is not None and symbol in self.loans:
             return self.loans.derived(transform, symbol, *pattern)
         return self.once(transform, symbol, *pattern)

@@ -272,7 +272,7 @@ class Rules:
         return self._rule("discharge", op, name, None, (), trace, write)
 
     def split_call(self, op: Any, name: str, unknown: tuple[bool, ...]) -> PartialEvaluation | None:
-        """Likewise, of an op that does no more than call functions, or ``None``."""
+        """The partial evaluation of an op that does no more than call functions, or ``None``."""
         return self._native("partial_eval", op, name, None, unknown)
 
     def emit(

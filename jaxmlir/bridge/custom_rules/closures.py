@@ -67,8 +67,8 @@ class Constants(NamedTuple):
 
     @property
     def chains(self) -> list[tuple[Any, ...]]:
-        """Of each its variable, and those that this stands for in the jaxprs around: the value is
-        the same."""
+        """For each value its variable, and the variables of the jaxprs around that this stands
+        for."""
         return [tuple(chain_of(v, self.origins)) for v in self.variables]
 
     @property

@@ -83,7 +83,7 @@ class RuleTracing:
         self.waiting = False
 
     def of_clone(self, program: Module, held: bool) -> RuleTracing:
-        """That of a copy of the program."""
+        """The rule tracing of a copy of the program."""
         result = RuleTracing(program, self.table)
         result.waiting, result.marked, result.held = self.waiting, self.marked, held
         return result

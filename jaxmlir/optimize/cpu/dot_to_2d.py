@@ -141,7 +141,7 @@ def _flattens(product: OpView, operands: Sequence[_Operand]) -> str | None:
 
 
 class _Operand(NamedTuple):
-    """Of a product."""
+    """An operand of a product."""
 
     value: ir.Value
     side: _Side

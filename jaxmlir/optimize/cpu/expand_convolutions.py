@@ -139,12 +139,12 @@ class _Axis(NamedTuple):
     low: int
     high: int
     dilation: int
-    """Of the array."""
+    """The dilation of the array."""
     spread: int
-    """Of the kernel."""
+    """The dilation of the kernel."""
 
     def count(self, size: int, taps: int) -> int:
-        """Of results."""
+        """The number of results."""
         whole = (size - 1) * self.dilation + 1 + self.low + self.high
         return (whole - (taps - 1) * self.spread - 1) // self.stride + 1
 

@@ -158,7 +158,7 @@ class _Depthwise:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Of a kernel: a row for each channel of a group and each place, of all results."""
+    """The numbers of a kernel: a row for each channel of a group and each place, of all results."""
 
     rhs: tuple[int, ...]
 

@@ -152,7 +152,7 @@ class _Windows:
         return _IDENTITIES[self.select]
 
     def elements(self, x: Any, around: float) -> Iterator[Any]:
-        """Of all windows what stands at a place in them, for one place after another."""
+        """The elements at a place in all windows, for one place after another."""
         edges = [(low, high, 0) for low, high in self.padding]
         x = _padded(x, around, edges)
         last = [(n - 1) * stride for n, stride in zip(self.counts, self.strides, strict=True)]

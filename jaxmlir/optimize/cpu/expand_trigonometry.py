@@ -176,7 +176,7 @@ def _has_bit(x: Any, bit: int) -> Any:
 
 
 def _in_quarter(x: Any) -> tuple[Any, Any, Any]:
-    """Of the rest of a number, less quarters of a turn: its sine, its cosine; and how many."""
+    """The sine and the cosine of a number less quarters of a turn; and how many these are."""
     x = lax.convert_element_type(x, np.float64)
     first, second, *others = (_from_whole(x * p) for p in TURNS)
     tail = functools.reduce(lax.add, others[::-1])

@@ -150,7 +150,7 @@ class _Expensive(NamedTuple):
     """A value to fence."""
 
     index: int
-    """Of the op whose result it is, in its function."""
+    """The number of the op whose result it is, in its function."""
     result: int
     cost: int
     users: int
@@ -368,7 +368,7 @@ def _users(
 
 
 def _views(callee: _Cost, first: int, users: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """Of the results of a call that are used, which others are the same array.
+    """The other results of a call that are the same array as each result that is used.
 
     Args:
       first: the number of its first result.

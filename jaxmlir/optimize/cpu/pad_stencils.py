@@ -177,8 +177,8 @@ def part_again(rules: Rules, moves: Moves, joined: Mapping[ir.Value, Roll]) -> N
 
 
 def _rolled_part(moves: Moves, node: OpView) -> tuple[ir.Value, int, int, bool] | None:
-    """Of ``pad(x[k:], 0, k)`` or ``pad(x[:k], n-k, 0)``: ``x``, the dimension, ``k``, and
-    which of the two it is."""
+    """Reads ``pad(x[k:], 0, k)`` or ``pad(x[:k], n-k, 0)``: ``x``, the dimension, ``k``, and which
+    of the two it is."""
     # Operands as they are now: they may be sums of which parts have been joined since.
     part = moves.part(node.op.operands[0])
     if part is None or node.op.results[0].type != part.x.type:
@@ -268,7 +268,7 @@ class Roll:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The same as a sum of two arrays that are zero where the other is not."""
+    """A roll as the sum of two arrays that are zero where the other is not."""
 
     roll: Roll
 

@@ -223,7 +223,7 @@ def _slices(
     nodes: dict[ir.Value, OpView],
     leaves: list[ir.Value],
 ) -> list[ir.Value]:
-    """Of each combination of indices along the axes, in order, without these axes.
+    """The slices at each combination of indices along the axes, in order, without these axes.
 
     Args:
       nodes: the ops that are computed for each slice, by their values.

@@ -175,7 +175,7 @@ def positions_of(
 
 
 def _integers(argnums: Any) -> list[int | None]:
-    """Those that an option is, or has; ``None`` for what is no integer."""
+    """The integers that an option is, or has; ``None`` for what is no integer."""
     single = integer(argnums)
     if single is not None:
         return [single]
@@ -186,7 +186,7 @@ def _integers(argnums: Any) -> list[int | None]:
 
 
 def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
-    """Those of :func:`positions_of`, of which there has to be one."""
+    """The positions that :func:`positions_of` gives, of which there has to be one."""
     positions = positions_of(argnums, args_tree)
     if not positions:
         raise ArgumentError(f"argnums={argnums}: expected at least one argument to differentiate")

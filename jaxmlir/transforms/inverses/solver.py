@@ -66,7 +66,7 @@ class Inverted:
     """A function ``(*known results, *known arguments) -> (*found arguments, *found results)``."""
 
     symbol: str
-    """Its name, empty where nothing was found."""
+    """The function's name, empty where nothing was found."""
     arguments: tuple[int, ...]
     """The unknown arguments that it finds."""
     results: tuple[int, ...]

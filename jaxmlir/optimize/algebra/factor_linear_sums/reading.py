@@ -151,7 +151,7 @@ _kind_of = functools.cache(Kind)
 
 
 class Dot(NamedTuple):
-    """That a product is a ``dot_general``, of this precision."""
+    """The mark of a product that is a ``dot_general``, with its precision."""
 
     precision: Any
 

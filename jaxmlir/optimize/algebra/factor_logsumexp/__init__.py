@@ -258,15 +258,15 @@ class _Versions:
 
     body: FunctionView
     check: func.FuncOp
-    """Of the constants, the number of the version."""
+    """The function that chooses the version, given the constants."""
     far: str
     """The body for numbers that are far apart."""
     near: str
-    """The one with products."""
+    """The body with products."""
     split: Split | None
-    """That one in two, if part of it is the same in every iteration."""
+    """The body with products in two, if part of it is the same in every iteration."""
     patterns: _Patterns | None
-    """Of bodies that are alike."""
+    """The clone plans of bodies that are alike."""
 
 
 @dataclass(frozen=True, eq=False)

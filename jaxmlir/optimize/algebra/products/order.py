@@ -55,7 +55,7 @@ MIN_GAIN = 1.3
 """How many times faster than the old order a new one has to be in the estimate."""
 
 SURE_GAIN = 1.05
-"""The same of an order that takes fewer operations and fewer bytes, whatever either costs.
+"""The least gain of an order that takes fewer operations and fewer bytes, whatever either costs.
 
 ``(h @ W)[:, :-1]`` of 8 x 128 x 64 and 64 x 4096 numbers saves one operation in 128 and half of the
 bytes, 1.15 times in the estimate: its copy, and the padding of its cotangent, were 1.4 times in the

@@ -92,7 +92,7 @@ class Frame:
     axis: int
     """The dimension along which they follow each other."""
     size: int
-    """Their length along that dimension."""
+    """The length of the slabs along that dimension."""
     starts: list[ir.Value | None]
     """Before the loop, where the slabs begin in the other dimensions; ``None`` if at 0."""
     part: tuple[int, ...]
