@@ -10,6 +10,7 @@ import ctypes
 import gc
 import os
 import sys
+import zlib
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +21,9 @@ import round_trip
 # Every run tries the same examples: a change is judged by what it changes.
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 hypothesis.settings.load_profile("repeatable")
+
+# Of the cases of a test that is marked `sampled` one in so many is run.
+SAMPLED = 4
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -53,7 +57,12 @@ def pytest_addoption(parser):
         type=int,
         default=1,
         metavar="N",
-        help="of the cases of each test, every Nth and at least one; always the same ones",
+        help="of the cases of each test, about one in N and at least one; always the same ones",
+    )
+    parser.addoption(
+        "--whole",
+        action="store_true",
+        help=f"all cases of the tests marked `sampled`, of which one in {SAMPLED} is run without it",
     )
 
 
@@ -63,12 +72,23 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    every, cases = config.getoption("--every"), collections.defaultdict(list)
+    every, whole = config.getoption("--every"), config.getoption("--whole")
+    cases = collections.defaultdict(list)
     for item in items:
         cases[item.nodeid.partition("[")[0]].append(item)
-    chosen = {item for those in cases.values() for item in those[::every]}
+    chosen = set()
+    for of_test in cases.values():
+        is_sampled = not whole and of_test[0].get_closest_marker("sampled")
+        chosen |= _spread_out(of_test, max(every, SAMPLED) if is_sampled else every)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+def _spread_out(items, one_in):
+    """Some of the items, by their names: not the same column of each table of cases."""
+    by_number = {zlib.crc32(item.nodeid.encode()): item for item in items}
+    chosen = {item for number, item in by_number.items() if number % one_in == 0}
+    return chosen or {by_number[min(by_number)]}
 
 
 def pytest_collection_finish():

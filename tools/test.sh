@@ -4,8 +4,9 @@
 #
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
-# The stage `compat` runs every third case of each of its tests. Two stages are not among the default
-# ones: `compat-whole` runs all cases, and `compat-0.11` all of them with the JAX between the two.
+# Of tests with many costly cases the stage `pytest` runs a fixed sample, and the stage `compat` one
+# case in six of each test. Three stages are not among the default ones: `pytest-whole` and
+# `compat-whole` run all cases, and `compat-0.11` all of them with the JAX between the two.
 #
 # Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
 #
@@ -36,7 +37,7 @@ lint() {
     return $status
 }
 
-run_pytest() { .venv/bin/python -m pytest -q -n 2 --dist worksteal; }
+run_pytest() { .venv/bin/python -m pytest -q -n 2 --dist worksteal "$@"; }
 
 run_lit() { .venv/bin/lit -sv --no-progress-bar --order=lexical -j 2 lit_tests; }
 
@@ -53,12 +54,14 @@ find_python312() {
 # Whether Python is 3.12 or newer where it is not asked for by its version.
 is_new() { .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; }
 
-# run_compat EVERY VENV PYTHON [REQUIREMENT]: every EVERYth case of each test.
+# run_compat EVERY VENV PYTHON [REQUIREMENT]: one case in EVERY of each test; all where that is 1.
 run_compat() {
     every=$1
     shift
+    whole=""
+    [ "$every" -gt 1 ] || whole=--whole
     sh tools/setup.sh "$@" && "$1/bin/python" -m pytest -q -n 2 --dist worksteal -m compat \
-        --through=text "--every=$every"
+        --through=text "--every=$every" $whole
 }
 
 sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
@@ -67,9 +70,10 @@ for requested in "$@"; do
     case $requested in
         lint) stage lint lint ;;
         pytest) stage pytest run_pytest ;;
+        pytest-whole) stage pytest-whole run_pytest --whole ;;
         lit) stage lit run_lit ;;
         compat | compat-whole)
-            every=3
+            every=6
             [ "$requested" = compat ] || every=1
             python312=$(find_python312)
             if is_new; then

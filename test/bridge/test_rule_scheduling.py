@@ -147,6 +147,7 @@ DERIVED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fun", [alike_in_a_row, in_a_loop, with_a_solver])
 @pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
 def test_what_is_derived_reads_the_same_whatever_was_read_before(fun, derive):

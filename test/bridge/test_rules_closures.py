@@ -195,6 +195,7 @@ def of_jax(function, *args):
         return function(*args)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", FUNCTIONS)
 @pytest.mark.parametrize("place", PLACES)
 def test_gradients(place, make):
@@ -569,6 +570,7 @@ def in_while(x, y, make):
     return lax.while_loop(lambda carry: carry[0] < 3, body, (0, x, y))[2]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", GIVEN.values(), ids=GIVEN)
 @pytest.mark.parametrize("place", PLACES)
 def test_arguments_that_are_not_differentiated(place, make):
@@ -579,6 +581,7 @@ def test_arguments_that_are_not_differentiated(place, make):
     np.testing.assert_allclose(jaxmlir.parse(str(program)).grad(1)(X, Y), want, 1e-5, 1e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", GIVEN.values(), ids=GIVEN)
 @pytest.mark.parametrize("place", ["straight", "in jit", "in scan", "in cond"])
 def test_second_derivatives_past_arguments_that_are_not_differentiated(place, make):

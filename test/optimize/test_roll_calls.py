@@ -130,7 +130,7 @@ DRAWS = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(DRAWS)), st.sampled_from(["split", "fold", "drawn"])),

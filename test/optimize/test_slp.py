@@ -228,6 +228,7 @@ def lanes_of(steps, end):
     return program, after
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("end", ENDS)
 def test_ends(end):
     program, after = lanes_of(["shared"], end)

@@ -38,6 +38,7 @@ EAGER = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("passes", EAGER.values(), ids=EAGER)
 @budget
 @given(steps=programs)

@@ -225,6 +225,7 @@ def gradients():
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", REWRITES)
 def test_rewriting_passes(name):
     """Op by op: where a pass rewrites a program, that has JAX's results."""
@@ -239,6 +240,7 @@ def op_by_op(program):
     return Interpreter(program).run(program.name, jax.tree.leaves(ARGS))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("f", FUNCTIONS, ids=operator.attrgetter("__name__"))
 def test_all_rewriting_passes_compiled(f):
     pipeline = ",".join(map(eager, dict.fromkeys(e.partition("{")[0] for e in LEVELS[2])))

@@ -60,6 +60,7 @@ def agree(expected, got, lowered_text, expected_text):
         np.testing.assert_allclose(b, a, rtol=64 * eps, atol=64 * eps * scale)
 
 
+@pytest.mark.sampled
 @each_program
 def test_text_round_trip_and_verification(name):
     function, args = to_trace(name)
@@ -82,6 +83,7 @@ CANNOT_BE_SAVED = {
 EXPANDED = {"batching_rule": "a custom_vmap function as a call with its rules"}
 
 
+@pytest.mark.sampled
 @each_program
 def test_saves(name):
     """All but those above, which say what they have that cannot be saved."""
@@ -99,6 +101,7 @@ def test_saves(name):
     assert again.as_text(debug_info=True) == program.as_text(debug_info=True)
 
 
+@pytest.mark.sampled
 @each_program
 def test_runs(name):
     function, args = to_trace(name)
@@ -112,6 +115,7 @@ def test_runs(name):
     )
 
 
+@pytest.mark.sampled
 @each_program
 def test_optimizes(name):
     """The passes of -O2 leave a valid program of the same type, which can be lowered.
@@ -134,6 +138,7 @@ def test_optimizes(name):
 NO_HASH = {"custom_root_derivatives"} if jax_version() == (0, 11, 2) else set()
 
 
+@pytest.mark.sampled
 @each_program
 def test_exported_jaxpr(name):
     """The jaxpr of the parsed program evaluates, and where JAX can, differentiates the same."""

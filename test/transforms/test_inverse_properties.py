@@ -14,7 +14,7 @@ from jax import lax
 import jaxmlir
 
 SIZE = 4
-COUNT, STEPS = 500, 16
+COUNT, STEPS = 250, 16
 PER_PROGRAM = 25
 LARGEST = 3.0
 

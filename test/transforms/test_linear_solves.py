@@ -65,6 +65,7 @@ DERIVATIVES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("derivative", DERIVATIVES)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_solvers(solver, derivative, tmp_path):
