@@ -62,7 +62,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--whole",
         action="store_true",
-        help=f"all cases of the tests marked `sampled`, of which one in {SAMPLED} is run without it",
+        help=f"all cases of tests marked `sampled`, of which one in {SAMPLED} is run without it",
     )
 
 
