@@ -50,6 +50,7 @@ FLAGS = (
     ),
     Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
+    Flag("verify", "Do not verify the input's ops of the jaxpr dialect, which takes JAX", "none"),
     Flag(
         "split-input-file",
         f"Process the pieces between '{_SEPARATOR}' lines, or between the given marker, one by one",
@@ -224,6 +225,9 @@ class _Driver:
         self.is_plain_file = False
         if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
             raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
+        if arguments.get("verify") not in (None, "none"):
+            raise UsageError(f"--verify expects none, got '{arguments.get('verify')}'")
+        self.verifies = arguments.get("verify") is None
         self.target = target(arguments.get("target") or "cpu")
         self.debug_info = arguments.on("mlir-print-debuginfo")
         self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
@@ -337,19 +341,21 @@ class _Driver:
         return parse_module(text, self.filename)
 
     def _program(self, module: ir.Module) -> Program | _MlirModule:
-        """What the passes run on; without passes of ours, it need not know about JAX.
+        """The verified program; without ops and passes of ours, a module that knows nothing of JAX.
 
         MLIR's part of verification was done by parsing.
         """
         as_artifact = self.arguments.on("emit-artifact")
-        if not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes):
+        is_mlirs = not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes)
+        if is_mlirs and not (self.verifies and _has_ops_of_ours(module)):
             return _MlirModule(module)
         from jaxmlir.program.program import Program
 
         program = Program(module, {}, {})
         program.target = self.target
-        with self._measure("verifier"):
-            program.verify()
+        if self.verifies:
+            with self._measure("verifier"):
+                program.verify()
         return program
 
     def _remarks_sink(self) -> Callable[[Diagnostic], None] | None:
@@ -386,6 +392,22 @@ class _Driver:
 
     def _write(self, data: bytes) -> None:
         command_line.write_bytes(self.arguments, data)
+
+
+def _has_ops_of_ours(module: ir.Module) -> bool:
+    """Whether an op of the jaxpr dialect is anywhere in a module."""
+    from jaxmlir.dialect.ir import context, ir
+
+    found = False
+
+    def look(op: Any) -> Any:
+        nonlocal found
+        found = op.name.startswith("jaxpr.")
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    with context():
+        module.operation.walk(look)
+    return found
 
 
 @dataclass

@@ -10,14 +10,14 @@
 // RUN: not jaxmlir-opt %s --split-input-file --emit-bytecode 2>&1 | FileCheck %s --check-prefix=SPLIT
 
 // CHECK: func.func public @f(
-// CHECK: "jaxpr.neg"(%{{.*}}) : (f32) -> f32
+// CHECK: "jaxpr.neg"(%{{.*}}) : (tensor<f32>) -> tensor<f32>
 // LOC: "jaxpr.neg"{{.*}} loc(#[[LOC:.*]])
 // LOC: #[[LOC]] = loc("user.py":3:4)
 // CUT: cut: error: {{.*}} is corrupted MLIR bytecode: attempting to parse
 // BINARY: binary: error: {{.*}} is neither MLIR bytecode {{.*}} nor text: byte 0 is not UTF-8
 // SPLIT: --emit-bytecode writes one module, but the input was split in many
-func.func public @f(%x: f32) -> f32 {
-  %y = "jaxpr.neg"(%x) : (f32) -> f32 loc("user.py":3:4)
-  return %y : f32
+func.func public @f(%x: tensor<f32>) -> tensor<f32> {
+  %y = "jaxpr.neg"(%x) : (tensor<f32>) -> tensor<f32> loc("user.py":3:4)
+  return %y : tensor<f32>
 }
 // -----
