@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
