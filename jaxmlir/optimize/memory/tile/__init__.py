@@ -32,7 +32,7 @@ from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.profile import total
-from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES, Plan, best_plan
+from jaxmlir.optimize.memory.tile.price import TILE_BYTES, Plan, best_plan
 from jaxmlir.optimize.memory.tile.regions import Uses, Writer
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -50,7 +50,8 @@ class Tile(Pass):
       tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays; on
         other targets than CPUs none.
       tile-bytes: what the values of a tile take together.
-      min-peak: programs that need fewer bytes at once are left alone.
+      min-peak: programs that need fewer bytes at once are left alone; by default those that fit in
+        a block that the C library keeps.
       calls: how often the program is taken to be called: loops whose size is not given have to save
         the time that they take to compile within so many calls.
     """
@@ -58,7 +59,7 @@ class Tile(Pass):
     name: ClassVar[str] = "jaxpr-tile"
     tile_size: int | None = None
     tile_bytes: Count = TILE_BYTES
-    min_peak: Count = MIN_PEAK
+    min_peak: Count | None = None
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
@@ -77,7 +78,7 @@ def tile(
     program: Module,
     tile_size: int | None = None,
     tile_bytes: int = TILE_BYTES,
-    min_peak: int = MIN_PEAK,
+    min_peak: int | None = None,
     calls: float = inf,
 ) -> int:
     """Writes loops over tiles of rows in place; how many.
@@ -86,6 +87,8 @@ def tile(
       tile_size: rows of a tile, by default chosen, where it pays.
       calls: how often the program is called, for loops that have to save the time to compile them.
     """
+    if min_peak is None:
+        min_peak = program.target.costs.kept_block
     with scope():
         graph = analyses_of(program).graph
         if total(program) < min_peak:

@@ -1,9 +1,9 @@
 """What tiles of a batch save and cost, and how many rows a tile has.
 
-All constants of the choice are here.  They were measured on two cores of an x86 server with the XLA
-of jax 0.10 and 0.12, on gradients of four programs in their arguments and weights, ``n`` rows each:
-softmaxes of 2048 logits, three times over; attention of 512 positions; tanh, sine and normalization
-of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
+By the table of the target.  Whether that tells what pays was measured on two cores of an x86 server
+with the XLA of jax 0.10 and 0.12, on gradients of four programs in their arguments and weights,
+``n`` rows each: softmaxes of 2048 logits, three times over; attention of 512 positions; tanh, sine
+and normalization of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
 """
 
 from __future__ import annotations
@@ -22,34 +22,27 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
-from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
+from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Uses, grow
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets.costs import Costs
 
 
 # A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
-# and each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch,
-# by the memory that the latter takes:
+# and each of its pages zeroed when it is first touched: that is what tiles save.  CPU time of tiles
+# / of the entire batch, by the memory that the latter takes:
 #                  7 to 14 MiB  20 to 28  40 to 56  80 to 112  160 to 320
 #   softmaxes      1.07         1.06      0.70      0.76       0.65
 #   attention      1.04         0.96      0.67      0.66       0.40
 #   normalization               1.0       0.63      0.67       0.6
 #   perceptron                  1.05      0.92                 0.8
-MIN_PEAK = 33_554_432
-# Nanoseconds for each byte of that memory: 0.5 to 0.7.
-MEMORY = 0.5
-# For each byte that every tile reads or writes as a whole: the weights of its matrix products, and
-# their gradients, which are summed up.  Of the perceptron, tiles of 64 or 128 rows, not 256: 0.08
-# to 0.19.
-SHARED = 0.12
-# For each byte that a tile reads of rows, and writes of them, apart from its ops: a copy in cache.
-COPIED = 0.1
-# Of a tile for each of its kernels, which two threads begin and await.  Attention of 135 kernels in
-# four tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its
-# memory anew; where the C library has kept it, which after larger programs it may, 10 and 8.
-KERNEL = 20_000
+#
+# Each kernel of a tile is begun and awaited by all threads.  Attention of 135 kernels in four
+# tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its memory
+# anew; where the C library has kept it, which after larger programs it may, 10 and 8.
+
 # Ops of a loop besides those of its body.
 OPS = 10
 # What a gain has to exceed the cost by: neither is known better.
@@ -74,6 +67,7 @@ class Estimate:
       kernels: how many loops over memory a tile is.
       added: what is stored for other stages that was not stored before, only computed where it
         was read.
+      costs: of the target.
     """
 
     peak: int
@@ -81,6 +75,7 @@ class Estimate:
     shared: int
     kernels: int
     added: int
+    costs: Costs
 
     def saved(self, tiles: Tiles) -> float:
         """Bytes that are not stored at once, for only those of a tile are."""
@@ -89,11 +84,16 @@ class Estimate:
     def cost(self, tiles: Tiles) -> float:
         """Nanoseconds that tiles take beyond the time that the batch takes."""
         count = tiles.count + (tiles.rest > 0)
-        each = SHARED * self.shared + KERNEL * self.kernels
-        return count * each + COPIED * self.rows + TRAFFIC * self.added
+        # What every tile reads or writes as a whole, the weights of its matrix products and their
+        # gradients, is in a cache as the copies of rows are: of the perceptron 0.08 to 0.19 ns.
+        copied = self.costs.stored_byte_cached
+        each = copied * self.shared + self.costs.fork * self.kernels
+        return count * each + copied * self.rows + self.costs.stored_byte_mapped * self.added
 
 
-def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -> Estimate:
+def estimate(
+    schedule: Schedule, number: int, stored: Stored, again: Set[int], costs: Costs
+) -> Estimate:
     """What a stage takes.
 
     Args:
@@ -125,6 +125,7 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
         sum(v in stored.values or v in leaving for v in results),
         added,
+        costs,
     )
 
 
@@ -132,6 +133,7 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
     """The rows that one loop gives to others alone, and that are no dearer to compute again in each
     than to store: ``jaxpr-remat`` will see to it."""
     body, uses = schedule.uses.body, schedule.uses
+    of_byte = prices.program.target.costs.stored_byte_mapped
     costs: dict[int, float] = {}
     of_ops: dict[Signature, float] = {}
     found: set[int] = set()
@@ -151,7 +153,7 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
                 if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
                     continue
                 readers = {schedule.stage[u] for u in uses.users[v]} - {number}
-                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
+                if len(readers) * cost <= of_byte * uses.bytes[v]:
                     found.add(v)
     return found
 
@@ -283,7 +285,8 @@ class Plan:
     @property
     def gain(self) -> float:
         """Nanoseconds that it saves."""
-        return MEMORY * self.saved
+        costs = next(iter(self.estimates.values())).costs
+        return costs.mapped_byte * self.saved
 
     @property
     def cost(self) -> float:
@@ -384,8 +387,9 @@ class _Search:
         if self.tile_size is None and self._fits(schedule):
             return None
         again = computed_again(schedule, self.prices)
+        costs = self.prices.program.target.costs
         estimates = {
-            number: estimate(schedule, number, self.stored, again)
+            number: estimate(schedule, number, self.stored, again, costs)
             for number, stage in enumerate(schedule.stages)
             if stage.rows
         }
