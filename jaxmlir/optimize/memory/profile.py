@@ -4,7 +4,8 @@ read from.
 XLA inlines calls.  It computes cheap elementwise values in each kernel that reads them, and others
 as well if that is a single one; all else is stored by a kernel of its own, and is there until the
 last kernel that reads it has run.  Matrix products and reductions are kernels of a library: what
-they read is stored, but for a product that is summed up by one.  An elementwise kernel may write
+they read is stored, but for arithmetic on floats that a sum, maximum or minimum alone reads.  An
+elementwise kernel may write
 its result where an operand was that nobody reads any more.  A loop or call that is not inlined
 needs what its function does.
 
@@ -19,15 +20,23 @@ import functools
 import heapq
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import COSTLY, FUSIBLE, INDEXED, is_inlined
+from jaxmlir.analysis.fusion import (
+    COSTLY,
+    FUSIBLE,
+    INDEXED,
+    LIBRARY_REDUCTIONS,
+    SLOW,
+    is_inlined,
+)
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import size
+from jaxmlir.analysis.op_counts import aval_if_any, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import func, ir
@@ -40,7 +49,14 @@ if TYPE_CHECKING:
 FUSED = FUSIBLE - INDEXED
 VIEWS = with_trait(Trait.RESHAPE)
 REDUCTIONS = with_trait(Trait.REDUCTION)
-_SUMMED = ("jaxpr.mul", "jaxpr.square")
+# What is computed as a part of the reduction that alone reads it.  By the temporary memory of the
+# reduction, jax 0.10 and 0.12 alike: not a selection, a conversion, a slice, or a slow function.
+_SUMMED = (
+    FUSED
+    - SLOW.keys()
+    - with_trait(Trait.SLICING)
+    - {f"jaxpr.{name}" for name in ("clamp", "convert_element_type", "erf_inv", "rev", "select_n")}
+)
 Kernels = tuple[int, int, int]
 """The kernels that read a value: the least and the greatest of their numbers, and the last of them.
 
@@ -75,12 +91,7 @@ class MemoryProfile:
         self.view = view
         self._inner = inner
         self._fused = FUSED.difference(stored)
-        self.makers: Sequence[int | None] = view.makers
-        self.users: list[list[int]] = [[] for _ in view.types]
-        for index, operands in enumerate(view.operands):
-            for v in dict.fromkeys(operands):
-                self.users[v].append(index)
-        self.returned = frozenset(view.returned)
+        self.makers, self.users, self.returned = view.makers, view.users, view.outputs
         sizes = {type_: size(type_) for type_ in set(view.types)}
         self.sizes = [sizes[type_] for type_ in view.types]
         self._find_stored()
@@ -91,6 +102,7 @@ class MemoryProfile:
         """Finds where values are read, from the end."""
         view = self.view
         self.stored = [True] * len(view.types)
+        self._summed: set[int] = set()
         self._kernels = [_NONE] * len(view.types)
         for index in reversed(range(len(view.ops))):
             name = view.names[index]
@@ -130,9 +142,15 @@ class MemoryProfile:
         return least < 0 and not self._is_summed(name, value)
 
     def _is_summed(self, name: str, value: int) -> bool:
-        """Whether an op of a name is a part of the reduction of its result."""
-        users = self.users[value]
-        return name in _SUMMED and len(users) == 1 and self.view.names[users[0]] in REDUCTIONS
+        """Whether an op of a name is a part of the reduction of its result, which is noted."""
+        users, view = self.users[value], self.view
+        if name not in _SUMMED or len(users) != 1 or not _is_float(view.types[value]):
+            return False
+        first = view.results[users[0]][0]
+        is_part = view.names[users[0]] in LIBRARY_REDUCTIONS or first in self._summed
+        if is_part:
+            self._summed.add(value)
+        return is_part
 
     def is_identity(self, index: int) -> bool:
         """Whether a step is a fence: its results are its operands, in the same memory."""
@@ -200,6 +218,12 @@ class MemoryProfile:
             inner = may_have_functions(names[i]) and not self.is_identity(i)
             found.append(live + (self._inner(self.view.ops[i]) if inner else 0.0))
         return np.array(found, float)
+
+
+@functools.cache
+def _is_float(type_: ir.Type) -> bool:
+    dtype = getattr(aval_if_any(type_), "dtype", None)
+    return dtype is not None and dtypes.issubdtype(dtype, np.floating)
 
 
 class Step(NamedTuple):

@@ -33,7 +33,7 @@ from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.profile import total
 from jaxmlir.optimize.memory.tile.price import TILE_BYTES, Plan, best_plan
-from jaxmlir.optimize.memory.tile.regions import Uses, Writer
+from jaxmlir.optimize.memory.tile.regions import Writer
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
@@ -98,8 +98,8 @@ def tile(
         for symbol in entries:
             if symbol not in kernels:
                 function = program.function(symbol)
-                uses = Uses(analyses_of(program).inlined(function))
-                plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
+                body = analyses_of(program).inlined(function)
+                plan = best_plan(program, body, tile_size, tile_bytes, min_peak)
                 if plan is None:
                     continue
                 if tile_size is None and not compile_time.pays(symbol, plan.ops, plan.time):
@@ -113,10 +113,10 @@ def tile(
 
 def _write(program: Module, function: func.FuncOp, plan: Plan) -> None:
     """Writes the loops of a plan for a function, with what is called in it inlined if need be."""
-    uses, symbol = plan.schedule.uses, function.name.value
+    symbol = function.name.value
     whole = inlined(program.functions, function)
     if whole is not function:
-        uses.body = FunctionView(whole)
+        plan.schedule.body = FunctionView(whole)
         function.operation.erase()
         program.functions[symbol] = whole
     if remarks_wanted():
@@ -132,7 +132,7 @@ def _explain(plan: Plan) -> None:
         ops = schedule.stages[number].rows
         time = plan.only(number).time / 1e6
         remark(
-            schedule.uses.body.ops[ops[0]],
+            schedule.body.ops[ops[0]],
             f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
             f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
             f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",
