@@ -82,12 +82,16 @@ class MemoryProfile:
         view: FunctionView,
         inner: Callable[[Any], float] = lambda op: 0.0,
         stored: Collection[str] = (),
+        once: bool = False,
     ):
         """
         Args:
           inner: the bytes that the functions of an op need.
           stored: names of ops whose results are stored in any case.
+          once: whether a value that several ops read is stored in any case, as it is to be computed
+            once: what comes nearest to what XLA reports of straight-line code.
         """
+        self._once = once
         self.view = view
         self._inner = inner
         self._fused = FUSED.difference(stored)
@@ -137,7 +141,7 @@ class MemoryProfile:
     def _is_stored(self, index: int, value: int) -> bool:
         """Whether the result of an op that can be fused is in memory, but for being returned."""
         name, (least, greatest, _) = self.view.names[index], self._kernels[value]
-        if name in COSTLY and least < greatest:
+        if (self._once and len(self.users[value]) > 1) or (name in COSTLY and least < greatest):
             return True
         return least < 0 and not self._is_summed(name, value)
 
@@ -176,6 +180,11 @@ class MemoryProfile:
     def bytes(self) -> np.ndarray:
         """What each step needs, with all steps of its kernels, besides arguments and results."""
         return self.needed(range(len(self.view.ops)), without=self.returned)
+
+    def kernel(self, index: int) -> int:
+        """The step in whose kernel a step is computed: itself, if its first result is stored."""
+        first, last = self.view.results[index]
+        return index if first == last or self.stored[first] else self.ends[first]
 
     @property
     def peak(self) -> float:
@@ -378,6 +387,18 @@ def peak(program: Module) -> float:
     """Bytes that a program needs at once, besides arguments and results: its entry point that needs
     most."""
     return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
+
+
+def peak_beside_results(program: Module) -> float:
+    """Bytes that a program needs at once where each value is computed once, and the memory of
+    results is used for others before."""
+    peaks, found = Peaks(program), [0.0]
+    for symbol in analyses_of(program).graph.entry_points():
+        body = analyses_of(program).body(program.function(symbol))
+        profile = MemoryProfile(body, peaks.of_op, once=True)
+        results = sum(profile.sizes[v] for v in body.outputs if v >= body.arity)
+        found.append(profile.needed(range(len(body.ops))).max(initial=0.0) - results)
+    return float(max(found))
 
 
 def total(program: Module) -> int:
