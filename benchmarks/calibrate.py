@@ -7,8 +7,8 @@ Each number is the slope of the CPU time of a program in something that it has m
 programs, compiled by XLA, that differ in one thing.  The fastest of several runs counts, which
 another program on the machine disturbs least; still, let there be none.  It takes a minute.
 
-What is no time (from which size on the C library maps a block anew, say) is taken over from the
-table in the tree.
+What is no time (from which size on the C library maps a block anew, say), and elements of ops that
+are no functions of one, are taken over from the table in the tree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import platform
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.targets.costs import TABLES
 
 REPEATS = 15
@@ -118,7 +119,7 @@ def measured() -> dict[str, float]:
     cached, small, large, tiny = array(MIB // 16), array(16, 16), array(1024, 1024), array(4, 4)
     flop = slope(chain(lambda x: x * x + 0.5), 8, 40, cached) / 2 / cached.size
     matrix, vector, matrices = array(2048, 2048), array(2048), array(9, 64, 64)
-    shared = array(1 << 16)
+    shared, places = array(1 << 16), jnp.asarray(rng.permutation(cached.size)[: 1 << 14])
     wall = slope(in_turn, 8, 72, shared, clock=time.perf_counter)
     return {
         "launch": slope(chain(lambda x: x @ tiny), 8, 136, tiny),
@@ -136,7 +137,61 @@ def measured() -> dict[str, float]:
         "stored_byte_kept": storing(array(64, MIB // 10)),
         "stored_byte_mapped": storing(array(64, MIB // 3)),
         "unknown_byte": slope(factorized, 1, 9, matrices) / matrices[0].nbytes,
+        "indexed_element": slope(chain(lambda x: x.at[places].add(x[places])), 2, 10, cached)
+        / (2 * places.size),
+        "stored_value": slope(stored_values, 1, 33, shared) / shared.size,
+        "compiled_op": (compiling(80) - compiling(16)) / 64,
     }
+
+
+def of_elements(names: Iterable[str]) -> dict[str, float]:
+    """The costs of elements, in nanoseconds, of those of some ops that are functions of one."""
+    x = jnp.asarray(np.random.default_rng(0).random(MIB // 16, np.float32))
+    functions = {
+        name: function
+        for name in names
+        if (function := getattr(lax, name, None)) is not None and _is_elementwise(function, x)
+    }
+    return {
+        name: slope(chain(lambda x, f=function: jnp.clip(f(x), 0.25, 0.75)), 2, 10, x) / x.size
+        for name, function in functions.items()
+    }
+
+
+def _is_elementwise(function: Callable[..., Any], x: Any) -> bool:
+    try:
+        jaxpr = jax.make_jaxpr(function)(x)
+    except TypeError:
+        return False
+    return f"jaxpr.{jaxpr.eqns[0].primitive.name}" in with_trait(Trait.TRANSCENDENTAL)
+
+
+def stored_values(count: int) -> Callable[..., Any]:
+    """Loops of which one stores so many numbers in each iteration, and the other reads them."""
+
+    def function(xs: Any) -> Any:
+        def forward(total: Any, x: Any) -> Any:
+            return total + x, tuple(total * float(i) for i in range(count))
+
+        def backward(total: Any, ys: Any) -> Any:
+            return total * 0.5 + sum(ys), None
+
+        total, stored = lax.scan(forward, 0.0, xs)
+        return lax.scan(backward, total, stored, reverse=True)[0]
+
+    return function
+
+
+def compiling(count: int) -> float:
+    """Nanoseconds of CPU time for which XLA compiles a chain of so many products and sums."""
+    found = []
+    for _ in range(3):
+        jax.clear_caches()
+        lowered = jax.jit(chain(lambda x: x * x + 0.5)(count // 2)).lower(jnp.ones(MIB // 16))
+        start = time.process_time()
+        lowered.compile()
+        found.append(time.process_time() - start)
+    return 1e9 * min(found)
 
 
 def factorized(count: int) -> Callable[..., Any]:
@@ -153,10 +208,11 @@ def caches() -> list[int]:
     return found
 
 
-def table(costs: dict[str, float], before: dict[str, Any]) -> str:
+def table(costs: dict[str, float], elements: dict[str, float], before: dict[str, Any]) -> str:
     """The table as text.
 
     Args:
+      elements: the costs of elements that were measured; of the others those in the tree are taken.
       before: the table in the tree.
     """
     nearest = caches()[1:2] or before["machines"][""]["caches"]
@@ -178,6 +234,13 @@ def table(costs: dict[str, float], before: dict[str, Any]) -> str:
         "[sizes]",
         *(f"{name} = {value}" for name, value in before["sizes"].items()),
         "",
+        "# Nanoseconds of one element of an op.",
+        "[elements]",
+        *(
+            f"{name} = {float(f'{value:.2g}')}"
+            for name, value in (before["elements"] | elements).items()
+        ),
+        "",
         '[machines.""]',
         f"caches = {nearest}",
     ]
@@ -192,10 +255,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     before = tomllib.loads((TABLES / "cpu.toml").read_text(encoding="utf-8"))
-    costs = measured()
-    for name, value in costs.items():
-        print(f"{name:20} {value:12.4g} ns   {before['costs'][name]:12.4g} in the tree")
-    text = table(costs, before)
+    costs, elements = measured(), of_elements(before["elements"])
+    known = before["costs"] | before["elements"]
+    for name, value in (costs | elements).items():
+        print(f"{name:20} {value:12.4g} ns   {known[name]:12.4g} in the tree")
+    text = table(costs, elements, before)
     if options.write is None:
         print(f"\n{text}", end="")
     else:

@@ -40,12 +40,16 @@ class Work:
 
     Attributes:
       kernel: what starting the kernel of one more op is.
+      iteration: what one more iteration of a loop is.
+      stored_byte: what writing and reading a byte is that caches hold.
       transcendental: what an exponential, a logarithm or a sine of an element is.
     """
 
     def __init__(self, program: Module):
         costs = program.target.costs
         self.kernel = costs.launch / costs.flop
+        self.iteration = costs.iteration / costs.flop
+        self.stored_byte = costs.stored_byte_cached / costs.flop
         self.transcendental = costs.transcendental / costs.flop
         # They all take long; how long matters little.
         self._unknown_byte = costs.unknown_byte / costs.flop

@@ -18,14 +18,6 @@ from jaxmlir.dialect.ops import may_have_functions
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-PER_OP = 500_000.0
-"""Nanoseconds of CPU time for which XLA compiles an op more.
-
-The CPU time of compiling by the ops that programs have, in ms for each op, jax 0.10 and 0.12: a
-chain of products and sums in one kernel 0.6 and 0.5; products of slices of an array in one kernel
-0.44 and 0.44; kernels of a product of matrices and a product by a number 0.26 and 0.27; of a sum
-and three elementwise ops 0.30 and 0.29; steps of a spectral model of the atmosphere, in which
-several kernels compute the same values, 1.1."""
 PER_CONVOLUTION = 100
 """How many ops a convolution counts as: it takes 0.05 s to compile."""
 CALLS = 1_000
@@ -43,6 +35,7 @@ class CompileTime:
 
     def __init__(self, program: Module, calls: float = CALLS):
         self._calls = calls
+        self._op = program.target.costs.compiled_op
         self._iterations = {} if calls == inf else program.get_analysis(_iterations)
 
     def pays(self, symbol: str, ops: float, saved: float) -> bool:
@@ -54,7 +47,7 @@ class CompileTime:
         """
         if ops <= 0 or self._calls == inf:
             return True
-        return saved * self._calls * self._iterations.get(symbol, 1.0) >= ops * PER_OP
+        return saved * self._calls * self._iterations.get(symbol, 1.0) >= ops * self._op
 
 
 def _iterations(program: Module) -> dict[str, float]:

@@ -30,7 +30,11 @@ Rewrite = Callable[[OpView], "ir.Value | Sequence[ir.Value] | None"]
 
 
 def rewrite_ops(
-    program: Module, rewrites: Mapping[str, Rewrite], *, drop_dead: bool = False
+    program: Module,
+    rewrites: Mapping[str, Rewrite],
+    *,
+    drop_dead: bool = False,
+    converts: bool = False,
 ) -> int:
     """Rewrites the ops of a program in place; how many.
 
@@ -43,6 +47,8 @@ def rewrite_ops(
     Args:
       rewrites: by op name, such as ``"jaxpr.log"``.
       drop_dead: also take out what is used no more of the functions that were changed.
+      converts: convert values of any element types to those of the results, as a rewrite that is
+        written in JAX may promote types.
 
     Raises:
       PassError: values do not fit in the place of an op's results.
@@ -50,7 +56,7 @@ def rewrite_ops(
     count = 0
     with scope():
         for function in outside_kernels(program, rewrites):
-            rewritten = _rewrite(function, rewrites)
+            rewritten = _rewrite(function, rewrites, converts)
             if rewritten and drop_dead:
                 drop_dead_ops(function)
             count += rewritten
@@ -59,7 +65,7 @@ def rewrite_ops(
     return count
 
 
-def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite]) -> int:
+def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite], converts: bool) -> int:
     count = 0
     for op, name in named_ops(function):
         rewrite = rewrites.get(name)
@@ -71,7 +77,7 @@ def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite]) -> int:
                 continue
             values = [written] if isinstance(written, ir.Value) else list(written)
             types = list(op.results.types)
-            if _fits(types, [value.type for value in values]):
+            if converts or _fits(types, [value.type for value in values]):
                 values = list(map(converted, values, types))
         replace(op, values)
         count += 1

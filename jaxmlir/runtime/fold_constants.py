@@ -10,8 +10,8 @@ the same constants: the numbers are those that it would fold to.
 
 What is folded is limited:
 
-* it takes :data:`MIN_WORK` operations or more, which is worth to compile something for (less is
-  folded by ``jaxpr-canonicalize`` and by XLA), and at most :data:`MAX_WORK`, about a second;
+* it takes as much work as starting a kernel or more, which is worth to compile something for (less
+  is folded by ``jaxpr-canonicalize`` and by XLA), and at most :data:`MAX_WORK`, about a second;
 * it is no larger than the constants that it is made of, or than :data:`MAX_GROWTH` bytes: of larger
   values that are made of folded ones the ops stay;
 * it is made of an array at least: identity matrices and masks, which are made of numbers and iotas,
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
     from jaxmlir.dialect.op_signature import Signature
 
-MIN_WORK = 10_000
-"""The least work that is worth to be done before: about that of starting a kernel."""
 MAX_WORK = 2e10
 """The most work, in flops: a second of one core, which is what XLA would take to fold it."""
 MAX_GROWTH = 64 * 1024
@@ -71,12 +69,12 @@ class FoldConstants(Pass):
     takes.
 
     Options:
-      min-work: the least number of operations.
+      min-work: the least number of operations; by default that of starting a kernel.
       max-work: the largest.
     """
 
     name: ClassVar[str] = "jaxpr-fold-constants"
-    min_work: Amount = MIN_WORK
+    min_work: Amount | None = None
     max_work: Amount = MAX_WORK
 
     def run(self, program: Module) -> bool:
@@ -87,13 +85,16 @@ class FoldConstants(Pass):
             return fold_constants(program, self.min_work, self.max_work)
 
 
-def fold_constants(program: Module, min_work: float = MIN_WORK, max_work: float = MAX_WORK) -> bool:
+def fold_constants(
+    program: Module, min_work: float | None = None, max_work: float = MAX_WORK
+) -> bool:
     """Folds constants in all functions of a program, in place; whether there was anything.
 
     Args:
       min_work, max_work: the limits of the work that a value takes.
     """
     foldable, work = _Foldable(program), Work(program)
+    min_work = work.kernel if min_work is None else min_work
     lines = []
     for function in outside_kernels(program, {_CONSTANT}):
         line = _Line(analyses_of(program).body(function), foldable, work)

@@ -50,6 +50,12 @@ class Costs(NamedTuple):
     """Writing and reading a byte in memory that is mapped anew."""
     unknown_byte: float
     """A byte of the operands of an op without a formula: a factorization, a sort."""
+    indexed_element: float
+    """Reading or writing an element by itself, at a position that is computed."""
+    stored_value: float
+    """One value more, be it a scalar, that each iteration of a loop stores for another loop."""
+    compiled_op: float
+    """Compiling one more op."""
     cached: int
     """Bytes up to which caches hold a value."""
     kept_block: int
@@ -58,6 +64,13 @@ class Costs(NamedTuple):
     """Operations in a second, of products of matrices of 16-bit floats, by the data sheet."""
     bandwidth: float | None = None
     """Bytes in a second that the device's memory reads or writes, by the data sheet."""
+    elements: tuple[tuple[str, float], ...] = ()
+    """An element of ops that no other number here is for, by their primitives' names."""
+
+    @property
+    def mapped_byte(self) -> float:
+        """What a byte of memory takes for being mapped anew, not kept."""
+        return self.stored_byte_mapped - self.stored_byte_kept
 
 
 class Machine(NamedTuple):
@@ -83,7 +96,8 @@ def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
     caches, memory = tuple(own.pop("caches")), own.pop("memory", None)
     base = _table("cpu")
     known = base["costs"] | base["sizes"] | table.get("costs", {}) | table.get("sizes", {})
-    return Machine(caches, memory, Costs(**known | own))
+    elements = base["elements"] | table.get("elements", {})
+    return Machine(caches, memory, Costs(**known | own, elements=(*elements.items(),)))
 
 
 @functools.cache

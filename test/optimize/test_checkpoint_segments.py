@@ -1,11 +1,14 @@
 """Forward passes that are run again: that memory falls, numbers stay, and what is left alone."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmlir
+from jaxmlir import targets
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory import checkpoint_segments
 from jaxmlir.optimize.memory.profile import Timeline
@@ -34,23 +37,20 @@ def temporary(program):
     return program.lower().compile().memory_analysis().temp_size_in_bytes
 
 
-@pytest.fixture
-def library(monkeypatch):
-    """Has a C library keep blocks of so many bytes, which are there for others then."""
-
-    def keeps(count):
-        monkeypatch.setattr(checkpoint_segments, "KEPT", count)
-        return f"jaxpr-checkpoint-segments{{calls=inf min-peak={2 * count}}}"
-
-    return keeps
+def library(keeps):
+    """The machine of this process with a C library that keeps blocks of so many bytes."""
+    cpu = targets.target("cpu")
+    costs = cpu.costs._replace(kept_block=keeps)
+    return dataclasses.replace(cpu, measured=cpu.machine._replace(costs=costs))
 
 
 @pytest.mark.compat
 @pytest.mark.parametrize("kept", [5 * MIB, 7 * MIB])
-def test_memory_is_what_is_kept(library, kept):
+def test_memory_is_what_is_kept(kept):
     before = gradient()
     remarks = []
-    after = before.run_passes(library(kept), remarks=remarks.append)
+    passes = "jaxpr-checkpoint-segments{calls=inf}"
+    after = before.run_passes(passes, target=library(kept), remarks=remarks.append)
     after.verify()
     assert temporary(before) > 2.4 * kept
     assert temporary(after) <= 1.6 * kept
@@ -114,10 +114,10 @@ def test_memory_is_known_before_it_is_written(number):
     assert 0.8 * found < estimate <= found
 
 
-def test_where_nothing_gets_along_with_it(library):
+def test_where_nothing_gets_along_with_it():
     """As much is saved as pays."""
     before = gradient()
-    after = before.run_passes(library(MIB))
+    after = before.run_passes("jaxpr-checkpoint-segments{calls=inf}", target=library(MIB))
     assert temporary(after) < 0.6 * temporary(before)
 
 

@@ -1,5 +1,7 @@
 """Loops of large steps stay loops of kernels, and compute what they did."""
 
+import dataclasses
+
 import hypothesis
 import hypothesis.strategies as st
 import jax
@@ -9,6 +11,7 @@ import pytest
 from jax import lax
 
 import jaxmlir
+from jaxmlir import targets
 from jaxmlir._compat import jax_version
 
 MARK = "jaxpr-parallel-loops"
@@ -52,6 +55,17 @@ def test_loops_of_small_steps_are_left_alone():
     for function in (scanned, counted, until):
         program = jaxmlir.trace(function)(x)
         assert str(program.run_passes(MARK)) == str(program)
+
+
+def test_one_thread_and_dear_kernels_leave_loops_alone():
+    program = jaxmlir.trace(scanned)(RNG.rand(4, 400, 300).astype(np.float32))
+    cpu = dataclasses.replace(targets.target("cpu"), threads=2)
+    assert "jaxpr.parallel" in str(program.run_passes(MARK, target=cpu))
+    alone = dataclasses.replace(cpu, threads=1)
+    costs = cpu.costs._replace(fork=1e7)
+    slow = dataclasses.replace(cpu, measured=cpu.machine._replace(costs=costs))
+    for target in (alone, slow):
+        assert "jaxpr.parallel" not in str(program.run_passes(MARK, target=target))
 
 
 @hypothesis.settings(max_examples=10, deadline=None)

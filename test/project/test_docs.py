@@ -30,7 +30,9 @@ import pytest
 import jaxmlir
 from jaxmlir.cli import opt, translate
 from jaxmlir.cli import run as run_tool
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.memory.remat import price
+from jaxmlir.targets import target
 
 pytestmark = pytest.mark.compat
 
@@ -221,16 +223,23 @@ def test_rooms_and_passes_on_their_pages_are_those_of_the_source():
 
 
 def test_prices_on_the_page_of_remat():
-    """The last column of the table is what the file of the prices has."""
+    """The last column of the table is what the table of the target has."""
     page = (ROOT / "docs" / "remat.md").read_text()
     table = page.partition("| taken |")[2].partition("\n\n")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ")]
     taken = [float(x) for row in rows for x in re.findall(r"[\d.]+", row.split("|")[-2])]
-    single = ("ELEMENT", "TRANSCENDENTAL", "CONTRACTION", "READING", "UNKNOWN", "BUFFER", "MEMORY")
-    traffic = ("TRAFFIC", "TRAFFIC_KEPT", "TRAFFIC_CACHED")
-    prices = [getattr(price, name) for name in (*single, *traffic)]
-    tables = {*price.FUNCTIONS.values()}, {*price.MOVES.values()}
-    assert sorted(taken) == sorted([*prices, *(x for table in tables for x in table)])
+    costs, moves = target("cpu").costs, ("gather", "cumsum", "argmax", "sort")
+    single = ("flop", "dot_flop", "read_byte", "unknown_byte", "stored_value")
+    stored = ("stored_byte_cached", "stored_byte_kept", "stored_byte_mapped")
+    prices = [getattr(costs, name) for name in (*single, *stored)]
+    elements = dict(costs.elements)
+    functions = {
+        cost
+        for name, cost in elements.items()
+        if with_trait(Trait.TRANSCENDENTAL) & {f"jaxpr.{name}"}
+    }
+    of_elements = [*functions, *(elements[name] for name in moves)]
+    assert sorted(taken) == sorted([*prices, *of_elements, price.MEMORY])
 
 
 def test_flags_on_the_page_of_the_tools_exist():

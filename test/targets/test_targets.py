@@ -19,6 +19,7 @@ from jaxmlir._compat import core, effects, mlir
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import OPS
 from jaxmlir.errors import ArgumentError, PassError
 from jaxmlir.passes import BUILTIN_PASSES, LEVELS, STORAGE, Pass, find_pass, level_pipeline
 from jaxmlir.targets.costs import PLATFORMS, TABLES, Costs, machines
@@ -82,17 +83,24 @@ def test_every_target_has_a_name(name):
 def test_a_table_has_known_costs_only(platform):
     for machine in machines(platform).values():
         costs = machine.costs._asdict()
+        elements = costs.pop("elements")
         assert all(costs[name] > 0 for name in costs.keys() - {"flops", "bandwidth"})
+        assert all(cost > 0 for _, cost in elements)
+        assert {f"jaxpr.{name}" for name, _ in elements} <= {f"jaxpr.{name}" for name in OPS}
         assert sorted(machine.caches) == list(machine.caches)
 
 
 def test_a_calibration_writes_a_table_of_all_costs():
     before = tomllib.loads((TABLES / "cpu.toml").read_text())
-    found = tomllib.loads(calibrate.table(dict.fromkeys(before["costs"], 1.25), before))
+    found = tomllib.loads(
+        calibrate.table(dict.fromkeys(before["costs"], 1.25), {"exp": 9.0}, before)
+    )
+    assert found["elements"] == before["elements"] | {"exp": 9.0}
     assert found["costs"].keys() == before["costs"].keys()
     assert set(found["costs"].values()) == {1.2}
     assert found["sizes"] == before["sizes"]
-    assert {*found["costs"], *found["sizes"]} == {*Costs._fields} - {"flops", "bandwidth"}
+    others = {"flops", "bandwidth", "elements"}
+    assert {*found["costs"], *found["sizes"]} == {*Costs._fields} - others
 
 
 def test_work_is_weighed_by_the_costs_of_the_target():

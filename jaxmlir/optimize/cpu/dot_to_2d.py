@@ -32,6 +32,7 @@ was given.  In milliseconds as JAX writes it / with the operands in the other or
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,10 +45,10 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
-from jaxmlir.dialect.ir import ir
-from jaxmlir.optimize.replace import replace_ops
+from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -69,11 +70,14 @@ class DotTo2d(Pass):
 
 def flatten_products(program: Module) -> int:
     """Merges dimensions of products in place; of how many."""
-    count = replace_ops(program, {_PRODUCT, _TRANSPOSE}, _replaced)
-    if count:
-        count += replace_ops(program, {_SUM}, _sum)
-        for function in outside_kernels(program, {_PRODUCT}):
-            drop_dead_ops(function)
+    with scope():
+        replaced = functools.partial(_replaced, Rules(program))
+        count = rewrite_ops(program, dict.fromkeys((_PRODUCT, _TRANSPOSE), replaced), converts=True)
+        if count:
+            summed = functools.partial(_sum, Rules(program))
+            count += rewrite_ops(program, {_SUM: summed}, converts=True)
+            for function in outside_kernels(program, {_PRODUCT}):
+                drop_dead_ops(function)
     return count
 
 

@@ -15,9 +15,9 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
-from jaxmlir.optimize.replace import replace_ops
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -83,18 +83,19 @@ class ExpandOps(Pass):
             return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
-        store = fences(program)
+        writer = Writer(Rules(program), fences(program))
 
-        def write(rules: Rules, node: OpView) -> Values | None:
+        def write(node: OpView) -> Values | None:
             found = expansion(node)
             if found is None:
                 return None
             if not compile_time.pays(function_of(node), found.ops, found.saved):
                 return None
             remark(node.op, found.reason)
-            return found.values(Writer(rules, store), node.operands)
+            return found.values(writer, node.operands)
 
-        return replace_ops(program, self.expanded, write) > 0
+        rewrites = dict.fromkeys(self.expanded, write)
+        return rewrite_ops(program, rewrites, converts=True) > 0
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:
         """Says what an op of a program is written as; passes that look at more than the op at hand

@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 #   a product and a sum      0.2 / 0.3    0.5 / 0.7      3.4 / 2.0
 #   three kernels, rolled    0.6 / 1.0    4.3 / 4.9       26 / 14
 # Two threads save half of the time, and starting and awaiting them takes 30 to 60 microseconds for
-# each kernel.
-THREADS = 2
-KERNEL = 50_000.0
-MARGIN = 1.5
+# each kernel: three times as long as for a small one.
+FORKS = 3.75
 # XLA starts no threads for kernels of fewer elements, however slow.
 MIN_ELEMENTS = 16_384
 
@@ -62,13 +60,14 @@ def parallel_loops(program: Module) -> int:
     """Marks loops in place; how many."""
     count = 0
     with scope():
-        steps = _Steps(program)
+        steps, target = _Steps(program), program.target
+        saved = 1 - 1 / target.threads
         for function in outside_kernels(program, LOOPS):
             for op, name in loops_of(function):
                 if ATTRIBUTE in op.attributes:
                     continue
                 time, kernels = steps.of(body_symbol(op, name))
-                if time / THREADS > MARGIN * KERNEL * max(kernels, 1):
+                if time * saved > FORKS * target.costs.fork * max(kernels, 1):
                     remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
                     op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
                     count += 1

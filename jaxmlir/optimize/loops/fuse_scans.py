@@ -44,8 +44,8 @@ from jaxmlir.transforms.vmap import batch_axis
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-# Bytes that are put together and taken apart for each flop of the loop, at most.
-MOVED = 1.0
+# What putting together and taking apart may take, of the work of the loop.
+MOVED = 2.0
 # Two to four scans of 50 iterations, h' = tanh(x + h w), on two cores and with the XLA of jax 0.10
 # and 0.12: time apart / time of the batch of the gradient, with rows x columns, flops of a body.
 #             w shared    w their own
@@ -175,7 +175,7 @@ class _Fusion:
         columns, signature = group.operands(pack), body.signatures[pack[0]]
         moved = sum(map(size, signature.results))
         moved += sum(size(group.type(c)) for c in columns if not group.is_same(c))
-        if MOVED * moved > signature.named["length"].value * cost:
+        if self._work.stored_byte * moved > MOVED * signature.named["length"].value * cost:
             return False
         if not body.effects.keys().isdisjoint(dependents_between(body, pack)):
             return False

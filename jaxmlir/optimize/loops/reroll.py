@@ -71,8 +71,8 @@ MIN_LENGTH = 16
 # With sums in place of products: 4 x 64 gives 1.6 (1.1), and 64 x 512, of which 0.8 are stored,
 # 1.3 (0.6).  A stencil on 512 x 512, all of it fused, gives 0.25, written as a scan by hand.
 MAX_WORK = 2e7
-# How much of the work may be bytes to store.
-STORED = 0.25
+# How much of the work may be storing.
+STORED = 0.5
 # A byte of slices that have to be put together, beside one that is stored: x + tanh(x w), 64 x 64,
 # with a w of its own for each of 4 to 20 blocks takes 1.3 to 1.4 times as long in the loop, and
 # three times as long to compile.
@@ -83,7 +83,7 @@ class Reroll(Pass):
     """Make a scan of blocks of ops that repeat one after the other, where the loop costs little.
 
     Options:
-      stored: how many bytes may be stored in an iteration for each flop of it.
+      stored: the part of the work of an iteration that storing what it gives to others may take.
       max-work: blocks of more flops are left alone.
       min-length: how many iterations a loop has at least. Without it, a loop is made for CPUs only:
         elsewhere each of its steps starts its kernels.
@@ -244,10 +244,11 @@ class _Loop(Group):
         # Put together, and taken apart; the same of its cotangent.
         types += [self.type(column) for column in apart for _ in range(APART)]
         most = stored * (own + work.kernel * len(kernels))
-        if sum(map(size, types)) <= most:
+        if work.stored_byte * sum(map(size, types)) <= most:
             return True
         gone = self._made_products(work)
-        return sum(size(t) for t in types if aval_of(t).shape not in gone) <= most
+        left = sum(size(t) for t in types if aval_of(t).shape not in gone)
+        return work.stored_byte * left <= most
 
     def is_in_place(self, column: Column, result: Column) -> bool:
         """Whether a carried array is only read in parts, and written in place after that.

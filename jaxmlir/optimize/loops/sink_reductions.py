@@ -89,8 +89,6 @@ MOVED = 0.125
 # case.
 MEMORY = 1.0
 FREE_BYTES = 1_048_576
-# Flops saved in an iteration, without which a sum of other values is not worth a new loop.
-SAVED = 1000
 
 
 class SinkReductions(Pass):
@@ -353,7 +351,8 @@ class _Choice:
         inside = [self._work.of(node.op, node.name) for node in term.chain]
         costs = [3 * size(v.type) + sum(inside[k:]) for k, v in enumerate(values)]
         best = costs.index(min(costs))
-        if costs[best] + SAVED > costs[0]:
+        # What is saved in an iteration has to be worth a new loop.
+        if costs[best] + self._work.iteration > costs[0]:
             best = 0
         term.chain, term.core = term.chain[:best], values[best]
 

@@ -29,23 +29,13 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.profile import Timeline, is_short, total
-from jaxmlir.optimize.memory.remat.price import (
-    CALL,
-    KEPT,
-    TRAFFIC,
-    TRAFFIC_KEPT,
-    Prices,
-)
+from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
 from jaxmlir.passes.base import Amount, Count, Pass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-# Twice of what the library keeps.  How long mapping takes depends on whether the system has large
-# pages left: attention that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one
-# process to the next.
-MIN_PEAK = 67_108_864
 # How many numbers of segments are looked at, from the least one that could do.
 TRIED = 4
 
@@ -54,7 +44,8 @@ class CheckpointSegments(Pass):
     """Run straight-line forward passes again, a segment at a time, where that saves time.
 
     Options:
-      min-peak: programs that need fewer bytes at once store what their derivative reads.
+      min-peak: programs that need fewer bytes at once store what their derivative reads; by
+        default twice of what the library keeps.
       calls: how often the program is taken to be called: what is computed again has to save the
         time that it takes to compile within so many calls.
     """
@@ -62,15 +53,20 @@ class CheckpointSegments(Pass):
     name: ClassVar[str] = "jaxpr-checkpoint-segments"
     # Memory of other devices is not mapped anew.
     compilers: ClassVar = ("cpu",)
-    min_peak: Count = MIN_PEAK
+    min_peak: Count | None = None
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
         return segment(program, self.min_peak, self.calls) > 0
 
 
-def segment(program: Module, min_peak: int = MIN_PEAK, calls: float = CALLS) -> int:
+def segment(program: Module, min_peak: int | None = None, calls: float = CALLS) -> int:
     """Cuts forward passes into segments, in place; how many of them."""
+    costs = program.target.costs
+    if min_peak is None:
+        # How long mapping takes depends on whether the system has large pages left: attention that
+        # takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one process to the next.
+        min_peak = 2 * costs.kept_block
     if total(program) < min_peak:
         return 0
     found = 0
@@ -83,7 +79,7 @@ def segment(program: Module, min_peak: int = MIN_PEAK, calls: float = CALLS) -> 
             if most < max(min_peak, 1):
                 continue
             line = Line.of(program, symbol)
-            segments, saved = _paying(line, steps, most, Prices(program, fence=CALL))
+            segments, saved = _paying(line, steps, most, Prices(program, fence=costs.call))
             again = sum(len(part.ops) for part in segments)
             if segments and CompileTime(program, calls).pays(symbol, again, saved):
                 line.write(program, segments)
@@ -95,14 +91,15 @@ def _paying(
     line: Line, steps: Timeline, most: float, prices: Prices
 ) -> tuple[list[Segment], float]:
     """The segments that save most time, and how many nanoseconds; none, if none do."""
-    enough = [number for number in SEGMENTS if most <= number * KEPT]
+    costs = prices.program.target.costs
+    enough = [number for number in SEGMENTS if most <= number * costs.kept_block]
     best, gain = list[Segment](), 0.0
     for number in enough[:TRIED] or SEGMENTS[-1:]:
         segments = line.segments(number)
         left = _memory_in(segments, line, steps).max()
-        is_kept = left <= KEPT
+        is_kept = left <= costs.kept_block
         again = sum(prices.at(line.body, index) for part in segments for index in part.ops)
-        saved = (most if is_kept else most - left) * (TRAFFIC - TRAFFIC_KEPT) - again
+        saved = (most if is_kept else most - left) * costs.mapped_byte - again
         if saved > gain:
             best, gain = segments, saved
         if is_kept:

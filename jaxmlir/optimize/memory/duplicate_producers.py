@@ -39,22 +39,21 @@ from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.barriers import Together, written_again
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.profile import FUSED, REDUCTIONS, VIEWS, peak
-from jaxmlir.optimize.memory.remat.price import TRAFFIC
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets.costs import Costs
 
 # A C library keeps a freed block of up to 32 MiB for the next call. A larger one is mapped anew,
 # and each of its pages zeroed when it is first touched. Losses of a similarity matrix s by the
 # exponential of 2 s, 3 s, ... along rows and columns, stored / computed again, jax 0.10 and 0.12:
 #   1 and 2 of 1024 x 1024      6.1 / 6.5 and 8.8 / 9.2 ms,   11.8 / 10.6 and 8.8 / 9.1 ms
 #   6 of 1536 x 1536            72 / 37 and 65 / 34 ms, 65 / 29 MiB
-# So where all of it fits in such a block, storing is faster by a tenth.
-MIN_PEAK = 33_554_432
-# Of values that are smaller than a part of a cache, storing is nothing.
-MIN_BYTES = 2_097_152
+# So where all of it fits in such a block, storing is faster by a tenth.  Of values that are smaller
+# than half of the caches, storing is nothing.
+
 # Of a value that is computed again, and kernels that compute it.
 MAX_FUNCTIONS = 2
 MAX_COPIES = 3
@@ -72,8 +71,9 @@ class DuplicateProducers(Pass):
     """Compute large elementwise values in each kernel that reads them, instead of storing them.
 
     Options:
-      min-peak: programs that need fewer bytes at once store all values.
-      min-bytes: values of fewer bytes are stored.
+      min-peak: programs that need fewer bytes at once store all values; by default those that fit
+        in a block that the C library keeps.
+      min-bytes: values of fewer bytes are stored; by default those that half of the caches hold.
       calls: how often the program is taken to be called: what is computed again has to save the
         time that it takes to compile within so many calls.
     """
@@ -81,8 +81,8 @@ class DuplicateProducers(Pass):
     name: ClassVar[str] = "jaxpr-duplicate-producers"
     # Other compilers decide by themselves.
     compilers: ClassVar = ("cpu",)
-    min_peak: Count = MIN_PEAK
-    min_bytes: Count = MIN_BYTES
+    min_peak: Count | None = None
+    min_bytes: Count | None = None
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
@@ -94,14 +94,16 @@ def recompute(program: Module, options: DuplicateProducers) -> int:
     again = written_again(program)
     if again is None:
         return 0
-    count = 0
+    count, costs = 0, program.target.costs
+    min_peak = costs.kept_block if options.min_peak is None else options.min_peak
+    min_bytes = costs.cached // 2 if options.min_bytes is None else options.min_bytes
     with scope():
-        if peak(program) < options.min_peak:
+        if peak(program) < min_peak:
             return 0
         compile_time = CompileTime(program, options.calls)
         for function in outside_kernels(program):
             for _ in range(MAX_SWEEPS):
-                found = _Kernels(function, options.min_bytes, compile_time).recompute(again)
+                found = _Kernels(function, min_bytes, compile_time, costs).recompute(again)
                 count += found
                 if not found:
                     break
@@ -118,10 +120,12 @@ _STORED = -1
 class _Kernels:
     """Which values of a function are read in which kernels."""
 
-    def __init__(self, function: func.FuncOp, min_bytes: int, compile_time: CompileTime):
+    def __init__(
+        self, function: func.FuncOp, min_bytes: int, compile_time: CompileTime, costs: Costs
+    ):
         self._symbol, self._compile_time = function.name.value, compile_time
         self._nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
-        self._min_bytes = min_bytes
+        self._min_bytes, self._costs = min_bytes, costs
         self._makers = {v: node for node in self._nodes for v in node.op.results}
         self._order = {v: i for i, node in enumerate(self._nodes) for v in node.op.results}
         self._returned = set(returned(function))
@@ -200,7 +204,8 @@ class _Kernels:
         if made is None:
             return 0
         tree, leaves = made
-        ops, saved = (len(groups) - 1) * (len(tree) + 2), TRAFFIC * size(value.type)
+        ops = (len(groups) - 1) * (len(tree) + 2)
+        saved = self._costs.stored_byte_mapped * size(value.type)
         if not self._compile_time.pays(self._symbol, ops, saved):
             return 0
         involved = {id(n) for n in tree} | {id(self._nodes[i]) for g in groups.values() for i in g}

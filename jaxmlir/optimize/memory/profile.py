@@ -4,7 +4,8 @@ read from.
 XLA inlines calls.  It computes cheap elementwise values in each kernel that reads them, and others
 as well if that is a single one; all else is stored by a kernel of its own, and is there until the
 last kernel that reads it has run.  Matrix products and reductions are kernels of a library: what
-they read is stored, but for a product that is summed up by one.  An elementwise kernel may write
+they read is stored, but for arithmetic on floats that a sum, maximum or minimum alone reads.  An
+elementwise kernel may write
 its result where an operand was that nobody reads any more.  A loop or call that is not inlined
 needs what its function does.
 
@@ -19,15 +20,23 @@ import functools
 import heapq
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.fusion import COSTLY, FUSIBLE, INDEXED, is_inlined
+from jaxmlir.analysis.fusion import (
+    COSTLY,
+    FUSIBLE,
+    INDEXED,
+    LIBRARY_REDUCTIONS,
+    SLOW,
+    is_inlined,
+)
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import size
+from jaxmlir.analysis.op_counts import aval_if_any, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import func, ir
@@ -40,7 +49,14 @@ if TYPE_CHECKING:
 FUSED = FUSIBLE - INDEXED
 VIEWS = with_trait(Trait.RESHAPE)
 REDUCTIONS = with_trait(Trait.REDUCTION)
-_SUMMED = ("jaxpr.mul", "jaxpr.square")
+# What is computed as a part of the reduction that alone reads it.  By the temporary memory of the
+# reduction, jax 0.10 and 0.12 alike: not a selection, a conversion, a slice, or a slow function.
+_SUMMED = (
+    FUSED
+    - SLOW.keys()
+    - with_trait(Trait.SLICING)
+    - {f"jaxpr.{name}" for name in ("clamp", "convert_element_type", "erf_inv", "rev", "select_n")}
+)
 Kernels = tuple[int, int, int]
 """The kernels that read a value: the least and the greatest of their numbers, and the last of them.
 
@@ -66,21 +82,20 @@ class MemoryProfile:
         view: FunctionView,
         inner: Callable[[Any], float] = lambda op: 0.0,
         stored: Collection[str] = (),
+        once: bool = False,
     ):
         """
         Args:
           inner: the bytes that the functions of an op need.
           stored: names of ops whose results are stored in any case.
+          once: whether a value that several ops read is stored in any case, as it is to be computed
+            once: what comes nearest to what XLA reports of straight-line code.
         """
+        self._once = once
         self.view = view
         self._inner = inner
         self._fused = FUSED.difference(stored)
-        self.makers: Sequence[int | None] = view.makers
-        self.users: list[list[int]] = [[] for _ in view.types]
-        for index, operands in enumerate(view.operands):
-            for v in dict.fromkeys(operands):
-                self.users[v].append(index)
-        self.returned = frozenset(view.returned)
+        self.makers, self.users, self.returned = view.makers, view.users, view.outputs
         sizes = {type_: size(type_) for type_ in set(view.types)}
         self.sizes = [sizes[type_] for type_ in view.types]
         self._find_stored()
@@ -91,6 +106,7 @@ class MemoryProfile:
         """Finds where values are read, from the end."""
         view = self.view
         self.stored = [True] * len(view.types)
+        self._summed: set[int] = set()
         self._kernels = [_NONE] * len(view.types)
         for index in reversed(range(len(view.ops))):
             name = view.names[index]
@@ -125,14 +141,20 @@ class MemoryProfile:
     def _is_stored(self, index: int, value: int) -> bool:
         """Whether the result of an op that can be fused is in memory, but for being returned."""
         name, (least, greatest, _) = self.view.names[index], self._kernels[value]
-        if name in COSTLY and least < greatest:
+        if (self._once and len(self.users[value]) > 1) or (name in COSTLY and least < greatest):
             return True
         return least < 0 and not self._is_summed(name, value)
 
     def _is_summed(self, name: str, value: int) -> bool:
-        """Whether an op of a name is a part of the reduction of its result."""
-        users = self.users[value]
-        return name in _SUMMED and len(users) == 1 and self.view.names[users[0]] in REDUCTIONS
+        """Whether an op of a name is a part of the reduction of its result, which is noted."""
+        users, view = self.users[value], self.view
+        if name not in _SUMMED or len(users) != 1 or not _is_float(view.types[value]):
+            return False
+        first = view.results[users[0]][0]
+        is_part = view.names[users[0]] in LIBRARY_REDUCTIONS or first in self._summed
+        if is_part:
+            self._summed.add(value)
+        return is_part
 
     def is_identity(self, index: int) -> bool:
         """Whether a step is a fence: its results are its operands, in the same memory."""
@@ -158,6 +180,11 @@ class MemoryProfile:
     def bytes(self) -> np.ndarray:
         """What each step needs, with all steps of its kernels, besides arguments and results."""
         return self.needed(range(len(self.view.ops)), without=self.returned)
+
+    def kernel(self, index: int) -> int:
+        """The step in whose kernel a step is computed: itself, if its first result is stored."""
+        first, last = self.view.results[index]
+        return index if first == last or self.stored[first] else self.ends[first]
 
     @property
     def peak(self) -> float:
@@ -200,6 +227,12 @@ class MemoryProfile:
             inner = may_have_functions(names[i]) and not self.is_identity(i)
             found.append(live + (self._inner(self.view.ops[i]) if inner else 0.0))
         return np.array(found, float)
+
+
+@functools.cache
+def _is_float(type_: ir.Type) -> bool:
+    dtype = getattr(aval_if_any(type_), "dtype", None)
+    return dtype is not None and dtypes.issubdtype(dtype, np.floating)
 
 
 class Step(NamedTuple):
@@ -354,6 +387,18 @@ def peak(program: Module) -> float:
     """Bytes that a program needs at once, besides arguments and results: its entry point that needs
     most."""
     return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
+
+
+def peak_beside_results(program: Module) -> float:
+    """Bytes that a program needs at once where each value is computed once, and the memory of
+    results is used for others before."""
+    peaks, found = Peaks(program), [0.0]
+    for symbol in analyses_of(program).graph.entry_points():
+        body = analyses_of(program).body(program.function(symbol))
+        profile = MemoryProfile(body, peaks.of_op, once=True)
+        results = sum(profile.sizes[v] for v in body.outputs if v >= body.arity)
+        found.append(profile.needed(range(len(body.ops))).max(initial=0.0) - results)
+    return float(max(found))
 
 
 def total(program: Module) -> int:

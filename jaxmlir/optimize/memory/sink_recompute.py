@@ -48,7 +48,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.profile import Timeline, is_short
-from jaxmlir.optimize.memory.remat.price import CALL, TRAFFIC_KEPT, Prices
+from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
@@ -69,10 +69,6 @@ SMALL = 8
 MIN_DEPTH = 8
 # Ops that are gone back through to find what is in memory.
 MAX_BACK = 6
-# Nanoseconds: writing and reading again a byte of what is computed a second time, while it is in a
-# cache. Four layers of attention, whose 512 KiB of weights each are computed twice, take 0.15 ms
-# more than 6.8, jax 0.10 and 0.12.
-AGAIN = 0.06
 
 
 class Late(NamedTuple):
@@ -105,6 +101,7 @@ class Choice:
         self._line = line
         self._memory = memory
         self._min_bytes = min_bytes
+        self._costs = program.target.costs
         self._peak = int(np.argmax(memory))
         self._top = line.flat.tops[self._peak]
         prices, flat = Prices(program), line.flat
@@ -168,8 +165,9 @@ class Choice:
         gain = whole - sum(size(line.types[v]) for v in leaves if not self._is_there(v))
         if after is None or gain <= 0:
             return None
-        cost = CALL + sum(self._prices[i] for i in tree)
-        cost += AGAIN * whole if twice else -self._prices[index]
+        cost = self._costs.call + sum(self._prices[i] for i in tree)
+        # What is computed a second time is written and read in a cache.
+        cost += self._costs.stored_byte_cached * whole if twice else -self._prices[index]
         return Late(value, tree, leaves, tied, after, late, start, end, gain, cost)
 
     def _late_users(self, value: int) -> list[int]:
@@ -328,6 +326,7 @@ def compute_late(program: Module, options: SinkRecompute | None = None) -> int:
     count = 0
     with scope():
         wait = waiting(program)
+        of_byte = program.target.costs.stored_byte_kept
         for symbol in analyses_of(program).graph.entry_points():
             function = program.function(symbol)
             if not is_short(program, function):
@@ -339,7 +338,7 @@ def compute_late(program: Module, options: SinkRecompute | None = None) -> int:
             choice = Choice(program, line, memory, options.min_bytes)
             compile_time = CompileTime(program, options.calls)
             for late in choice.find(options.slowdown, options.min_gain):
-                if not compile_time.pays(symbol, len(late.tree), TRAFFIC_KEPT * late.gain):
+                if not compile_time.pays(symbol, len(late.tree), of_byte * late.gain):
                     continue
                 _write(line, late, wait)
                 count += 1

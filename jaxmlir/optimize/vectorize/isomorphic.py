@@ -60,10 +60,10 @@ Column = tuple[int, ...]
 #                           k  8, b 128, n 128   1.5            1.9    25         200 KB
 #                           k  4, b 256, n 256   1.1            2.6   100         800 KB
 #   b x d by d x e          k  8, b 256, d 128, e 16  1.7       0.5    10         200 KB
-# The part of the work that has to be saved, and how many bytes may be stacked for each flop of it:
-# they are written and read, and so are their cotangents.
+# The part of the work that has to be saved, and the part of that which stacking may take: what is
+# stacked is written and read, and so are the cotangents.
 MIN_GAIN = 0.04
-STACKED = 0.25
+STACKED = 0.5
 
 
 class Group:
@@ -204,6 +204,7 @@ class Group:
 
     def pays(
         self,
+        work: Work,
         total: float,
         saved: float,
         apart: Callable[[], Iterable[Column]],
@@ -213,15 +214,16 @@ class Group:
         """Whether what a batch saves is worth what it puts together and takes apart.
 
         Args:
+          work: of ops on the target.
           total, saved: the work of a member, and what each but the first saves of it.
           apart: gives the outputs whose rows are taken apart.
           min_gain: the part of the work that has to be saved.
-          stacked: how many bytes may be moved for each flop that is saved.
+          stacked: the part of what is saved that moving bytes may take.
         """
         further = self.count - 1
         if further * saved < min_gain * self.count * total:
             return False
-        return self.moved(apart()) <= stacked * further * saved
+        return work.stored_byte * self.moved(apart()) <= stacked * further * saved
 
     # -- writing it --
 

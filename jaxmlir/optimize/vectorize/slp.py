@@ -521,7 +521,7 @@ class Tree(Group):
             saved += search.work.kernel
         if not saved and not self.moved(apart()):
             return self.body.names[sink] not in ADDITIONS or self.count >= MANY_LANES
-        return self.pays(total, saved, apart, search.min_gain, search.stacked)
+        return self.pays(search.work, total, saved, apart, search.min_gain, search.stacked)
 
     def _go_on_alike(self, lanes: Column) -> bool:
         """Whether behind the sink each lane of an output is used as the others are, by ops of its
@@ -575,7 +575,8 @@ class SlpVectorize(Pass):
 
     Options:
       min-gain: the part of the work that has to be saved.
-      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+      stacked: the part of what is saved that putting values together, and taking them apart, may
+        take.
     """
 
     name: ClassVar[str] = "jaxpr-slp-vectorize"

@@ -179,7 +179,7 @@ class Candidate(Group):
             return [column for column in self.outputs if sinks.of(column) is None]
 
         total, saved = self.gain(search.work)
-        return self.pays(total, saved, apart, search.min_gain, search.stacked)
+        return self.pays(search.work, total, saved, apart, search.min_gain, search.stacked)
 
     def write(self, sinks: _Sinks) -> list[int]:
         """Writes the batch in place of the ops; which ops besides these are gone."""
@@ -244,7 +244,8 @@ class VectorizeBlocks(Pass):
 
     Options:
       min-gain: the part of the work that has to be saved.
-      stacked: how many bytes may be put together or taken apart for each flop that is saved.
+      stacked: the part of what is saved that putting values together, and taking them apart, may
+        take.
     """
 
     name: ClassVar[str] = "jaxpr-vectorize-blocks"

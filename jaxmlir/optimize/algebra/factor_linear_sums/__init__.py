@@ -61,6 +61,7 @@ from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets.costs import Costs
 
 
 # -- Writing an expression: one JAX function, traced once for each plan --
@@ -278,7 +279,7 @@ def _rewrite(program: Module, symbol: str, min_gain: float) -> int:
     """Rewrites a function, with what is called in it inlined if need be; how many sums."""
     function = program.function(symbol)
     reading = Reading(analyses_of(program).inlined(function))
-    changes = _changes(reading, min_gain)
+    changes = _changes(reading, program.target.costs, min_gain)
     if not changes:
         return 0
     whole = inlined(program.functions, function)
@@ -296,7 +297,7 @@ def _rewrite(program: Module, symbol: str, min_gain: float) -> int:
     return len(changes)
 
 
-def _changes(reading: Reading, min_gain: float) -> list[_Change]:
+def _changes(reading: Reading, costs: Costs, min_gain: float) -> list[_Change]:
     """The roots to compute otherwise.
 
     A root is what is linear in something and used by an op that is not linear in it; and, where a
@@ -311,7 +312,7 @@ def _changes(reading: Reading, min_gain: float) -> list[_Change]:
                 linear_uses[e] = linear_uses.get(e, 0) + 1
                 if (weight := weights.get(e, 0.0)) > heaviest:
                     heaviest = weight
-            weights[expr] = heaviest + cost(expr)
+            weights[expr] = heaviest + cost(expr, costs)
     found = []
     pending = [e for e in reading.weight if linear_uses.get(e, 0) < e.uses]
     seen = set(pending)
@@ -320,7 +321,7 @@ def _changes(reading: Reading, min_gain: float) -> list[_Change]:
         if min_gain and not _is_promising(root):
             continue
         try:
-            walk, change = _walked(reading, root, min_gain)
+            walk, change = _walked(reading, costs, root, min_gain)
         except Unfit:
             continue
         if change is not None:
@@ -350,7 +351,9 @@ def _is_promising(root: Expr) -> bool:
     return False
 
 
-def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Change | None]:
+def _walked(
+    reading: Reading, costs: Costs, root: Expr, min_gain: float
+) -> tuple[Walk, _Change | None]:
     """The walk from a root, and what to make of it.
 
     Raises:
@@ -361,16 +364,17 @@ def _walked(reading: Reading, root: Expr, min_gain: float) -> tuple[Walk, _Chang
     def is_there(expr: Expr) -> bool:
         return expr.value is not None and reading.ops.get(expr, -1) < last
 
-    walk = Walk(reading, root, is_there)
+    walk = Walk(reading, costs, root, is_there)
     ends = stops(walk) if min_gain else set()
-    short = Walk(reading, root, is_there, ends) if ends else walk
+    short = Walk(reading, costs, root, is_there, ends) if ends else walk
     passed = [place.expr for place in short.places.values() if place.step]
     if not passed or (min_gain and not any(map(contracts, passed))):
         return walk, None
     new = transposed(short)
     made, inputs = plan(root, tuple(aval_of(reading.body.types[root.value]).shape), new, is_there)
     gone = _dying(root, inputs)
-    before, after = sum(map(cost, gone)), price(new.expr, is_there, set(), set())
+    before = sum(cost(expr, costs) for expr in gone)
+    after = price(new.expr, costs, is_there, set(), set())
     if before < min_gain * after or (min_gain and not any(map(contracts, gone))):
         return walk, None
     return walk, _Change(root, made, inputs, gone, before, after)

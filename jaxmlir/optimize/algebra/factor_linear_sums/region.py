@@ -20,7 +20,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.optimize.algebra.factor_linear_sums.reading import LINEAR, Reading, may_guard
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
@@ -30,55 +30,55 @@ from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     Wiring,
     numbered,
 )
-from jaxmlir.optimize.algebra.products.order import BYTE_NS, FLOP_NS, OP_NS
+
+if TYPE_CHECKING:
+    from jaxmlir.targets.costs import Costs
 
 # -- What an expression costs, in nanoseconds --
 #
-# The constants of matrix products are those of ``jaxpr-reassociate``, and so is the margin.  An
+# Matrix products cost what ``jaxpr-reassociate`` takes them to, and the margin is the same.  An
 # elementwise op is fused with its neighbours: it is taken to read and write as much as its largest
 # tensor has.  A sum reads what it sums up.
 
 
-# A flop of a batch of small matrix products: 2048 of 6 x 64 by 64 x 6, or of 6 x 6 by 6 x 64,
-# take 0.5 to 0.6 ms on two cores, with the XLA of jax 0.10 and of 0.12.
-SMALL_FLOP_NS = 0.055
 # Matrices are small with fewer rows, columns, or terms summed up, than this.
 SMALL = 32
 
 ATOMS = frozenset({"constant", "eye", "iota", "leaf"})
 
 
-def cost(expr: Expr) -> float:
+def cost(expr: Expr, costs: Costs) -> float:
     """The nanoseconds that an expression takes to compute from its operands."""
     if expr.cost is None:
-        expr.cost = _cost(expr)
+        expr.cost = _cost(expr, costs)
     return expr.cost
 
 
-def _cost(expr: Expr) -> float:
+def _cost(expr: Expr, costs: Costs) -> float:
     if expr.kind in ATOMS:
         return 0.0
     if not expr.sums or len(expr.operands) != 2:
-        return math.prod(expr.sizes) * expr.dtype.itemsize * BYTE_NS
+        return math.prod(expr.sizes) * expr.dtype.itemsize * costs.read_byte
     (_, a, _), (_, b, _) = expr.operands
     wirings = a, b
-    return _cost_of_shape(wirings, expr.sizes, expr.rank, expr.dtype.itemsize)
+    return _cost_of_shape(wirings, expr.sizes, expr.rank, expr.dtype.itemsize, costs)
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _cost_of_shape(
-    wirings: tuple[Wiring, ...], sizes: tuple[int, ...], rank: int, itemsize: int
+    wirings: tuple[Wiring, ...], sizes: tuple[int, ...], rank: int, itemsize: int, costs: Costs
 ) -> float:
     """The cost of products that sum over something, whose factors are wired in a way."""
     if not _contracts(wirings, sizes, rank):
-        return math.prod(sizes) * itemsize * BYTE_NS
-    flop = SMALL_FLOP_NS if _is_small(*wirings, sizes, rank) else FLOP_NS
+        return math.prod(sizes) * itemsize * costs.read_byte
+    flop = costs.small_dot_flop if _is_small(*wirings, sizes, rank) else costs.dot_flop
     moved = sum([math.prod([sizes[k] for k in wiring]) for wiring in (range(rank), *wirings)])
-    return 2 * math.prod(sizes) * flop + moved * itemsize * BYTE_NS + OP_NS
+    return 2 * math.prod(sizes) * flop + moved * itemsize * costs.read_byte + costs.launch
 
 
 def price(
     expr: Expr,
+    costs: Costs,
     is_there: Callable[[Expr], bool],
     made: set[Expr],
     read: set[Expr],
@@ -98,7 +98,7 @@ def price(
             read.add(expr)
         elif expr not in counted and expr not in made:
             made.add(expr)
-            total += cost(expr)
+            total += cost(expr, costs)
             for operand, _, _ in expr.operands:
                 pending.append(operand)
     return total
@@ -222,17 +222,19 @@ class Walk:
     def __init__(
         self,
         reading: Reading,
+        costs: Costs,
         root: Expr,
         is_there: Callable[[Expr], bool],
         stops: Collection[Expr] = (),
     ):
         """
         Args:
+          costs: of the target.
           is_there: whether the program has computed an expression before the root.
           stops: expressions from which the walk does not go on.
         """
         self.algebra = algebra = reading.algebra
-        self._weight = reading.weight
+        self.costs, self._weight = costs, reading.weight
         self.root = root
         self.stops = stops
         self.places: dict[Expr, Place] = {}
@@ -385,13 +387,13 @@ class Walk:
         return operand, found, factors
 
     def _estimate(self, cotangent: Tensor) -> float:
-        return price(cotangent.expr, self._is_there, set(), set(), self._counted)
+        return price(cotangent.expr, self.costs, self._is_there, set(), set(), self._counted)
 
     def _price(self, cotangent: Tensor) -> float:
         """The nanoseconds that a cotangent takes; nothing if it has been asked for before."""
         if cotangent.expr in self._counted:
             return 0.0
-        return price(cotangent.expr, self._is_there, self._counted, self.read)
+        return price(cotangent.expr, self.costs, self._is_there, self._counted, self.read)
 
 
 def stops(walk: Walk) -> set[Expr]:
@@ -404,7 +406,7 @@ def stops(walk: Walk) -> set[Expr]:
     total: dict[Expr, float] = {}
     for expr in sorted(walk.places, key=operator.attrgetter("number")):
         place = walk.places[expr]
-        end = expr.size * expr.dtype.itemsize * BYTE_NS
+        end = expr.size * expr.dtype.itemsize * walk.costs.read_byte
         if not place.step:
             forward[expr], total[expr] = 0.0, end
             continue
@@ -413,7 +415,7 @@ def stops(walk: Walk) -> set[Expr]:
             handed = walk.places[e].handed
             below += forward[e] / handed
             further += total[e] / handed
-        forward[expr] = below = cost(expr) + below
+        forward[expr] = below = cost(expr, walk.costs) + below
         total[expr] = further = place.price + further
         if end + below <= further and expr is not walk.root:
             found.add(expr)

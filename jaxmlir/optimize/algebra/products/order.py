@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,28 +28,27 @@ from jax import lax
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products.selectors import Spec
 
+if TYPE_CHECKING:
+    from jaxmlir.targets.costs import Costs
+
 # -- What a step of a product costs --
 #
-# The constants are from float32 on two cores of a server CPU, XLA:CPU of JAX 0.10.2, medians:
+# By the table of the target.  The model was measured in float32 on two cores of a server CPU,
+# XLA:CPU of JAX 0.10.2, medians:
 #
-#   matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s        FLOP_NS
-#   matrix times vector, n = 256, 1024  22, 41 GB/s               BYTE_NS
-#   elementwise product, n = 256, 1024  45, 43 GB/s               BYTE_NS
-#   column and row sums, n = 1024       36, 53 GB/s               BYTE_NS
-#   matrix product, n = 8, 32           6 us over no op at all    OP_NS: what is not dispatch
+#   matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s        dot_flop
+#   matrix times vector, n = 256, 1024  22, 41 GB/s               read_byte
+#   elementwise product, n = 256, 1024  45, 43 GB/s               read_byte
+#   column and row sums, n = 1024       36, 53 GB/s               read_byte
 #
 # Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
 #
-# What decides is the ratio: how many operations take as long as a byte does, 2.5 here.
+# What decides is the ratio: how many operations take as long as a byte does, 2.5 on a CPU.
 # Accelerators do more of them (14 on an H200, in float32 by its data sheet), so what saves
-# operations at the price of bytes is estimated too well there; the model has been measured on CPUs
-# only.  An order of evaluation is changed only if its estimate is better by ``MIN_GAIN``: an
-# estimate that is off by a quarter does no harm.
+# operations at the price of bytes is estimated too well there, as long as their tables have the
+# CPU's numbers.  An order of evaluation is changed only if its estimate is better by ``MIN_GAIN``:
+# an estimate that is off by a quarter does no harm.
 
-
-FLOP_NS = 0.012
-BYTE_NS = 0.03
-OP_NS = 500.0
 
 MIN_GAIN = 1.3
 """How many times faster than the old order a new one has to be in the estimate."""
@@ -91,9 +90,10 @@ class Cost(NamedTuple):
         """Whether this takes fewer operations and bytes than another, and no more kernels."""
         return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
 
-    @property
-    def ns(self) -> float:
-        return self.flops * FLOP_NS + self.bytes * BYTE_NS + self.ops * OP_NS
+    def ns(self, costs: Costs) -> float:
+        """Nanoseconds on a target of some costs."""
+        at_work = self.flops * costs.dot_flop + self.bytes * costs.read_byte
+        return at_work + self.ops * costs.launch
 
     def __str__(self) -> str:
         return f"{_si(self.flops)}FLOP and {_si(self.bytes)}B"
@@ -142,6 +142,7 @@ class Network:
       factors: the indices of each tensor.
       out: the indices of the result.
       itemsize: bytes of a number.
+      costs: of the target.
       fixed: the factors, selectors after tensors, that are the same in each iteration of a loop.
       trips: of how many iterations; what only fixed factors are multiplied to is computed once.
     """
@@ -151,6 +152,7 @@ class Network:
     selections: tuple[Selection, ...]
     out: int
     itemsize: int
+    costs: Costs
     fixed: int = 0
     trips: int = 1
     _sizes: dict[int, int] = field(default_factory=dict, compare=False)
@@ -229,6 +231,10 @@ class _Search:
         for k, indices in enumerate(self.factors):
             for i in _bits(indices):
                 self._users[i] |= 1 << k
+
+    def ns(self, part: Part) -> float:
+        """The nanoseconds of all steps of a part."""
+        return part.cost.ns(self.network.costs)
 
     def needed(self, indices: int, inside: int) -> int:
         """The indices among some that the result has, or a factor that is not in a set."""
@@ -327,7 +333,7 @@ def _exact(search: _Search, singles: list[Part]) -> Part | None:
                 inside = p | q
                 joined = search.join(a, b, inside)
                 if joined is not None and (
-                    inside not in made or joined.cost.ns < made[inside].cost.ns
+                    inside not in made or search.ns(joined) < search.ns(made[inside])
                 ):
                     made[inside] = joined
         by_size.append(made)
@@ -384,7 +390,7 @@ def _greedy(search: _Search, singles: list[Part]) -> Part | None:
         if a.indices & b.indices:
             joined = search.join(a, b, inside[i] | inside[j])
             if joined is not None:
-                step = joined.cost.ns - a.cost.ns - b.cost.ns
+                step = search.ns(joined) - search.ns(a) - search.ns(b)
                 heapq.heappush(heap, (step, i, j, joined))
 
     for i, j in itertools.combinations(live, 2):

@@ -66,15 +66,15 @@ def rewrite_program(
         return 0
     others = _SUMS if distributes else ()
     with scope():
-        rules, fixed = Rules(program), loop_constants(program)
-        count = 0
+        rules, count = Rules(program), 0
+        known = readers, loop_constants(program), program.target.costs, others
         for function in functions:
-            found = Function.of(function, graph.ops[function.name.value], readers, fixed, others)
+            found = Function.of(function, graph.ops[function.name.value], *known)
             written = _rewrite(rules, found, wanted, min_gain, sure_gain or min_gain)
             if distributes:
                 if written:
                     drop_dead_ops(function)
-                    found = Function.of(function, named_ops(function), readers, fixed, others)
+                    found = Function.of(function, named_ops(function), *known)
                 written += _distribute(rules, found, min_gain)
             if written:
                 drop_dead_ops(function)
@@ -148,13 +148,13 @@ class _Trees:
             # A user has changed in this round.
             return False
         own = self.trees.get(value)
-        left = sum(_ns(tree) for tree in (*before, *([own] if own else ())))
+        left = sum(self._ns(tree) for tree in (*before, *([own] if own else ())))
         after = []
         for tree in before:
             without = self.function.tree(tree.root, {*self.absorbed, value})
             if value in without.cuts or without.best is None:
                 return False
-            left -= self.min_gain * without.best.cost.ns
+            left -= self.min_gain * without.best.cost.ns(self.function.costs)
             if left < 0:
                 return False
             after.append(without)
@@ -178,16 +178,15 @@ class _Trees:
             return True
         best = tree.best.cost
         gain = self.sure_gain if best.is_less(tree.cost) else self.min_gain
-        return best.ns * gain < tree.cost.ns
+        costs = self.function.costs
+        return best.ns(costs) * gain < tree.cost.ns(costs)
 
-
-def _ns(tree: Tree) -> float:
-    """The time that a product takes, in its best order."""
-    return (
-        tree.cost.ns
-        if not tree.is_mixed or tree.best is None
-        else min(tree.cost.ns, tree.best.cost.ns)
-    )
+    def _ns(self, tree: Tree) -> float:
+        """The time that a product takes, in its best order."""
+        time = tree.cost.ns(self.function.costs)
+        if not tree.is_mixed or tree.best is None:
+            return time
+        return min(time, tree.best.cost.ns(self.function.costs))
 
 
 def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
@@ -231,9 +230,9 @@ def _distribute(rules: Rules, found: Function, min_gain: float) -> int:
             continue
         trees = each.multiplied(found)
         cost = each.cost(trees)
-        if cost.ns * min_gain >= each.before.ns:
+        if cost.ns(found.costs) * min_gain >= each.before.ns(found.costs):
             vain.setdefault(each.before, set()).add(each.structure)
-        elif each.node not in best or cost.ns < best[each.node][0].ns:
+        elif each.node not in best or cost.ns(found.costs) < best[each.node][0].ns(found.costs):
             best[each.node] = cost, each, trees
     for cost, each, trees in best.values():
         if remarks_wanted():

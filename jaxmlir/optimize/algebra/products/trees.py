@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import attributes_of
 from jaxmlir.dialect.builder import returned
@@ -28,6 +28,9 @@ from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, S
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
 from jaxmlir.support.lazy import lazy
 
+if TYPE_CHECKING:
+    from jaxmlir.targets.costs import Costs
+
 # A product of more ops than this is several.
 MAX_OPS = 1024
 
@@ -40,6 +43,7 @@ class Function:
       rules: how each op is read, by name.
       fixed: values that are the same in each iteration, and of how many iterations, if this is the
         body of a loop.
+      costs: of the target.
       nodes: what is known of values: those that ops that are looked at take and give.
       products: those that are read as products, in order.
       plans: the best orders that were found, for products of the same structure, each with the
@@ -48,6 +52,7 @@ class Function:
 
     rules: Mapping[str, Rule]
     fixed: Mapping[ir.Value, int]
+    costs: Costs
     nodes: dict[ir.Value, Node] = field(default_factory=dict)
     products: list[Node] = field(default_factory=list)
     plans: dict[Hashable, tuple[Planned | None, list[int]]] = field(default_factory=dict)
@@ -58,6 +63,7 @@ class Function:
         ops: Iterable[tuple[Any, str]],
         rules: Mapping[str, Rule],
         fixed: Mapping[ir.Value, int],
+        costs: Costs,
         others: Collection[str] = (),
     ) -> Function:
         """
@@ -65,7 +71,7 @@ class Function:
           ops: those before the return, with their names.
           others: the names of more ops to look at.
         """
-        found = Function(rules, fixed)
+        found = Function(rules, fixed, costs)
         nodes, looked_at = found.nodes, {*rules, *LOOKED_AT, *others}
         for op, name in ops:
             if name in looked_at:
@@ -377,6 +383,7 @@ def _plan(tree: Tree) -> Planned | None:
         ),
         _bits(itertools.chain(*out)),
         tree.root.dtype.itemsize,
+        tree.function.costs,
         fixed,
         min(trips, default=1),
     )

@@ -146,10 +146,6 @@ class Alike:
 # Elsewhere each op of an iteration is a kernel of its own, and everything is better batched.
 
 
-# Flops that going around a loop once costs.
-ITERATION = 1000
-# Flops that reading or writing an element by itself costs.
-INDEXED = 100
 # A gain of fewer flops in an iteration is none: XLA makes one kernel of so small a loop.
 LEAST = 100
 # Gradients of maps on two cores, at 4 MiB, speed against the loop: two products of a vector with a
@@ -170,7 +166,8 @@ class Gain:
     def pays(self, target: Target) -> bool:
         if not target.is_cpu:
             return True
-        return self.shared > max(LEAST, INDEXED * self.indexed)
+        indexed = target.costs.indexed_element / target.costs.flop
+        return self.shared > max(LEAST, indexed * self.indexed)
 
 
 def may_pay(ops: Sequence[tuple[Any, str]], target: Target) -> bool:
@@ -317,7 +314,7 @@ class _Walk:
             scan = ScanOp.of_attributes(signature.attributes)
             if not scan.is_counted:
                 return False
-            self._gain.shared += times * ITERATION * scan.length
+            self._gain.shared += times * self._work.iteration * scan.length
             return self.function(scan.body, _in_scan(scan, pattern), times * scan.length)
         elif may_have_functions(name):
             symbol = callee_of(signature)
@@ -634,27 +631,28 @@ def _sum(x: Any, rows: Any, negative: bool) -> Any:
     return lax.sub(x, total) if negative else lax.add(x, total)
 
 
-# Of the values of a batch of iterations.  Gradients of 500 vectors times a matrix of 64 rows on two
-# cores, speed and memory against the loop, at 256 KiB / 4 MiB: a map 1.9 and 1.5 / 1.7 to 2.8 and
-# 0.5, a sum of losses 2.0 and 1.3 / 1.9 and 0.4: all at once saves what a loop stacks up.
-BATCH_BYTES = 4_194_304
+# The values of a batch of iterations are to fit in caches.  Gradients of 500 vectors times a matrix
+# of 64 rows on two cores, speed and memory against the loop, at 256 KiB / 4 MiB: a map 1.9 and 1.5
+# / 1.7 to 2.8 and 0.5, a sum of losses 2.0 and 1.3 / 1.9 and 0.4: all at once saves what a loop
+# stacks up.
 
 
 class RaiseLoops(Pass):
     """Scan over what a loop reads and writes by its counter; batch independent iterations.
 
     Options:
-      batch-bytes: how much memory the values of iterations that are computed together may take;
-        0 leaves loops loops.
+      batch-bytes: how much memory the values of iterations that are computed together may take, by
+        default as much as caches hold; 0 leaves loops loops.
     """
 
     name: ClassVar[str] = "jaxpr-raise-loops"
-    batch_bytes: Count = BATCH_BYTES
+    batch_bytes: Count | None = None
 
     def run(self, program: Module) -> bool:
         with scope():
             graph = analyses_of(program).graph
-            raiser = _Raiser(program, graph, self.batch_bytes)
+            cached, own = program.target.costs.cached, self.batch_bytes
+            raiser = _Raiser(program, graph, cached if own is None else own)
             visit_functions(program, raiser.visit, graph, LOOPS)
         return raiser.count > 0
 

@@ -49,9 +49,8 @@ from jaxmlir.passes.remarks import remark
 # The most iterations back that a body may look: each is a carried slab.
 MAX_LAG = 4
 # Windows that overlap, and positions that repeat, are read more than once.  Raised, they take more
-# memory than the array: so much more at most, unless they are small.
+# memory than the array: so much more at most, unless caches hold them.
 MAX_GROWTH = 4
-SMALL_BYTES = 4_194_304
 # A column of 200 integers of which each iteration reads three and writes one, made it take 30 times
 # as long.
 MAX_WASTE = 8
@@ -164,14 +163,14 @@ class ArrayRaiser:
         access = access_of(op, "jaxpr.dynamic_slice", list(op.operands), self.combined)
         if access is None or not is_array(access.array.type):
             return
-        later = False
+        later, cached = False, self.rules.program.target.costs.cached
         for axis in range(len(access.shape)):
             numbers = self.positions.numbers(access, axis)
             if not varies(numbers):
                 continue
             frame, rows = self._rows_of(access, axis)
             most = size(access.array.type)
-            if rows > (max(MAX_GROWTH * most, SMALL_BYTES) if overlapping else most):
+            if rows > (max(MAX_GROWTH * most, cached) if overlapping else most):
                 later = True
                 continue
             slab = self._slab(item.operand, frame, numbers)

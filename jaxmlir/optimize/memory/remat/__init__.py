@@ -38,7 +38,6 @@ from jaxmlir.optimize.memory.remat.joint import in_segments as loops_in_segments
 from jaxmlir.optimize.memory.remat.price import (
     MEMORY,
     SLOWDOWN,
-    TRAFFIC_CACHED,
     Prices,
     traffic,
 )
@@ -127,7 +126,7 @@ def _in_loops(
     # Read before anything is rewritten, and only where there may be a pair.
     ops = itertools.chain(*[graph.ops[symbol] for symbol in with_loops])
     has_pairs = sum(name in SCANS for _, name in ops) > 1
-    of_byte = traffic(program) if has_pairs else TRAFFIC_CACHED
+    of_byte = traffic(program) if has_pairs else 0.0
     uses = graph.uses_in(program)
     loops = _Loops(
         Rules(program),

@@ -1,9 +1,5 @@
-"""What it costs to compute a value again, and to store it: nanoseconds on a CPU core.
-
-All constants of the choice are here.  Each was measured as the difference of the CPU time of two
-scans, compiled by XLA, that differ in one thing: an op more in the body, a value more stored.  They
-are the same on both ends of JAX's versions, and only their ratios matter.
-"""
+"""What it costs to compute a value again, and to store it, by the table of the target
+(:mod:`jaxmlir.targets.costs`); here is what less memory is worth beyond that."""
 
 from __future__ import annotations
 
@@ -29,54 +25,9 @@ from jaxmlir.optimize.memory.profile import peak, total
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
+    from jaxmlir.targets.costs import Costs
 
 
-ELEMENT = 0.05
-"""An arithmetic operation on one element, fused with others: 0.01, a division up to 0.15."""
-FUNCTIONS = {
-    **dict.fromkeys(("sqrt", "rsqrt", "erf"), 0.25),
-    **dict.fromkeys(("exp", "exp2", "log", "log2", "tanh", "logistic"), 0.45),
-    **dict.fromkeys(("expm1", "log1p"), 1.0),
-}
-"""Functions of one element that are a polynomial or two: 0.1 to 0.4, 0.25 to 0.6, 0.7 to 1.2."""
-MOVES = {
-    "gather": 0.4,
-    **dict.fromkeys(("concatenate", "stack"), 0.4),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), 2.0),
-    **dict.fromkeys(("argmax", "argmin"), 5.0),
-    "sort": 120.0,
-}
-"""An element of what is not fused, or goes through elements one by one: 0.3 to 0.6, 0.1 to 0.6 (of
-2 to 8 pieces, whatever their length), 1.4 to 2.2, 4.4 to 5.3, 70 to 160."""
-TRANSCENDENTAL = 2.0
-"""Others: ``sin``, ``cos``, ``pow`` 1.5 to 2.3, ``atan2`` and ``cbrt`` 5 to 12."""
-CONTRACTION = 0.015
-"""A floating-point operation of a matrix product or convolution: 0.010 of large matrices, 0.018 of
-those of 32 rows."""
-READING = 0.03
-"""A byte that a matrix product reads or writes, which is what takes the time where a matrix is
-multiplied by less than four vectors: 0.025 of a matrix of 1024 rows, 0.045 of one of 256."""
-UNKNOWN = 20.0
-"""Four bytes that an op without a formula reads or writes: 2 for the LU decomposition of 64 rows,
-17 for their eigenvalues."""
-TRAFFIC = 0.8
-"""Writing a byte of a stored value in one loop and reading it in the other, where that is memory
-which is mapped anew for each run: 0.6 to 0.85."""
-TRAFFIC_KEPT = 0.25
-"""The same where it is memory that a C library keeps: 0.1 at 16 MiB, 0.24 from 20 MiB on; more than
-that where a kernel would have kept the value to itself."""
-KEPT = 33_554_432
-"""Bytes from which on a C library maps a block anew: 0.24 becomes 0.7 between 28 and 32 MiB."""
-TRAFFIC_CACHED = 0.1
-"""The same in few bytes, which caches hold: 0.06 to 0.14."""
-CACHED = 4_194_304
-"""Bytes up to which that is so: twice what two cores have of their own.  At 13 MiB a hidden Markov
-model takes 1.5 times as long where its states are stored; at 2 MiB optimal transport takes 1.3
-times as long where they are computed again."""
-BUFFER = 4.0
-"""Storing one value more, be it a scalar, for each iteration: 1 to 4."""
-CALL = 2_000.0
-"""A call that XLA does not inline."""
 MEMORY = 1.0
 """What not occupying a byte is worth by default, beyond the time that its traffic takes: at most as
 much as that, where it is dearest."""
@@ -101,16 +52,22 @@ class Prices:
 
     Attributes:
       memory: what not occupying a byte is worth, in nanoseconds.
-      traffic: what storing it takes.
+      traffic: what storing it takes; by default, in memory that is mapped anew.
       fence: an optimization barrier, which by default is not to be run twice: somebody put it there
         for a reason that is not known.
     """
 
     program: Module
     memory: float = MEMORY
-    traffic: float = TRAFFIC
+    traffic: float | None = None
     fence: float = inf
     _functions: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._costs = costs = self.program.target.costs
+        self._leaves = _leaves.setdefault(costs, {})
+        if self.traffic is None:
+            self.traffic = costs.stored_byte_mapped
 
     def within(self, length: int) -> Prices:
         """The prices inside of a loop: what is stored there is stored for one iteration only."""
@@ -118,7 +75,7 @@ class Prices:
 
     def storing(self, type_: ir.Type) -> float:
         """Keeping a value of each iteration for another loop."""
-        return BUFFER + size_of(type_) * (self.traffic + self.memory)
+        return self._costs.stored_value + size_of(type_) * (self.traffic + self.memory)
 
     def at(self, body: FunctionView, index: int) -> float:
         """Running an op of a numbered function once more."""
@@ -130,15 +87,16 @@ class Prices:
         name = signature.name
         if name == "jaxpr.optimization_barrier":
             return self.fence
-        found = _leaves.get(signature)
+        found = self._leaves.get(signature)
         if found is None:
             if signature.is_lasting or _is_distinct(name):
                 found = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):
                 return self._calling(OpView(op, name, ()))
             else:
-                found = _leaf(OpView(op, name, ()), name.removeprefix("jaxpr."))
-            _leaves[signature] = found
+                node = OpView(op, name, ())
+                found = _leaf(node, name.removeprefix("jaxpr."), self._costs)
+            self._leaves[signature] = found
         return found
 
     def _calling(self, node: OpView) -> float:
@@ -178,34 +136,33 @@ def _is_distinct(name: str) -> bool:
 
 
 # By signature, of every program.
-_leaves: dict[Signature, float] = {}
+_leaves: dict[Costs, dict[Signature, float]] = {}
 
 
-def _leaf(node: OpView, name: str) -> float:
+def _leaf(node: OpView, name: str, costs: Costs) -> float:
     if name == "constant":
         return 0.0
     cost, counted = leaf_cost(node, name)
     if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
         return inf
-    if name in MOVES:
-        return MOVES[name] * max(
-            math.prod(v.shape) for v in [aval_of(v.type) for v in node.op.results]
-        )
+    elements = dict(costs.elements)
+    if name in elements:
+        return elements[name] * max(math.prod(aval_of(v.type).shape) for v in node.op.results)
     if not counted:
-        return UNKNOWN * cost.bytes / 4
+        return costs.unknown_byte * cost.bytes
     if node.name in ops.with_trait(ops.Trait.CONTRACTION):
-        return max(cost.flops * CONTRACTION, cost.bytes * READING)
-    each = FUNCTIONS.get(name, TRANSCENDENTAL)
-    return cost.flops * ELEMENT + cost.transcendentals * each
+        return max(cost.flops * costs.dot_flop, cost.bytes * costs.read_byte)
+    return cost.flops * costs.flop + cost.transcendentals * costs.transcendental
 
 
 def traffic(program: Module) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
+    costs = program.target.costs
     # Where that is little, the bytes of all values are no less, and quickly added up.
     most: float = total(program)
-    if most > CACHED:
+    if most > costs.cached:
         most = peak(program)
-    if most <= CACHED:
-        return TRAFFIC_CACHED
-    return TRAFFIC_KEPT if most < KEPT else TRAFFIC
+    if most <= costs.cached:
+        return costs.stored_byte_cached
+    return costs.stored_byte_kept if most < costs.kept_block else costs.stored_byte_mapped

@@ -20,7 +20,7 @@ at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,10 +35,9 @@ from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
-from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks
+from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.optimize.memory.remat.price import MEMORY
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
 from jaxmlir.support.units import in_units
@@ -58,54 +57,6 @@ def in_segments(program: Module, symbol: str, number: int) -> bool:
     if again:
         line.write(program, again)
     return bool(again)
-
-
-def _kernels(profile: MemoryProfile, stored: Container[str] = ()) -> list[int]:
-    """The op that each op is computed with: its only reader, if it is fused into that, else itself.
-
-    What is to be computed again may not be fused into several: it would be stored for one of them.
-
-    Args:
-      stored: names of ops that are not fused.
-    """
-    view = profile.view
-    found = [*range(len(view.ops))]
-    for index in reversed(range(len(view.ops))):
-        name, (first, _) = view.names[index], view.results[index]
-        may_be_fused = (name in FUSIBLE or name == "jaxpr.constant") and name not in stored
-        if may_be_fused and first not in profile.returned and len(profile.users[first]) == 1:
-            found[index] = found[profile.users[first][0]]
-    return found
-
-
-def _memory(profile: MemoryProfile, kernel: Sequence[int]) -> np.ndarray:
-    """The bytes that each op needs, results included, where each is computed with another."""
-    change = np.zeros(len(kernel) + 1)
-    for index, (first, last) in enumerate(profile.view.results):
-        if kernel[index] != index:
-            continue
-        for v in range(first, last):
-            change[index] += profile.sizes[v]
-            if v not in profile.returned:
-                end = max([kernel[reader] for reader in profile.users[v]], default=index)
-                change[end + 1] -= profile.sizes[v]
-    return np.cumsum(change[:-1])
-
-
-def peak_beside_results(program: Module) -> float:
-    """Bytes that a program needs at once where the memory of results is used for others before:
-    what comes nearest to what XLA reports of straight-line code."""
-    peaks, found = Peaks(program), [0.0]
-    for symbol in analyses_of(program).graph.entry_points():
-        profile = MemoryProfile(analyses_of(program).body(program.function(symbol)))
-        view = profile.view
-        needed = _memory(profile, _kernels(profile))
-        for index, name in enumerate(view.names):
-            if may_have_functions(name):
-                needed[index] += peaks.of_op(view.ops[index])
-        results = sum(profile.sizes[v] for v in profile.returned if v >= view.arity)
-        found.append(needed.max(initial=0.0) - results)
-    return float(max(found))
 
 
 @dataclass
@@ -149,11 +100,12 @@ class Line:
     @classmethod
     def of(cls, program: Module, symbol: str) -> Line:
         body = analyses_of(program).body(program.function(symbol))
-        profile = MemoryProfile(body)
+        every = range(len(body.ops))
         # Sums of derivatives will be stored on the way.
-        place = _kernels(profile, stored=("jaxpr.add_any",))
-        turn = int(np.argmax(_memory(profile, place))) if body.ops else 0
-        kernel = _kernels(profile)
+        needed = MemoryProfile(body, stored=("jaxpr.add_any",), once=True).needed(every)
+        turn = int(np.argmax(needed)) if body.ops else 0
+        profile = MemoryProfile(body, once=True)
+        kernel = [*map(profile.kernel, every)]
         new = cls(body, turn, profile.users, profile.sizes, set(body.returned), kernel)
         counted = Counted(program)
         new.fixed = {

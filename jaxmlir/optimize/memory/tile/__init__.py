@@ -32,8 +32,8 @@ from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.profile import total
-from jaxmlir.optimize.memory.tile.price import MIN_PEAK, TILE_BYTES, Plan, best_plan
-from jaxmlir.optimize.memory.tile.regions import Uses, Writer
+from jaxmlir.optimize.memory.tile.price import TILE_BYTES, Plan, best_plan
+from jaxmlir.optimize.memory.tile.regions import Writer
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
@@ -50,7 +50,8 @@ class Tile(Pass):
       tile-size: rows of a tile; by default as many as ``tile-bytes`` hold, where that pays; on
         other targets than CPUs none.
       tile-bytes: what the values of a tile take together.
-      min-peak: programs that need fewer bytes at once are left alone.
+      min-peak: programs that need fewer bytes at once are left alone; by default those that fit in
+        a block that the C library keeps.
       calls: how often the program is taken to be called: loops whose size is not given have to save
         the time that they take to compile within so many calls.
     """
@@ -58,7 +59,7 @@ class Tile(Pass):
     name: ClassVar[str] = "jaxpr-tile"
     tile_size: int | None = None
     tile_bytes: Count = TILE_BYTES
-    min_peak: Count = MIN_PEAK
+    min_peak: Count | None = None
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
@@ -77,7 +78,7 @@ def tile(
     program: Module,
     tile_size: int | None = None,
     tile_bytes: int = TILE_BYTES,
-    min_peak: int = MIN_PEAK,
+    min_peak: int | None = None,
     calls: float = inf,
 ) -> int:
     """Writes loops over tiles of rows in place; how many.
@@ -86,6 +87,8 @@ def tile(
       tile_size: rows of a tile, by default chosen, where it pays.
       calls: how often the program is called, for loops that have to save the time to compile them.
     """
+    if min_peak is None:
+        min_peak = program.target.costs.kept_block
     with scope():
         graph = analyses_of(program).graph
         if total(program) < min_peak:
@@ -95,8 +98,8 @@ def tile(
         for symbol in entries:
             if symbol not in kernels:
                 function = program.function(symbol)
-                uses = Uses(analyses_of(program).inlined(function))
-                plan = best_plan(program, uses, tile_size, tile_bytes, min_peak)
+                body = analyses_of(program).inlined(function)
+                plan = best_plan(program, body, tile_size, tile_bytes, min_peak)
                 if plan is None:
                     continue
                 if tile_size is None and not compile_time.pays(symbol, plan.ops, plan.time):
@@ -110,10 +113,10 @@ def tile(
 
 def _write(program: Module, function: func.FuncOp, plan: Plan) -> None:
     """Writes the loops of a plan for a function, with what is called in it inlined if need be."""
-    uses, symbol = plan.schedule.uses, function.name.value
+    symbol = function.name.value
     whole = inlined(program.functions, function)
     if whole is not function:
-        uses.body = FunctionView(whole)
+        plan.schedule.body = FunctionView(whole)
         function.operation.erase()
         program.functions[symbol] = whole
     if remarks_wanted():
@@ -129,7 +132,7 @@ def _explain(plan: Plan) -> None:
         ops = schedule.stages[number].rows
         time = plan.only(number).time / 1e6
         remark(
-            schedule.uses.body.ops[ops[0]],
+            schedule.body.ops[ops[0]],
             f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
             f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
             f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",

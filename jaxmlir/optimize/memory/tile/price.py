@@ -1,55 +1,44 @@
 """What tiles of a batch save and cost, and how many rows a tile has.
 
-All constants of the choice are here.  They were measured on two cores of an x86 server with the XLA
-of jax 0.10 and 0.12, on gradients of four programs in their arguments and weights, ``n`` rows each:
-softmaxes of 2048 logits, three times over; attention of 512 positions; tanh, sine and normalization
-of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
+By the table of the target.  Whether that tells what pays was measured on two cores of an x86 server
+with the XLA of jax 0.10 and 0.12, on gradients of four programs in their arguments and weights,
+``n`` rows each: softmaxes of 2048 logits, three times over; attention of 512 positions; tanh, sine
+and normalization of 2048 elements, four times over; a perceptron of widths 256, 1024, 1024, 256.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jaxmlir.analysis.fusion import FUNCTIONS, FUSIBLE, SLOW
-from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
-from jaxmlir.optimize.memory.remat.price import TRAFFIC, Prices
-from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Uses, grow
+from jaxmlir.optimize.memory.profile import MemoryProfile
+from jaxmlir.optimize.memory.remat.price import Prices
+from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, dim_of, grow
 
 if TYPE_CHECKING:
+    from jaxmlir.analysis.function_view import FunctionView
     from jaxmlir.dialect.module import Module
+    from jaxmlir.targets.costs import Costs
 
 
 # A C library keeps a freed block of up to 32 MiB for the next call; a larger one is mapped anew,
-# and each of its pages zeroed when it is first touched.  CPU time of tiles / of the entire batch,
-# by the memory that the latter takes:
+# and each of its pages zeroed when it is first touched: that is what tiles save.  CPU time of tiles
+# / of the entire batch, by the memory that the latter takes:
 #                  7 to 14 MiB  20 to 28  40 to 56  80 to 112  160 to 320
 #   softmaxes      1.07         1.06      0.70      0.76       0.65
 #   attention      1.04         0.96      0.67      0.66       0.40
 #   normalization               1.0       0.63      0.67       0.6
 #   perceptron                  1.05      0.92                 0.8
-MIN_PEAK = 33_554_432
-# Nanoseconds for each byte of that memory: 0.5 to 0.7.
-MEMORY = 0.5
-# For each byte that every tile reads or writes as a whole: the weights of its matrix products, and
-# their gradients, which are summed up.  Of the perceptron, tiles of 64 or 128 rows, not 256: 0.08
-# to 0.19.
-SHARED = 0.12
-# For each byte that a tile reads of rows, and writes of them, apart from its ops: a copy in cache.
-COPIED = 0.1
-# Of a tile for each of its kernels, which two threads begin and await.  Attention of 135 kernels in
-# four tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its
-# memory anew; where the C library has kept it, which after larger programs it may, 10 and 8.
-KERNEL = 20_000
+#
+# Each kernel of a tile is begun and awaited by all threads.  Attention of 135 kernels in four
+# tiles, and the entire batch, of 34 MiB, ms on the wall: 10.5 and 16 where a call gets its memory
+# anew; where the C library has kept it, which after larger programs it may, 10 and 8.
+
 # Ops of a loop besides those of its body.
 OPS = 10
 # What a gain has to exceed the cost by: neither is known better.
@@ -74,6 +63,7 @@ class Estimate:
       kernels: how many loops over memory a tile is.
       added: what is stored for other stages that was not stored before, only computed where it
         was read.
+      costs: of the target.
     """
 
     peak: int
@@ -81,6 +71,7 @@ class Estimate:
     shared: int
     kernels: int
     added: int
+    costs: Costs
 
     def saved(self, tiles: Tiles) -> float:
         """Bytes that are not stored at once, for only those of a tile are."""
@@ -89,17 +80,22 @@ class Estimate:
     def cost(self, tiles: Tiles) -> float:
         """Nanoseconds that tiles take beyond the time that the batch takes."""
         count = tiles.count + (tiles.rest > 0)
-        each = SHARED * self.shared + KERNEL * self.kernels
-        return count * each + COPIED * self.rows + TRAFFIC * self.added
+        # What every tile reads or writes as a whole, the weights of its matrix products and their
+        # gradients, is in a cache as the copies of rows are: of the perceptron 0.08 to 0.19 ns.
+        copied = self.costs.stored_byte_cached
+        each = copied * self.shared + self.costs.fork * self.kernels
+        return count * each + copied * self.rows + self.costs.stored_byte_mapped * self.added
 
 
-def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -> Estimate:
+def estimate(
+    schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int], costs: Costs
+) -> Estimate:
     """What a stage takes.
 
     Args:
       again: those that are computed again rather than stored for another stage.
     """
-    body, ops = schedule.uses.body, schedule.stages[number].rows
+    body, ops = schedule.body, schedule.stages[number].rows
     outer = set(schedule.outer(number))
     reads: set[int] = set()
     shared: set[int] = set()
@@ -113,25 +109,28 @@ def estimate(schedule: Schedule, number: int, stored: Stored, again: Set[int]) -
             elif body.names[i] not in FUSIBLE:
                 shared.add(v)
     sums = schedule.sums(number)
-    bytes_of = schedule.uses.bytes.__getitem__
-    added = sum(map(bytes_of, outer - stored.values - again))
+    bytes_of = profile.sizes.__getitem__
+    stored = profile.stored
+    added = sum(bytes_of(v) for v in outer - again if not stored[v])
     # Parts of sums are small beside what they are summed up from.
     results = [v for i in ops for v in range(*body.results[i])]
     leaving = outer | {v for v in results if schedule.dim(v) is None}
     # Rows that are computed again are there while they are read, from before the loop or after it.
     return Estimate(
-        stored.peak(ops, given=reads & again & stored.values, without=leaving - again),
+        int(profile.needed(ops, {v for v in reads & again if stored[v]}, leaving - again).max()),
         sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
-        sum(v in stored.values or v in leaving for v in results),
+        sum(stored[v] or v in leaving for v in results),
         added,
+        costs,
     )
 
 
-def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
+def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> set[int]:
     """The rows that one loop gives to others alone, and that are no dearer to compute again in each
     than to store: ``jaxpr-remat`` will see to it."""
-    body, uses = schedule.uses.body, schedule.uses
+    body = schedule.body
+    of_byte = prices.program.target.costs.stored_byte_mapped
     costs: dict[int, float] = {}
     of_ops: dict[Signature, float] = {}
     found: set[int] = set()
@@ -150,81 +149,10 @@ def computed_again(schedule: Schedule, prices: Prices) -> set[int]:
                 # A value with a name is stored as its user asked for.
                 if v not in outer or schedule.is_read_whole(v) or body.names[i] == "jaxpr.name":
                     continue
-                readers = {schedule.stage[u] for u in uses.users[v]} - {number}
-                if len(readers) * cost <= TRAFFIC * uses.bytes[v]:
+                readers = {schedule.stage[u] for u in body.users[v]} - {number}
+                if len(readers) * cost <= of_byte * sizes[v]:
                     found.add(v)
     return found
-
-
-class Stored:
-    """What the compiler has in memory of a function, not only in kernels as a part of them.
-
-    Attributes:
-      values: those that it does not compute elementwise, or that are dear and used twice.
-      end: of each value the op that reads it last, by index, or reads last what is computed where
-        it is read, of that value.
-    """
-
-    def __init__(self, uses: Uses):
-        self._uses, body = uses, uses.body
-        self.values = set(range(body.arity))
-        # Of an element, in ops, if all that is not stored is computed with it.
-        ops_of = [0] * len(body.types)
-        storing = {i for i, name in enumerate(body.names) if name in _STORING}
-        for i, name in enumerate(body.names):
-            results = range(*body.results[i])
-            if name not in FUSIBLE:
-                self.values.update(results)
-                continue
-            cost = sum([ops_of[v] for v in body.operands[i]]) + SLOW.get(name, 1)
-            is_dear = name in FUNCTIONS or cost > MaterializeShared.threshold
-            for v in results:
-                users = uses.users[v]
-                read = not storing.isdisjoint(users)
-                if v in uses.is_returned or read or (len(users) > 1 and is_dear):
-                    self.values.add(v)
-                else:
-                    ops_of[v] = cost
-        self.end = end = [0] * len(body.types)
-        for i in reversed(range(len(body.ops))):
-            last = i
-            for v in range(*body.results[i]):
-                if end[v] > last and v not in self.values:
-                    last = end[v]
-            for v in body.operands[i]:
-                if end[v] < last:
-                    end[v] = last
-
-    def peak(self, ops: Iterable[int], *, given: Set[int] = frozenset(), without: Set[int]) -> int:
-        """Bytes of the values that some ops, in order, have stored at once.
-
-        What is computed elementwise may take the place of what is read for the last time.
-
-        Args:
-          given: what is there before them, and counts too.
-          without: what of their results does not count.
-        """
-        names, results, bytes_of = self._uses.body.names, self._uses.body.results, self._uses.bytes
-        ending: defaultdict[int, list[int]] = defaultdict(list)
-        for v in given:
-            ending[self.end[v]].append(bytes_of[v])
-        ends = sorted(ending)
-        live = most = sum(map(bytes_of.__getitem__, given))
-        for i in ops:
-            while ends and ends[0] < i:
-                live -= sum(ending.pop(heapq.heappop(ends)))
-            for v in range(*results[i]):
-                if v in self.values and v not in without:
-                    if names[i] in ELEMENTWISE and bytes_of[v] in ending.get(i, ()):
-                        ending[i].remove(bytes_of[v])
-                    else:
-                        live += bytes_of[v]
-                    end = max(i, self.end[v])
-                    if end not in ending:
-                        heapq.heappush(ends, end)
-                    ending[end].append(bytes_of[v])
-            most = max(most, live)
-        return most
 
 
 def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
@@ -242,12 +170,6 @@ def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
         if rows % count == 0:
             return Tiles(rows, rows // count)
     return Tiles(rows, most)
-
-
-# They read their operands from memory.
-_STORING = with_trait(Trait.CONTRACTION) | {
-    f"jaxpr.{name}" for name in ("cholesky", "lu", "sort", "triangular_solve")
-}
 
 
 # -- Which batch of a function is computed in tiles, of how many rows, and in which stages --
@@ -283,7 +205,8 @@ class Plan:
     @property
     def gain(self) -> float:
         """Nanoseconds that it saves."""
-        return MEMORY * self.saved
+        costs = next(iter(self.estimates.values())).costs
+        return costs.mapped_byte * self.saved
 
     @property
     def cost(self) -> float:
@@ -312,7 +235,7 @@ class Plan:
 
 
 def best_plan(
-    program: Module, uses: Uses, tile_size: int | None, tile_bytes: int, min_peak: int
+    program: Module, body: FunctionView, tile_size: int | None, tile_bytes: int, min_peak: int
 ) -> Plan | None:
     """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
     bytes are stored at once.
@@ -321,13 +244,13 @@ def best_plan(
       tile_size: rows of a tile: what saves most memory is taken then.  By default what saves most
         time is, with tiles of about ``tile_bytes``.
     """
-    if any(s.effects is not None or s.is_lasting for s in set(uses.body.signatures)):
+    if any(s.effects is not None or s.is_lasting for s in set(body.signatures)):
         # Stages change the order of ops.
         return None
-    stored = Stored(uses)
-    if stored.peak(range(len(uses.body.ops)), without=uses.is_returned) < min_peak:
+    profile = MemoryProfile(body)
+    if profile.peak < min_peak:
         return None
-    search = _Search(uses, Prices(program), stored, tile_size, tile_bytes)
+    search = _Search(body, Prices(program), profile, tile_size, tile_bytes)
     if tile_size is None:
         return max(search.plans(), key=lambda plan: plan.time, default=None)
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
@@ -337,9 +260,9 @@ def best_plan(
 class _Search:
     """The plans for a function."""
 
-    uses: Uses
+    body: FunctionView
     prices: Prices
-    stored: Stored
+    profile: MemoryProfile
     tile_size: int | None
     tile_bytes: int
 
@@ -347,21 +270,21 @@ class _Search:
         """One for each region that is worth one."""
         regions: list[Region] = []
         for value in self._seeds():
-            for dim, rows in enumerate(aval_of(self.uses.body.types[value]).shape):
+            for dim, rows in enumerate(aval_of(self.body.types[value]).shape):
                 # A region is the same from whichever of its values it grows.
-                if rows == 1 or any(self.uses.dim(r, value) == dim for r in regions):
+                if rows == 1 or any(dim_of(self.body, r, value) == dim for r in regions):
                     continue
-                regions.append(grow(self.uses, value, dim))
+                regions.append(grow(self.body, value, dim))
                 plan = self._judged(regions[-1], rows)
                 if plan is not None:
                     yield plan
 
     def _seeds(self) -> list[int]:
-        body = self.uses.body
+        body = self.body
         found: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
             found.setdefault(body.types[v], v)
-        return sorted(found.values(), key=lambda v: -self.uses.bytes[v])[:SEEDS]
+        return sorted(found.values(), key=lambda v: -self.profile.sizes[v])[:SEEDS]
 
     def _judged(self, region: Region, rows: int) -> Plan | None:
         """The stages of a region that are worth it."""
@@ -380,12 +303,13 @@ class _Search:
         """All stages of a region, unless everything fits in a tile."""
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
-        schedule = Schedule(self.uses, region)
+        schedule = Schedule(self.body, region)
         if self.tile_size is None and self._fits(schedule):
             return None
-        again = computed_again(schedule, self.prices)
+        again = computed_again(schedule, self.prices, self.profile.sizes)
+        costs = self.prices.program.target.costs
         estimates = {
-            number: estimate(schedule, number, self.stored, again)
+            number: estimate(schedule, number, self.profile, again, costs)
             for number, stage in enumerate(schedule.stages)
             if stage.rows
         }
@@ -396,21 +320,21 @@ class _Search:
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""
-        results, bytes_of, stored = self.uses.body.results, self.uses.bytes, self.stored.values
+        results, bytes_of = self.body.results, self.profile.sizes
         total = 0
         for i, op in region.items():
             for v, dim in zip(range(*results[i]), op.results, strict=True):
-                if dim is not None and v in stored:
+                if dim is not None and self.profile.stored[v]:
                     total += bytes_of[v]
         return total
 
     def _fits(self, schedule: Schedule) -> bool:
         """Whether the rows that are stored of each stage, or for it, fit in a tile: no fewer bytes
         than are there at once."""
-        places, bytes_of = self.uses.places, self.uses.bytes
+        body, bytes_of = self.body, self.profile.sizes
         for stage in schedule.stages:
-            values = set(itertools.chain.from_iterable([places[i] for i in stage.rows]))
-            values &= self.stored.values
+            places = [(*body.operands[i], *range(*body.results[i])) for i in stage.rows]
+            values = {v for of_op in places for v in of_op if self.profile.stored[v]}
             if sum([bytes_of[v] for v in values if schedule.dim(v) is not None]) > self.tile_bytes:
                 return False
         return True

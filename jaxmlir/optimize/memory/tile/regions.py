@@ -30,7 +30,7 @@ import numpy as np
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import IndexingMaps, maps_of
-from jaxmlir.analysis.op_counts import size, with_shape
+from jaxmlir.analysis.op_counts import with_shape
 from jaxmlir.dialect.builder import build, clone, converted, erase, filled, is_constant
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
@@ -75,56 +75,26 @@ Region = dict[int, RowOp]
 """Ops of a region, by index."""
 
 
-class Uses:
-    """A function with the users of its values.
-
-    Attributes:
-      users: of each value the ops that read it, by index.
-      maker: of each value the op that gives it; ``None`` of arguments.
-      places: of each op its operands and results.
-      linear: the ops that are linear in all operands.
-      is_returned: the values that the function returns.
-      bytes: how many each value takes.
-    """
-
-    def __init__(self, body: FunctionView):
-        self.body = body
-        sizes = {type_: size(type_) for type_ in set(body.types)}
-        self.bytes = [sizes[type_] for type_ in body.types]
-        self.users: list[list[int]] = [[] for _ in body.types]
-        self.maker: list[int | None] = [None] * len(body.types)
-        self.places: list[tuple[int, ...]] = []
-        for i, operands in enumerate(body.operands):
-            for v in dict.fromkeys(operands):
-                self.users[v].append(i)
-            results = range(*body.results[i])
-            for v in results:
-                self.maker[v] = i
-            self.places.append((*operands, *results))
-        self.linear = {i for i, name in enumerate(body.names) if name in _LINEAR}
-        self.is_returned = set(body.returned)
-
-    def dim(self, rows: Region, value: int) -> int | None:
-        """The batch dimension of a value that is one of a region's rows; else ``None``."""
-        maker = self.maker[value]
-        if maker is None or maker not in rows:
-            return None
-        return rows[maker].results[value - self.body.results[maker][0]]
+def dim_of(body: FunctionView, rows: Region, value: int) -> int | None:
+    """The batch dimension of a value that is one of a region's rows; else ``None``."""
+    maker = body.makers[value]
+    if maker is None or maker not in rows:
+        return None
+    return rows[maker].results[value - body.results[maker][0]]
 
 
-def grow(uses: Uses, value: int, dim: int) -> Region:
+def grow(body: FunctionView, value: int, dim: int) -> Region:
     """The ops that follow dimension ``dim`` of a value, by index."""
-    body = uses.body
     dims = {value: dim}
     found: Region = {}
     pending = [value]
     while pending:
         v = pending.pop()
-        maker = uses.maker[v]
-        for i in uses.users[v] if maker is None else (maker, *uses.users[v]):
+        maker = body.makers[v]
+        for i in body.users[v] if maker is None else (maker, *body.users[v]):
             if i in found:
                 continue
-            places = uses.places[i]
+            places = (*body.operands[i], *range(*body.results[i]))
             op = _join(body.signatures[i], tuple([dims.get(place) for place in places]))
             if op is None:
                 continue
@@ -192,13 +162,13 @@ class Schedule:
       stage: of each row op the number of its stage.
     """
 
-    def __init__(self, uses: Uses, rows: Region):
-        self.uses, self.rows = uses, dict(rows)
+    def __init__(self, body: FunctionView, rows: Region):
+        self.body, self.rows = body, dict(rows)
         self.stage: dict[int, int] = {}
         self._found: dict[int, list[int]] = {}
-        self._dims: list[int | None] = [None] * len(uses.maker)
+        self._dims: list[int | None] = [None] * len(body.types)
         for i, op in rows.items():
-            first, last = uses.body.results[i]
+            first, last = body.results[i]
             self._dims[first:last] = op.results
         self._place()
         self._sink()
@@ -229,16 +199,16 @@ class Schedule:
     def _leaving(self, stage: int) -> list[int]:
         """The values that a stage computes and others read."""
         if stage not in self._found:
-            results = (range(*self.uses.body.results[i]) for i in self.stages[stage].rows)
+            results = (range(*self.body.results[i]) for i in self.stages[stage].rows)
             self._found[stage] = [v for group in results for v in group if v in self._reads.outside]
         return self._found[stage]
 
     @functools.cached_property
     def _reads(self) -> _Reads:
-        dims, maker, stage_of = self._dims, self.uses.maker, self.stage
-        returned = self.uses.is_returned
+        dims, maker, stage_of = self._dims, self.body.makers, self.stage
+        returned = self.body.outputs
         found = _Reads({}, set(returned), set(returned))
-        for i, operands in enumerate(self.uses.body.operands):
+        for i, operands in enumerate(self.body.operands):
             row = self.rows.get(i)
             if row is None:
                 found.outside.update(operands)
@@ -259,13 +229,13 @@ class Schedule:
 
     def _place(self) -> None:
         """Each op in the first stage in which it can be computed."""
-        body, rows, dims, maker = self.uses.body, self.rows, self._dims, self.uses.maker
+        body, rows, dims, maker = self.body, self.rows, self._dims, self.body.makers
         # The stage from which on a value is there as a whole, and that which computes its rows.
         whole = [0] * len(body.types)
         self._ops = [0] * len(body.ops)
         for i, operands in enumerate(body.operands):
             op = rows.get(i)
-            if op is None and i in self.uses.linear and self._is_of_parts(i):
+            if op is None and body.names[i] in _LINEAR and self._is_of_parts(i):
                 op = rows[i] = RowOp.of(body.signatures[i], None)
             stage = 0
             if op is None:
@@ -288,35 +258,35 @@ class Schedule:
 
     def _is_of_parts(self, i: int) -> bool:
         """Whether a linear op is one of sums over the rows of one stage that nobody else reads."""
-        body = self.uses.body
+        body = self.body
         operands = body.operands[i]
         if not operands or maps_of(body.signatures[i]) is None:
             return False
-        makers = [self.uses.maker[v] for v in operands]
+        makers = [body.makers[v] for v in operands]
         ops = [self.rows.get(maker) for maker in makers]
         if not all(op is not None and op.is_reduction and op.combine == "add" for op in ops):
             return False
         read = [*operands, *range(*body.results[i])]
         return (
             len({self.stage[maker] for maker in makers}) == 1
-            and all(self.uses.users[v] == [i] for v in operands)
-            and self.uses.is_returned.isdisjoint(operands)
+            and all(body.users[v] == [i] for v in operands)
+            and body.outputs.isdisjoint(operands)
             # If one is repeated for the other, there is more to sum up.
             and (len(operands) == 1 or len({body.types[v] for v in read}) == 1)
         )
 
     def _sink(self) -> None:
         """Rows that are made of nothing that is computed by rows, where they are read."""
-        body = self.uses.body
+        body = self.body
         for i in sorted(self.rows, reverse=True):
             if self.rows[i].is_reduction:
                 continue
             if any([self._dims[v] is not None for v in body.operands[i]]):
                 continue
             results = range(*body.results[i])
-            if any(v in self.uses.is_returned for v in results):
+            if any(v in body.outputs for v in results):
                 continue
-            users = {u for v in results for u in self.uses.users[v]}
+            users = {u for v in results for u in body.users[v]}
             if users and users <= self.rows.keys():
                 stages = {self.stage[u] for u in users}
                 if len(stages) == 1 and all(
@@ -396,7 +366,7 @@ class Writer:
     def __init__(self, rules: Rules, function: func.FuncOp, schedule: Schedule, tiles: Tiles):
         self._rules, self._function = rules, function
         self._schedule, self._tiles = schedule, tiles
-        self._uses, self._body = schedule.uses, schedule.uses.body
+        self._body = schedule.body
         self._whole: dict[int, ir.Value] = {}
         """The values that are there as a whole."""
         self._rows: dict[int, _Rows] = {}
@@ -407,7 +377,7 @@ class Writer:
         body, rows = self._body, self._schedule.rows
         end = self._function.entry_block.operations[-1]
         for v in range(len(body.types)):
-            if self._uses.maker[v] not in rows:
+            if body.makers[v] not in rows:
                 self._whole[v] = body.value(v)
         for number, stage in enumerate(self._schedule.stages):
             for i in stage.whole:
@@ -459,7 +429,7 @@ class Writer:
         return list(reads), list(wholes)
 
     def _combine(self, value: int) -> str:
-        return self._schedule.rows[self._uses.maker[value]].combine
+        return self._schedule.rows[self._body.makers[value]].combine
 
     def _tiled(self, read: Read) -> _Rows | None:
         """What a loop has given in tiles along that dimension, if one has."""
