@@ -4,9 +4,6 @@ A first word that points at something said elsewhere (``Of the only result.``, `
 module.``) is an error, wherever a docstring stands: of a module, a class, a function or, below an
 assignment, an attribute.  So is a first paragraph without an end: a period, or the colon before an
 example, which ruff's D400 does not know.
-
-``UNCHECKED`` names the rooms of `jaxmlir/` that break the rule still; one that does not any more
-has to leave the list.
 """
 
 import ast
@@ -16,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 POINTING = re.compile(r"(Of|Those|Likewise|The same|That|These|Such|It|Its|They|Their|Them)\b")
-UNCHECKED: tuple[str, ...] = ("optimize",)
 FOLDERS = ("jaxmlir", "tools", "benchmarks")
 
 
@@ -44,13 +40,11 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
             before = item
 
 
-def violations(root: Path, unchecked: tuple[str, ...] = UNCHECKED) -> Iterator[str]:
+def violations(root: Path) -> Iterator[str]:
     """What breaks the rule, as lines of a report."""
-    clean = set(unchecked)
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             place = path.relative_to(root)
-            room = place.parts[1].removesuffix(".py") if folder == "jaxmlir" else ""
             for line, text in docstrings(ast.parse(path.read_text(encoding="utf-8"))):
                 first = text.partition("\n\n")[0]
                 if pointing := POINTING.match(text):
@@ -62,11 +56,7 @@ def violations(root: Path, unchecked: tuple[str, ...] = UNCHECKED) -> Iterator[s
                     message = f"a docstring's first sentence has no end: {first[-40:]!r}"
                 else:
                     continue
-                clean.discard(room)
-                if room not in unchecked:
-                    yield f"{place}:{line}: error: {message}"
-    for room in sorted(clean):
-        yield f"tools/lint_docstrings.py: error: '{room}' is clean: take it out of UNCHECKED"
+                yield f"{place}:{line}: error: {message}"
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -234,6 +234,22 @@ def _tree_text(tree: Any, avals: Sequence[Any]) -> str:
 
 
 # --- calls ----------------------------------------------------------------------------------------
+
+
+class Code(NamedTuple):
+    """The place of a function, under the names that Python's code objects have for it."""
+
+    co_filename: str
+    co_firstlineno: int
+
+
+class OfInstances(property):
+    """A property that the class has not: where ``inspect`` asks that for its own signature."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            raise AttributeError
+        return super().__get__(instance, owner)
 
 
 class Calls(property):

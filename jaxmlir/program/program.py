@@ -8,10 +8,9 @@ inside other JAX code.
 from __future__ import annotations
 
 import io
-import numbers
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import jax
 import numpy as np
@@ -26,7 +25,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
-from jaxmlir.program.arguments import Calls
+from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
@@ -34,7 +33,7 @@ from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
 from jaxmlir.support.options import check_platforms
-from jaxmlir.support.units import byte_count
+from jaxmlir.support.units import check_budget
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -47,22 +46,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """How many arguments, or results, the ``repr`` of a program has."""
-
-
-class Code(NamedTuple):
-    """Where a function is, under the names that Python's code objects have for it."""
-
-    co_filename: str
-    co_firstlineno: int
-
-
-class _OfInstances(property):
-    """A property that the class has not: where ``inspect`` asks that for its own signature."""
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            raise AttributeError
-        return super().__get__(instance, owner)
 
 
 class Program(Module):
@@ -319,13 +302,7 @@ class Program(Module):
           ArgumentError: the budget is neither a number nor bytes, or ``measure`` no boolean.
           PipelineError: it is not positive.
         """
-        budget = byte_count(memory_budget) if isinstance(memory_budget, str) else memory_budget
-        is_number = isinstance(budget, numbers.Real) and not isinstance(budget, bool)
-        if memory_budget is not None and not (is_number and budget == budget):
-            raise ArgumentError(
-                "memory_budget: expected a fraction of what the program takes, such as 0.5, or "
-                f"bytes, such as '1.5 GiB', got {memory_budget!r}"
-            )
+        budget = None if memory_budget is None else check_budget(memory_budget)
         if not isinstance(measure, bool):
             raise ArgumentError(f"measure: expected True or False, got {measure!r}")
         # Who asks for it does not ask how long that takes to compile.
@@ -424,7 +401,7 @@ class Program(Module):
             file, line, _ = locations.position(self._function(self.name).location)
         return Code(file, line)
 
-    @_OfInstances
+    @OfInstances
     def __signature__(self) -> Any:
         """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
         return arguments.signature_of(self)

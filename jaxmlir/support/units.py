@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 import re
+from typing import Any
+
+from jaxmlir.errors import ArgumentError
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
@@ -13,6 +17,22 @@ def byte_count(text: str) -> float | None:
     """The bytes that a text such as ``"1.5 GiB"`` says; ``None`` if it says none."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?)B", text.strip())
     return float(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else None
+
+
+def check_budget(budget: Any) -> float:
+    """A memory budget: a fraction of what a program takes, or bytes, which may have a unit.
+
+    Raises:
+      ArgumentError: it is neither.
+    """
+    count = byte_count(budget) if isinstance(budget, str) else budget
+    is_number = isinstance(count, numbers.Real) and not isinstance(count, bool)
+    if not is_number or count != count:
+        raise ArgumentError(
+            "memory_budget: expected a fraction of what the program takes, such as 0.5, or bytes, "
+            f"such as '1.5 GiB', got {budget!r}"
+        )
+    return count
 
 
 def in_units(count: float) -> str:

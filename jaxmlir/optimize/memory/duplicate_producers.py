@@ -173,7 +173,7 @@ class _Kernels:
         return frozenset(found)
 
     def _places_by(self, i: int) -> Places:
-        """Those in which an op reads its operands."""
+        """The kernels in which an op reads its operands."""
         node = self._nodes[i]
         if node.name not in FUSED:
             return frozenset({i if node.name in REDUCTIONS else _STORED})

@@ -284,14 +284,18 @@ class Timeline(MemoryProfile):
 
     @functools.cached_property
     def depths(self) -> list[int]:
-        """Of each value how many steps one after another it takes."""
+        """The number of steps, one after another, that each value takes."""
         found = [0] * self.flat.arity
         for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
             found += [1 + max([found[v] for v in operands], default=0)] * (last - first)
         return found
 
     def unread(self, places: Mapping[int, int]) -> Timeline:
-        """The same where nobody reads some values at a step or later, by value."""
+        """The timeline where nobody reads some values at a step or later.
+
+        Args:
+          places: for each of these values that step.
+        """
         new = copy.copy(self)
         new.__dict__.pop("bytes", None)
         new.users = [

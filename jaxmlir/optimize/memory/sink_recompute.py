@@ -80,11 +80,11 @@ class Late(NamedTuple):
     leaves: list[int]
     """What they read, the largest first."""
     tied: list[int]
-    """Those of the leaves that have to wait."""
+    """The leaves that have to wait."""
     after: ir.Value
     """What they wait for."""
     users: list[int]
-    """Those of the function's own ops that read it late."""
+    """The function's own ops that read it late."""
     start: int
     end: int
     """Between which steps it is not in memory any more."""

@@ -148,7 +148,7 @@ class Choice:
     again: list[int]
     """The ops that the second loop computes although the first does too."""
     price: float
-    """Of computing that, in nanoseconds an iteration."""
+    """The price of computing that, in nanoseconds an iteration."""
     size: float
     """Bytes stored, of an iteration."""
 

@@ -106,7 +106,7 @@ class Pair:
 
     @functools.cached_property
     def taken(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
-        """Those of the second."""
+        """The operands of the second loop, by kind."""
         return self.second.operands
 
     @functools.cached_property
@@ -297,7 +297,7 @@ def name_of(program: Module, value: ir.Value) -> str | None:
 
 
 def name_of_result(program: Module, op: Any, name: str, number: int) -> str | None:
-    """The same of a result of an op whose name the caller has read."""
+    """The name that JAX's checkpoint policies know a result of an op by, if it has one."""
     if name == "jaxpr.name":
         return op.attributes["name"].value
     if name == "jaxpr.reduce_precision":
@@ -338,9 +338,9 @@ class Parts:
     second: ScanOp
     of_second: list[int]
     ops: tuple[list[int], list[int]]
-    """Of both bodies, by their numbers in the joint one."""
+    """The ops of both bodies, by their numbers in the joint one."""
     types: tuple[list[ir.Type], list[ir.Type]]
-    """Of what they return."""
+    """The types of what they return."""
 
     def patterns(self, program: Module, ops: Sequence[Signature]) -> list[ClonePlan]:
         """The bodies, as patterns for others.
@@ -362,7 +362,7 @@ class Parts:
         ops: Sequence[Signature],
         uses: Uses,
     ) -> Parts:
-        """The same for a pair whose bodies differ in constants only."""
+        """The parts of a pair whose bodies differ from the planned ones in constants only."""
         bodies = [
             pattern.write(rules, symbol, ops, uses)
             for pattern, symbol in zip(patterns, pair.symbols, strict=True)

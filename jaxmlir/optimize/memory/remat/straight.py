@@ -64,12 +64,12 @@ class Segment:
     """Ops of a forward pass, and those of their results that are computed again."""
 
     ops: list[int]
-    """That compute them."""
+    """The ops that compute them."""
     values: list[int]
     reads: list[int]
     """What they read of what was before."""
     tied: list[int]
-    """Those of these that wait, so that each op reads what does."""
+    """The values read that wait, so that each op reads one that does."""
     first: int
     """The op that reads one of them first."""
     after: int

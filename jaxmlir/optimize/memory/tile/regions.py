@@ -67,7 +67,7 @@ class RowOp:
     @staticmethod
     @functools.lru_cache(maxsize=1 << 14)
     def of(signature: Signature, loop: int | None) -> RowOp:
-        """The same for all ops of a signature that follow the batch along one loop."""
+        """The row op of a signature that follows the batch along a loop: one for all such ops."""
         return RowOp(maps_of(signature), loop)
 
 
@@ -176,7 +176,7 @@ class Schedule:
 
     @property
     def inner(self) -> dict[int, list[bool]]:
-        """Of each row op and operand, whether that is a row, or a part, that its own loop has
+        """Whether each operand of each row op is a row, or a part, that its own loop has
         computed."""
         return self._reads.inner
 
@@ -370,7 +370,7 @@ class Writer:
         self._whole: dict[int, ir.Value] = {}
         """The values that are there as a whole."""
         self._rows: dict[int, _Rows] = {}
-        """Those that loops have given in tiles."""
+        """The values that loops have given in tiles."""
 
     def write(self) -> None:
         """Rewrites the function."""
