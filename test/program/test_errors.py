@@ -463,7 +463,7 @@ def stack():
         (lambda p: p.function("stakc"), JaxmlirError, "no function @stakc; did you mean @stack"),
         (lambda p: p.lower("cpu"), ArgumentError, "platforms: .* sequence of names, got 'cpu'"),
         (lambda p: p.lower(3), ArgumentError, "platforms: .* sequence of names, got 3"),
-        (lambda p: p.remat("lots"), ArgumentError, "memory_budget: .* number, got 'lots'"),
+        (lambda p: p.remat("lots"), ArgumentError, "memory_budget: expected a fraction .* or bytes, .* got 'lots'"),
         (lambda p: p.eval(jnp.ones(3), hooks=[3]), ArgumentError, r"list of Hooks, got \[3\]"),
         (
             lambda p: p.specialize(jnp.ones(2)),
@@ -560,8 +560,8 @@ def stack():
         ),
         (lambda p: p.vmap(axis_name=[]), ArgumentError, r"axis_name: .* an axis, got \[\]"),
         (lambda p: p.optimize(remarks=3), ArgumentError, "remarks: .* Diagnostic, got 3"),
-        (lambda p: p.remat(float("nan")), ArgumentError, "memory_budget: .* number, got nan"),
-        (lambda p: p.remat(True), ArgumentError, "memory_budget: .* number, got True"),
+        (lambda p: p.remat(float("nan")), ArgumentError, "memory_budget: expected a fraction .* or bytes, .* got nan"),
+        (lambda p: p.remat(True), ArgumentError, "memory_budget: expected a fraction .* or bytes, .* got True"),
         (
             lambda p: p.grad(),
             TransformError,
