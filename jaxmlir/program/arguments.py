@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import core, tree_util
+from jaxmlir._compat import core
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
-from jaxmlir.errors import ArgumentError
+from jaxmlir.errors import ArgumentError, count
 from jaxmlir.program import specialize as specialization
 
 if TYPE_CHECKING:
@@ -196,35 +196,58 @@ def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
     """What is wrong with the pytree of arguments: both in full, or where they differ if that is
     long."""
     wanted, given = _tree_text(program.in_tree, program.in_avals), _tree_text(tree, flat)
-    differences = list(tree_util.equality_errors_pytreedef(program.in_tree, tree))
-    if len(wanted) + len(given) <= MAX_TREE_TEXT or not differences:
+    if len(wanted) + len(given) <= MAX_TREE_TEXT:
         return f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
+    differences = list(_differences(program.in_tree, tree))
     shown = [
-        f"{_path_text(program, path)} must be a {_kind(expected)}, got a {_kind(got)}: {why}"
-        for path, expected, got, why in differences[:MAX_DIFFERENCES]
+        f"{_path_text(program, path)} must be {_node_text(expected)}, got {_node_text(got)}"
+        for path, expected, got in differences[:MAX_DIFFERENCES]
     ]
     if len(differences) > len(shown):
         shown.append(f"... {len(differences) - len(shown)} more")
     return f"@{program.name}: " + "; ".join(shown)
 
 
+def _differences(
+    wanted: Any, given: Any, path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+    """The outermost nodes in which two trees differ, each with its path of keys or numbers."""
+    if wanted == given:
+        return
+    kind, of_wanted, of_given = wanted.node_data(), wanted.children(), given.children()
+    # Other data of nodes of the same children differ nowhere below.
+    if kind != given.node_data() or len(of_wanted) != len(of_given) or of_wanted == of_given:
+        yield path, wanted, given
+        return
+    keys = kind[1] if issubclass(kind[0], dict) else range(len(of_wanted))
+    for key, *children in zip(keys, of_wanted, of_given, strict=True):
+        yield from _differences(*children, (*path, key))
+
+
 def _path_text(program: Module, path: Sequence[Any]) -> str:
     """A part of the arguments, as the user's function calls it where that is known."""
     if len(path) < 2:
-        return "the positional arguments" if path[0].idx == 0 else "the keyword arguments"
+        return "the keyword arguments" if path == (1,) else "the positional arguments"
     side, first, *rest = path
-    signature = signature_of(program)
-    if side.idx == 0 and signature is not None:
-        parameters = list(signature.parameters.values())[: first.idx + 1]
+    signature = signature_of(program) if side == 0 else None
+    if signature is not None:
+        parameters = list(signature.parameters.values())[: first + 1]
         if parameters[-1].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
-            return f"argument {parameters[-1].name}{jax.tree_util.keystr(tuple(rest))}"
-    key = first.idx if side.idx == 0 else first.key
-    return f"argument {key}{jax.tree_util.keystr(tuple(rest))}"
+            first = parameters[-1].name
+    return f"argument {first}" + "".join(f"[{key!r}]" for key in rest)
 
 
-def _kind(text: str) -> str:
-    """What JAX calls a node, without Python's decoration."""
-    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text)
+def _node_text(tree: Any) -> str:
+    """A node of a pytree in words, without what is below."""
+    if tree.node_data() is None:
+        return "an array"
+    kind, data = tree.node_data()
+    if kind is type(None):
+        return "None"
+    if issubclass(kind, dict):
+        return f"a {kind.__name__} of {', '.join(map(repr, data)) or 'nothing'}"
+    of = f"a {kind.__name__} of {count(len(tree.children()), 'element')}"
+    return of if kind in (tuple, list) else f"{of} and {data!r}"
 
 
 def _tree_text(tree: Any, avals: Sequence[Any]) -> str:

@@ -327,14 +327,12 @@ def test_arguments(loss, args, kwargs, expected, outer):
     [
         (
             lambda params: params["layer7"].pop("b"),
-            "@model: argument params['layer7'] must be a dict with 2 children, got a dict with 1 "
-            "child: the numbers of children do not match, with the symmetric difference of key "
-            "sets: {'b'}",
+            "@model: argument params['layer7'] must be a dict of 'b', 'w', got a dict of 'w'",
         ),
         (
             lambda params: params.update(layer3=[1.0, 2.0]),
-            "@model: argument params['layer3'] must be a dict, got a list: their Python types "
-            "differ",
+            "@model: argument params['layer3'] must be a dict of 'b', 'w', got a list of 2 "
+            "elements",
         ),
     ],
     ids=["missing", "another container"],
@@ -463,7 +461,11 @@ def stack():
         (lambda p: p.function("stakc"), JaxmlirError, "no function @stakc; did you mean @stack"),
         (lambda p: p.lower("cpu"), ArgumentError, "platforms: .* sequence of names, got 'cpu'"),
         (lambda p: p.lower(3), ArgumentError, "platforms: .* sequence of names, got 3"),
-        (lambda p: p.remat("lots"), ArgumentError, "memory_budget: expected a fraction .* or bytes, .* got 'lots'"),
+        (
+            lambda p: p.remat("lots"),
+            ArgumentError,
+            "memory_budget: .* or bytes, .* got 'lots'",
+        ),
         (lambda p: p.eval(jnp.ones(3), hooks=[3]), ArgumentError, r"list of Hooks, got \[3\]"),
         (
             lambda p: p.specialize(jnp.ones(2)),
@@ -560,8 +562,16 @@ def stack():
         ),
         (lambda p: p.vmap(axis_name=[]), ArgumentError, r"axis_name: .* an axis, got \[\]"),
         (lambda p: p.optimize(remarks=3), ArgumentError, "remarks: .* Diagnostic, got 3"),
-        (lambda p: p.remat(float("nan")), ArgumentError, "memory_budget: expected a fraction .* or bytes, .* got nan"),
-        (lambda p: p.remat(True), ArgumentError, "memory_budget: expected a fraction .* or bytes, .* got True"),
+        (
+            lambda p: p.remat(float("nan")),
+            ArgumentError,
+            "memory_budget: .* or bytes, .* got nan",
+        ),
+        (
+            lambda p: p.remat(True),
+            ArgumentError,
+            "memory_budget: .* or bytes, .* got True",
+        ),
         (
             lambda p: p.grad(),
             TransformError,
@@ -616,8 +626,6 @@ def test_files(stack, tmp_path):
     (tmp_path / "p.mlir").write_text(str(stack))
     with pytest.raises(ArtifactError, match=r"p.mlir: this is no artifact.*jaxmlir.parse"):
         jaxmlir.load(tmp_path / "p.mlir")
-    with pytest.raises(TypeError, match="os.PathLike"):
-        jaxmlir.load(3)
 
 
 # --- attributes of a user's own classes -----------------------------------------------------------
