@@ -503,11 +503,9 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
         raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
     # Of damaged files, numpy, zipfile and zlib raise what they like.
     except Exception as e:
-        if "allow_pickle" in str(e):
-            raise UsageError(
-                f"'{path}' holds Python objects, which are not read; save arrays of numbers"
-            ) from None
-        raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {e}") from None
+        # NumPy's advice is to execute what the file says.
+        why = "Python objects are not read" if "allow_pickle" in str(e) else e
+        raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {why}") from None
     if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
         raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")
     return found
