@@ -27,7 +27,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _MODULES = {
@@ -457,6 +457,22 @@ def flatten_primals(values: Any) -> Any:
     from jax._src.interpreters import ad
 
     return ad.ft.flatten(tuple(values)) if hasattr(ad, "ft") else ad.FlatTree.flatten(tuple(values))
+
+
+def replace_differentiated(replacement: Callable[[Any], Any]) -> None:
+    """Has JAX's ``jvp``, ``vjp`` and ``linearize``, and all that it makes of these, differentiate
+    ``replacement(function)`` in place of a function from now on."""
+    from jax._src.interpreters import ad
+
+    def replaced(differentiate: Any) -> Any:
+        @functools.wraps(differentiate)
+        def of_replacement(function: Any, *args: Any, **options: Any) -> Any:
+            return differentiate(replacement(function), *args, **options)
+
+        return of_replacement
+
+    if not hasattr(ad.linearize, "__wrapped__"):
+        ad.jvp, ad.linearize = replaced(ad.jvp), replaced(ad.linearize)
 
 
 def call_bwd(bwd: Any, *args: Any) -> list[Any]:
