@@ -528,6 +528,13 @@ def cells_of(function: Any) -> dict[str, Any]:
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
 
+def user_function(function: Any) -> Any:
+    """The user's function of one that fixes some of its arguments, as ``jax.grad`` does."""
+    while getattr(function, "__qualname__", "").startswith("argnums_partial2."):
+        function = cells_of(function)["f"].cell_contents
+    return function
+
+
 def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The functions of JAX's around a custom rule, outermost first, with the cells of each."""
     while rule is not None:

@@ -14,6 +14,7 @@ are JAX's; a remark says either.
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,14 +23,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import targets
-from jaxmlir._compat import core, source_info_util, without_dead_code
-from jaxmlir.dialect.locations import user_position
+from jaxmlir._compat import core, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
-from jaxmlir.runtime.differentiation import as_given, num_staged, staged_by
+from jaxmlir.runtime.differentiation import as_given, left_behind, num_staged, staged_by
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -97,6 +97,7 @@ class Stager:
 
     def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """``fun`` by a call of its program, to be called on tracers of a derivative."""
+        name = name_of(user_function(fun))
 
         @wraps(fun)
         def staged(*args: Any) -> Any:
@@ -117,10 +118,11 @@ class Stager:
             try:
                 traced = jax.jit(wraps(fun)(of_tracers)).trace(*operands)
                 _check_types(traced)
+                _check_constants(traced)
                 with as_given():
-                    values = iter(self.call(traced, operands, name_of(fun)))
+                    values = iter(self.call(traced, operands, name))
             except Exception as error:
-                self.remark(f"{name_of(fun)} is differentiated as it is", error)
+                self.remark(user_function(fun), "is differentiated as it is", error)
             else:
                 flat = [found[0] if found else next(values) for found in constant]
                 return jax.tree.unflatten(out_tree, flat)
@@ -128,12 +130,22 @@ class Stager:
 
         return staged
 
-    def remark(self, what: str, error: Exception) -> None:
-        """Says what was done instead where something was not possible, at the user's line."""
+    def remark(self, fun: Callable[..., Any], what: str, error: Exception) -> None:
+        """Says what a function is instead, where something was not possible."""
         if self.remarks is not None:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            where = user_position(source_info_util.current())
-            self.remarks(Diagnostic("remark", f"[jaxmlir.jit] {what}: {reason}", *where))
+            code = getattr(inspect.unwrap(fun), "__code__", None)
+            where = (code.co_filename, code.co_firstlineno, 1) if code else ()
+            message = f"[jaxmlir.jit] {name_of(fun)} {what}: {reason}"
+            self.remarks(Diagnostic("remark", message, *where))
+
+
+def _check_constants(traced: Any) -> None:
+    """Raises an error for a function that uses what another one left behind, which was not meant
+    to be staged out."""
+    found = left_behind(traced._consts)
+    if found is not None:
+        raise JaxmlirError(f"a function left {found.aval.str_short(short_dtypes=True)} behind")
 
 
 def _check_types(traced: Any) -> None:
@@ -221,11 +233,13 @@ class JitFunction:
             before = num_staged()
             try:
                 with staged_by(stager):
-                    return traceable.trace(*args, **kwargs)
+                    traced = traceable.trace(*args, **kwargs)
+                _check_constants(traced)
+                return traced
             except Exception as error:
                 if num_staged() == before:
                     raise
-                stager.remark(f"{name} is traced with JAX's derivatives", error)
+                stager.remark(fun, "is traced with JAX's derivatives", error)
             with as_given():
                 return traceable.trace(*args, **kwargs)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -86,7 +86,20 @@ def _replacement(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_traced() -> bool:
     """Whether JAX stages out what happens now: elsewhere functions may look at values."""
+    return any(isinstance(trace, pe.DynamicJaxprTrace) for trace in _traces())
+
+
+def _traces() -> Iterator[Any]:
+    """The traces under way, innermost first."""
     trace = core.trace_ctx.trace
-    while trace is not None and not isinstance(trace, pe.DynamicJaxprTrace):
+    while trace is not None:
+        yield trace
         trace = getattr(trace, "parent_trace", None)
-    return trace is not None
+
+
+def left_behind(values: Iterable[Any]) -> Any | None:
+    """The first of some values that a function left behind which has been staged out: a value of a
+    trace that is over."""
+    under_way = set(map(id, _traces()))
+    tracers = (value for value in values if isinstance(value, pe.DynamicJaxprTracer))
+    return next((tracer for tracer in tracers if id(tracer._trace) not in under_way), None)
