@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir import targets
-from jaxmlir._compat import core, user_function, without_dead_code
+from jaxmlir._compat import core, pe, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
-from jaxmlir.runtime.differentiation import as_given, left_behind, num_staged, staged_by
+from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -117,8 +117,8 @@ class Stager:
 
             try:
                 traced = jax.jit(wraps(fun)(of_tracers)).trace(*operands)
-                _check_types(traced)
                 _check_constants(traced)
+                _check_staged(traced)
                 with as_given():
                     values = iter(self.call(traced, operands, name))
             except Exception as error:
@@ -143,18 +143,27 @@ class Stager:
 def _check_constants(traced: Any) -> None:
     """Raises an error for a function that uses what another one left behind, which was not meant
     to be staged out."""
-    found = left_behind(traced._consts)
-    if found is not None:
-        raise JaxmlirError(f"a function left {found.aval.str_short(short_dtypes=True)} behind")
+    for value in traced._consts:
+        if isinstance(value, pe.DynamicJaxprTracer) and not is_under_way(value):
+            raise JaxmlirError(f"a function left {_short(value.aval)} behind")
 
 
-def _check_types(traced: Any) -> None:
-    """Raises an error for a function of values that are no arrays, such as references: JAX looks
-    at the equations that have these."""
-    jaxpr = traced.jaxpr.jaxpr
-    for v in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars):
-        if not isinstance(v.aval, core.ShapedArray):
-            raise JaxmlirError(f"it takes or gives {v.aval.str_short(short_dtypes=True)}")
+def _check_staged(traced: Any) -> None:
+    """Raises an error for a function that is no program of the arguments that it is given."""
+    from jaxmlir.bridge.custom_rules.closures import read_by_rules
+
+    jaxpr = traced.jaxpr
+    for aval in (*jaxpr.in_avals, *jaxpr.out_avals):
+        # JAX looks at the equations that have references.
+        if not isinstance(aval, core.ShapedArray):
+            raise JaxmlirError(f"it takes or gives {_short(aval)}")
+    for value in read_by_rules(jaxpr):
+        if is_under_way(value):
+            raise JaxmlirError(f"a custom rule in it closes over {_short(value.aval)}")
+
+
+def _short(aval: Any) -> str:
+    return aval.str_short(short_dtypes=True)
 
 
 _TO_COME: Any = object()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
@@ -97,9 +97,6 @@ def _traces() -> Iterator[Any]:
         trace = getattr(trace, "parent_trace", None)
 
 
-def left_behind(values: Iterable[Any]) -> Any | None:
-    """The first of some values that a function left behind which has been staged out: a value of a
-    trace that is over."""
-    under_way = set(map(id, _traces()))
-    tracers = (value for value in values if isinstance(value, pe.DynamicJaxprTracer))
-    return next((tracer for tracer in tracers if id(tracer._trace) not in under_way), None)
+def is_under_way(tracer: core.Tracer) -> bool:
+    """Whether the trace that a value is of goes on."""
+    return any(trace is tracer._trace for trace in _traces())
