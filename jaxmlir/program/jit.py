@@ -30,6 +30,7 @@ from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -61,6 +62,8 @@ class Stager:
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
 
+    # The passes' modules are loaded, and live on.
+    @collector_paused
     def __post_init__(self) -> None:
         from jaxmlir.passes import level_stages, parse_pipeline
 
