@@ -14,6 +14,9 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 import jaxmlir
+from benchmarks._code import instructions
+from benchmarks.programs import NAIVE, PROGRAMS
+from jaxmlir.passes import STORAGE
 
 pytestmark = pytest.mark.compat
 
@@ -90,6 +93,15 @@ GRADIENT = jax.grad(relaxation)
 )
 def test_derivatives(derivative):
     staged(derivative, W, X)
+
+
+@pytest.mark.parametrize("name", ["mlp", "lstm_scan", "states_in_place", "chain_times_vector"])
+def test_the_obvious_form_compiles_to_what_is_made_by_hand(name):
+    function, args = (PROGRAMS | NAIVE)[name].make("small")
+    by_hand = jaxmlir.trace(function)(*args).optimize(2, without=STORAGE).grad().optimize(2)
+    obvious = jaxmlir.jit(jax.grad(function), optimize=2)
+    forms = [form.compile() for form in (by_hand.lower(), obvious.lower(*args))]
+    assert instructions(forms[0]) == instructions(forms[1])
 
 
 def test_auxiliary_results_of_all_kinds():
