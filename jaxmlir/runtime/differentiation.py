@@ -46,7 +46,7 @@ def staged_by(staging: Staging | None) -> AbstractContextManager[None]:
 
 
 def staged_everywhere_by(staging: Staging | None) -> None:
-    """The same as :func:`staged_by` for all threads of the process."""
+    """Has JAX differentiate as within :func:`staged_by`, in all threads of the process."""
     if staging is not None:
         _take_over()
     _staging.set_global(staging)
