@@ -56,7 +56,7 @@ class Mismatch(Exception):
 def gradient(program: jaxmlir.Program, level: int) -> jaxmlir.Program:
     """Passes, the gradient in the first argument, and passes once more.
 
-    It is what ``jaxmlir.jit`` makes of ``jax.grad`` of a ``jaxmlir.jit`` function.
+    It is what ``jaxmlir.jit`` makes of ``jax.grad`` of a function.
     """
     return program.optimize(level, without=STORAGE).grad().optimize(level)
 

@@ -24,7 +24,7 @@ _EXPORTS = {
     "Program": "program.program",
     "custom_inverse": "transforms.inverses.given",
     "from_jaxpr": "program.staging",
-    "jit": "program.staging",
+    "jit": "program.jit",
     "load": "program.staging",
     "parse": "program.staging",
     "register_inverse": "transforms.inverses.given",

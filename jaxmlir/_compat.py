@@ -27,7 +27,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _MODULES = {
@@ -459,6 +459,22 @@ def flatten_primals(values: Any) -> Any:
     return ad.ft.flatten(tuple(values)) if hasattr(ad, "ft") else ad.FlatTree.flatten(tuple(values))
 
 
+def replace_differentiated(replacement: Callable[[Any], Any]) -> None:
+    """Has JAX's ``jvp``, ``vjp`` and ``linearize``, and all that it makes of these, differentiate
+    ``replacement(function)`` in place of a function from now on."""
+    from jax._src.interpreters import ad
+
+    def replaced(differentiate: Any) -> Any:
+        @functools.wraps(differentiate)
+        def of_replacement(function: Any, *args: Any, **options: Any) -> Any:
+            return differentiate(replacement(function), *args, **options)
+
+        return of_replacement
+
+    if not hasattr(ad.linearize, "__wrapped__"):
+        ad.jvp, ad.linearize = replaced(ad.jvp), replaced(ad.linearize)
+
+
 def call_bwd(bwd: Any, *args: Any) -> list[Any]:
     """The cotangents that a custom_vjp's flat backward rule returns."""
     out = bwd.call_wrapped(*args)
@@ -510,6 +526,13 @@ def wrapped_rule(function: Any) -> Any | None:
 def cells_of(function: Any) -> dict[str, Any]:
     """The cells of what a function closes over, by name."""
     return dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+
+def user_function(function: Any) -> Any:
+    """The user's function of one that fixes some of its arguments, as ``jax.grad`` does."""
+    while getattr(function, "__qualname__", "").startswith("argnums_partial2."):
+        function = cells_of(function)["f"].cell_contents
+    return function
 
 
 def _layers(rule: Any) -> Iterator[tuple[Any, dict[str, Any]]]:

@@ -13,8 +13,11 @@ by equation.  The backend takes over the body: the jaxpr is imported, the progra
 passes, and its ops are lowered where the equations would have been.  So all around the body is
 JAX's, and holds for the dialect as it does for a jaxpr.
 
-The environment says what no argument does: ``JAXMLIR_PIPELINE``, ``JAXMLIR_ROUND_TRIP=1`` and
-``JAXMLIR_DUMP_TO``.
+With an optimization level, what JAX differentiates while it traces a function is staged out first,
+as in a function of ``jaxmlir.jit`` (:mod:`jaxmlir.program.jit`).
+
+The environment says what no argument does: ``JAXMLIR_OPTIMIZE``, ``JAXMLIR_PIPELINE``,
+``JAXMLIR_ROUND_TRIP=1`` and ``JAXMLIR_DUMP_TO``.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import jax
 
 from jaxmlir.backend import lowering
 from jaxmlir.backend.lowering import Settings
+from jaxmlir.runtime.differentiation import as_given, staged_by, staged_everywhere_by
 
 # A part of the key of JAX's caches: what was compiled under other settings is not used.
 _settings = jax.make_user_context(None)
@@ -36,6 +40,7 @@ _settings = jax.make_user_context(None)
 @contextlib.contextmanager
 def enabled(
     *,
+    optimize: int | None = None,
     pipeline: str | None = None,
     round_trip: bool | None = None,
     dump_to: str | os.PathLike[str] | None = None,
@@ -43,40 +48,45 @@ def enabled(
     """Within the block, in this thread, every ``jax.jit`` compiles through the dialect.
 
     Args:
-      pipeline, round_trip, dump_to: see :class:`Settings`; by default from the environment.
+      optimize, pipeline, round_trip, dump_to: see :class:`Settings`; by default from the
+        environment.
 
     Raises:
-      PipelineError: the pipeline is malformed, or names a pass that does not exist.
+      PipelineError: there is no such level, or the pipeline is malformed or names a pass that does
+        not exist.
     """
-    settings = Settings.given(pipeline, round_trip, dump_to)
+    settings = Settings.given(optimize, pipeline, round_trip, dump_to)
     _take_over()
-    with _settings(settings):
+    with _settings(settings), staged_by(settings.stager):
         yield
 
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
     """Within the block, in this thread, JAX compiles as it always does."""
-    with _settings(None):
+    with _settings(None), as_given():
         yield
 
 
 def enable(
     *,
+    optimize: int | None = None,
     pipeline: str | None = None,
     round_trip: bool | None = None,
     dump_to: str | os.PathLike[str] | None = None,
 ) -> None:
     """Enables the backend for all threads of the process, until :func:`disable`; arguments as for
     :func:`enabled`."""
-    settings = Settings.given(pipeline, round_trip, dump_to)
+    settings = Settings.given(optimize, pipeline, round_trip, dump_to)
     _take_over()
     _settings.set_global(settings)
+    staged_everywhere_by(settings.stager)
 
 
 def disable() -> None:
     """Undoes :func:`enable`."""
     _settings.set_global(None)
+    staged_everywhere_by(None)
 
 
 def _take_over() -> None:

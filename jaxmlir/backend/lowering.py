@@ -19,10 +19,11 @@ from typing import Any
 
 from jaxmlir._compat import mlir, open_jaxpr, source_info_util
 from jaxmlir.dialect.ir import ir, module_text
-from jaxmlir.errors import JaxmlirError, LoweringError, PassError
+from jaxmlir.errors import JaxmlirError, LoweringError, PassError, PipelineError
 from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
-from jaxmlir.passes import Instrumentation, parse_pipeline
+from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
+from jaxmlir.program.jit import Stager
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, parse
 from jaxmlir.targets import Target
@@ -33,35 +34,53 @@ class Settings:
     """How programs are compiled.
 
     Attributes:
-      pipeline: the passes that run on every program.
+      optimize: the optimization level.
+      pipeline: the passes that run on every program, after those of the level.
       round_trip: print every program and go on with what is parsed from the text.
       dump_to: a folder that gets one folder for each compiled function, with the IR of each stage.
     """
 
+    optimize: int = 0
     pipeline: str = ""
     round_trip: bool = False
     dump_to: str = ""
 
     def __post_init__(self) -> None:
-        if self.pipeline:
-            parse_pipeline(self.pipeline)
+        if self.passes:
+            parse_pipeline(self.passes)
+
+    @property
+    def passes(self) -> str:
+        """All passes that run on a program."""
+        return ",".join(filter(None, (level_pipeline(self.optimize), self.pipeline)))
+
+    @property
+    def stager(self) -> Stager | None:
+        """What JAX differentiates in place of functions that it traces."""
+        return Stager(self.optimize) if self.optimize else None
 
     @classmethod
     def given(
         cls,
+        optimize: int | None,
         pipeline: str | None,
         round_trip: bool | None,
         dump_to: str | os.PathLike[str] | None,
     ) -> Settings:
         """Settings, those that are ``None`` from the environment."""
         read = os.environ.get
+        if optimize is None:
+            text = read("JAXMLIR_OPTIMIZE", "") or "0"
+            if not text.isdecimal():
+                raise PipelineError(f"JAXMLIR_OPTIMIZE: expected a level, got {text!r}")
+            optimize = int(text)
         if pipeline is None:
             pipeline = read("JAXMLIR_PIPELINE", "")
         if round_trip is None:
             round_trip = read("JAXMLIR_ROUND_TRIP", "0") not in ("", "0")
         if dump_to is None:
             dump_to = read("JAXMLIR_DUMP_TO", "")
-        return cls(pipeline, round_trip, os.fspath(dump_to))
+        return cls(optimize, pipeline, round_trip, os.fspath(dump_to))
 
 
 # --- the IR of each stage, in files ---------------------------------------------------------------
@@ -131,16 +150,16 @@ def program_of(
     if settings.round_trip:
         text = program.as_text(debug_info=True)
         program = parse(text, constants=program.constants, filename=name, verify=False)
-    if settings.pipeline:
+    if settings.passes:
         signature = program.in_avals, program.out_avals
         instrumentation = dump or Instrumentation(verify_each=False)
         # What is compiled is not differentiated any more, and tracing rules may take a minute.
         with program.rule_tracing.holding():
-            parse_pipeline(settings.pipeline).run(program, instrumentation)
+            parse_pipeline(settings.passes).run(program, instrumentation)
             program.changed()
         if (program.in_avals, program.out_avals) != signature:
             raise PassError(
-                f"the pipeline {settings.pipeline!r} changes what @{program.name} takes or gives; "
+                f"the pipeline {settings.passes!r} changes what @{program.name} takes or gives; "
                 "a pipeline of the backend must keep it"
             )
     return program

@@ -182,6 +182,10 @@ class Module:
         forget_analyses(self)
         self.copies, self.jaxprs = other.copies, other.jaxprs
 
+    def lacks(self, names: Collection[str]) -> bool:
+        """Whether it is known that no op has one of some names."""
+        return False
+
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
         """Forgets what was derived from the module.
 

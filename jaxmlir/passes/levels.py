@@ -84,6 +84,37 @@ LEVELS: dict[int, tuple[str, ...]] = {
 }
 
 
+_SCANS = frozenset({"jaxpr.scan"})
+_LOOPS = _SCANS | {"jaxpr.while"}
+_CONVOLUTIONS = frozenset({"jaxpr.conv_general_dilated"})
+
+NEEDED_OPS: dict[str, frozenset[str]] = {
+    "jaxpr-expand-convolutions": _CONVOLUTIONS,
+    "jaxpr-expand-cumlogsumexp": frozenset({"jaxpr.cumlogsumexp"}),
+    "jaxpr-expand-depthwise": _CONVOLUTIONS,
+    "jaxpr-expand-factorizations": frozenset(
+        {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"}
+    ),
+    "jaxpr-expand-scatter": frozenset({"jaxpr.scatter", "jaxpr.scatter_add"}),
+    "jaxpr-expand-select-and-scatter": frozenset(
+        {"jaxpr.select_and_gather_add", "jaxpr.select_and_scatter_add"}
+    ),
+    "jaxpr-expand-trigonometry": frozenset({"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"}),
+    "jaxpr-factor-logsumexp": _SCANS,
+    "jaxpr-fuse-scans": _SCANS,
+    "jaxpr-inplace-scans": _SCANS,
+    "jaxpr-licm": _LOOPS,
+    "jaxpr-parallel-loops": _LOOPS,
+    "jaxpr-raise-loops": _LOOPS,
+    "jaxpr-remat": _SCANS,
+    "jaxpr-roll-calls": frozenset({"jaxpr.jit"}),
+    "jaxpr-shift-invariance": frozenset({"jaxpr.reduce_max"}),
+    "jaxpr-sink-reductions": _SCANS,
+}
+"""Passes that do nothing, their options being the default, to a program without an op of some
+names: they are not even imported then."""
+
+
 def level_pipeline(level: int, without: Collection[str] = ()) -> str:
     """The pipeline of an optimization level as text.
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxlib.mlir import ir
 
@@ -23,6 +23,7 @@ from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.lazy import collector_paused
 
@@ -150,10 +151,33 @@ class _CxxPass:
 
 
 @dataclass(frozen=True)
+class _LatePass:
+    """A pass that is imported when a program has an op of some names; its options are the
+    default."""
+
+    name: str
+    find: Callable[[str], type[Pass] | None] = field(compare=False)
+    is_cxx: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    def found(self) -> Pass:
+        cls = self.find(self.name)
+        assert cls is not None
+        return cls.from_options({})
+
+    def is_due(self, program: Module, instrumentation: Instrumentation) -> bool:
+        """Whether it has something to do, or somebody is to see that it has not."""
+        watched = instrumentation.observes or instrumentation.remarks is not None
+        return watched or not program.lacks(NEEDED_OPS[self.name])
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """Passes in the order in which they run."""
 
-    passes: tuple[Pass | _CxxPass, ...]
+    passes: tuple[Pass | _CxxPass | _LatePass, ...]
 
     def __str__(self) -> str:
         return f"{_MODULE}({','.join(map(str, self.passes))})"
@@ -173,12 +197,16 @@ class Pipeline:
         verified: object = None
         with context():
             for step in self.steps(instrumentation):
+                if isinstance(step[0], _LatePass):
+                    if not step[0].is_due(program, instrumentation):
+                        continue
+                    step = (step[0].found(),)
                 if _is_for(step[0], program, instrumentation):
                     verified = _run_step(step, program, instrumentation, verified)
 
-    def steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Pass | _CxxPass, ...]]:
+    def steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Any, ...]]:
         """Neighbouring C++ passes share a PassManager unless each must be seen alone."""
-        group: tuple[Pass | _CxxPass, ...] = ()
+        group: tuple[Any, ...] = ()
         for p in self.passes:
             together = isinstance(p, _CxxPass) and not instrumentation.observes
             if group and not (together and isinstance(group[-1], _CxxPass)):
@@ -305,10 +333,13 @@ class _Resolver:
 
     def resolve(
         self, element: _Leaf | _Nest, anchors: tuple[str, ...]
-    ) -> Iterable[Pass | _CxxPass]:
+    ) -> Iterable[Pass | _CxxPass | _LatePass]:
         if isinstance(element, _Nest):
             for child in element.children:
                 yield from self.resolve(child, (*anchors, element.anchor))
+            return
+        if element.name in NEEDED_OPS and not (anchors or element.options):
+            yield _LatePass(element.name, self.find)
             return
         try:
             cls = self.find(element.name)

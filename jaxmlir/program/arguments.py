@@ -168,6 +168,12 @@ def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
         )
 
 
+def as_array(value: Any) -> Any:
+    """A number or numpy array as a JAX array."""
+    is_host = isinstance(value, (np.ndarray, np.generic, bool, int, float, complex))
+    return jax.numpy.asarray(value) if is_host and np.result_type(value).kind != "V" else value
+
+
 def _alike(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
     """Whether two shapes are the same to read, with the same constraints."""
 

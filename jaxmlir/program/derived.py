@@ -20,6 +20,7 @@ import jax
 from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
+from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -99,6 +100,7 @@ def derived_once(method: Method) -> Method:
 
     # In one go: what comes between two pauses would set off a collection of what the first made.
     @collector_paused
+    @as_given()
     @functools.wraps(method)
     def derived(program: _Derivable, *args: Any, **kwargs: Any) -> Any:
         by_position = dict(zip(positional, args, strict=False))

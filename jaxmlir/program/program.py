@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import jax
-import numpy as np
 
 from jaxmlir import targets
 from jaxmlir.analysis.liveness import liveness_of
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.bridge.custom_rules.schedule import RuleTracing
 from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect import custom_calls, locations
@@ -95,6 +95,10 @@ class Program(Module):
 
     def new_rule_tracing(self, *imported: Any) -> RuleTracing:
         return RuleTracing(self.core, *imported)
+
+    def lacks(self, names: Collection[str]) -> bool:
+        found = analyses_of(self).graph.names.values()
+        return all(of_function.isdisjoint(names) for of_function in found)
 
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
         self.forget_calls()
@@ -708,7 +712,7 @@ class Program(Module):
         if any(map(specialization.is_symbolic, self.in_avals)):
             return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
         flat = self.flat_arguments(args, kwargs)
-        results = Interpreter(self, hooks).run(self.name, list(map(_as_array, flat)))
+        results = Interpreter(self, hooks).run(self.name, list(map(arguments.as_array, flat)))
         return jax.tree.unflatten(self.out_tree, results)
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
@@ -791,9 +795,3 @@ def _short(avals: Sequence[Any]) -> str:
     names = [aval.str_short(short_dtypes=True) for aval in shown]
     rest = len(avals) - len(shown)
     return ", ".join([*names, f"... {rest} more"] if rest else names)
-
-
-def _as_array(value: Any) -> Any:
-    """A number or numpy array as a JAX array."""
-    is_host = isinstance(value, (np.ndarray, np.generic, bool, int, float, complex))
-    return jax.numpy.asarray(value) if is_host and np.result_type(value).kind != "V" else value

@@ -1,33 +1,27 @@
-"""Making programs: by tracing a function, from a jaxpr, from text; and ``jit``."""
+"""Making programs: by tracing a function, from a jaxpr, from text."""
 
 from __future__ import annotations
 
 import functools
 import os
 import re
-import types
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import jax
 
-from jaxmlir import targets
-from jaxmlir._compat import bind_leading, core, without_dead_code
+from jaxmlir._compat import bind_leading, core
 from jaxmlir.bridge.importer import CLOSES_OVER, import_jaxpr
 from jaxmlir.dialect import handles
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import functions, parse_module, scope
 from jaxmlir.errors import ArgumentError, ImportingError
-from jaxmlir.program.arguments import Calls
 from jaxmlir.program.program import Program
-from jaxmlir.program.versions import Recipe, at_level, decide
-from jaxmlir.runtime import program_primitive
+from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
-    from jax.stages import Lowered
-
     from jaxmlir.targets import Target
 
 
@@ -66,7 +60,8 @@ def trace(
 
     @wraps(fun)
     def traced(*args: Any, **kwargs: Any) -> Program:
-        return _program_of(jitted.trace(*args, **kwargs), name_of(fun))
+        with as_given():
+            return _program_of(jitted.trace(*args, **kwargs), name_of(fun))
 
     return traced
 
@@ -209,129 +204,6 @@ def _handles_in(text: str) -> dict[str, handles.Box]:
         if box is not None:
             found[name] = box
     return found
-
-
-_TO_COME: Any = object()
-
-
-def jit(
-    fun: Callable[..., Any] = _TO_COME,
-    /,
-    *,
-    optimize: int = 0,
-    without: Collection[str] = (),
-    target: str | Target | None = None,
-    **options: Any,
-) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
-    """``jax.jit``, compiled through the dialect; also a decorator with options::
-
-        @jaxmlir.jit(optimize=2)
-        def loss(w, x):
-            return jnp.mean((x @ w) ** 2)
-
-    Args:
-      fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
-      optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
-        of the function are those of the optimized program; custom rules are traced then, and as
-        they are written.
-      without: names of passes of that level to leave out.
-      target: what the function is optimized for; by default what JAX lowers it for.
-      options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
-        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
-        ``inline``, a trace that calls the function gets the call of its program alone.
-
-    Returns:
-      A function like that of ``jax.jit``, whose ``trace`` gives a :class:`Program`; without
-      ``fun``, a function that makes one of it.
-
-    Raises:
-      ArgumentError: there is no such target.
-      PipelineError: there is no such level or pass.
-    """
-    if fun is _TO_COME:
-        return functools.partial(jit, optimize=optimize, without=without, target=target, **options)
-    return JitFunction(fun, options, optimize, without, target)
-
-
-class JitFunction:
-    """A function that JAX compiles through the dialect, with JAX's stages.
-
-    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
-    ``fun``, imports the jaxpr and stages out a call of the program.
-    """
-
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        options: Mapping[str, Any],
-        optimize: int = 0,
-        without: Collection[str] = (),
-        target: str | Target | None = None,
-    ):
-        from jaxmlir.bridge.custom_rules.closures import rules_may_read
-        from jaxmlir.passes import level_stages, parse_pipeline
-
-        functools.update_wrapper(self, fun)
-        name = name_of(fun)
-        structure, storage = map(parse_pipeline, level_stages(optimize, without))
-        given = None if target is None else targets.target(target)
-        static = {k: v for k, v in options.items() if k.startswith("static_")}
-        # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
-        # of its own.
-        self._trace = trace(fun, **static)
-        traceable = jax.jit(fun, **static)
-
-        @wraps(fun)
-        def through_dialect(*args: Any, **kwargs: Any) -> Any:
-            if jax.config.jax_disable_jit:
-                return fun(*args, **kwargs)
-            traced = traceable.trace(*args, **kwargs)
-            # Under jit every leaf is a tracer but those of static arguments.
-            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
-            jaxpr, values = traced.jaxpr, [*traced._consts, *leaves]
-            if len(leaves) != traced._in_tree.num_leaves:
-                # Nothing is staged out where JAX looks for a NaN.
-                return fun(*args, **kwargs)
-            if not (options.get("keep_unused") or rules_may_read(jaxpr)):
-                jaxpr, used = without_dead_code(jaxpr)
-                values = [value for value, use in zip(values, used, strict=True) if use]
-            program = import_for(jaxpr, name, given)
-            # No pass of level 1 asks for the target.
-            recipe = program.recipe
-            if recipe is None and given is None and optimize > 1:
-                again = functools.partial(import_for, jaxpr, name)
-                recipe = Recipe(targets.default_target(), again)
-            decide(program, structure, storage, recipe and recipe.target)
-            program.recipe = recipe and recipe.then(at_level(optimize, without))
-            results = program_primitive.call(program, program.name, values)
-            return jax.tree.unflatten(traced.out_tree, results)
-
-        self._jitted = jax.jit(through_dialect, **options)
-
-    __call__ = Calls("_jitted")
-
-    def __repr__(self) -> str:
-        return f"<JitFunction of {self.__wrapped__!r}>"
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method it takes the object that it is looked up on, as any function does."""
-        return self if instance is None else types.MethodType(self, instance)
-
-    def trace(self, *args: Any, **kwargs: Any) -> Program:
-        """The program of the function for arguments of those shapes, before any passes."""
-        return self._trace(*args, **kwargs)
-
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
-        return self._jitted.lower(*args, **kwargs)
-
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The shapes and dtypes of the result, as of a ``jax.jit`` function."""
-        return self._jitted.eval_shape(*args, **kwargs)
-
-    def clear_cache(self) -> None:
-        """Forgets what was compiled."""
-        self._jitted.clear_cache()
 
 
 def name_of(fun: Callable[..., Any]) -> str:

@@ -15,6 +15,7 @@ from jaxmlir.errors import TransformError
 
 if TYPE_CHECKING:
     from jaxmlir.passes import Pipeline
+    from jaxmlir.passes.remarks import Sink
     from jaxmlir.targets import Target
 
 Step = Callable[[Any, "Target", bool], Any]
@@ -146,19 +147,24 @@ def snapshot(program: Any) -> Callable[[Target], Any]:
 
 
 def decide(
-    program: Any, structure: Pipeline, storage: Pipeline | None, default: Target | None
+    program: Any,
+    structure: Pipeline,
+    storage: Pipeline | None,
+    default: Target | None,
+    remarks: Sink | None = None,
 ) -> None:
     """Runs passes on a program in place, and has others run where it is lowered.
 
     Args:
       default: what the former take for its target where it has none; the others take what it is
         lowered for.
+      remarks: takes what the former say they did.
     """
     from jaxmlir.passes import Instrumentation
 
     given, program._target = program._target, program._target or default
     with program.rule_tracing.holding():
-        structure.run(program, Instrumentation(verify_each=False))
+        structure.run(program, Instrumentation(verify_each=False, remarks=remarks))
     program._target = given
     program.when_lowered = storage if storage is not None and storage.passes else None
 

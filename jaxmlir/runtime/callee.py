@@ -17,6 +17,7 @@ from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
 from jaxmlir.optimize.simplify.dce import prune
+from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.runtime.placement import placement_of
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.masks import chosen
@@ -45,10 +46,11 @@ class Callee:
 
     def derived(self, transformation: str, pattern: Any) -> Any:
         """The function transformed, made once per pattern and setting (see :func:`derive`)."""
-        return self.once(
-            (transformation, pattern, setting()),
-            lambda: derive(self.portable, self.symbol, transformation, pattern),
-        )
+        with as_given():
+            return self.once(
+                (transformation, pattern, setting()),
+                lambda: derive(self.portable, self.symbol, transformation, pattern),
+            )
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, or gave before."""

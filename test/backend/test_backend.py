@@ -70,6 +70,46 @@ X = np.ones((2, 4), np.float32)
 
 
 @compat
+def test_an_optimization_level_is_that_of_derivatives_too():
+    def relaxation(w, x):
+        return jnp.sum(lax.scan(lambda x, _: (jnp.tanh(w @ w.T @ x), None), x, None, length=5)[0])
+
+    def step(w, x):
+        value, gradient = jax.value_and_grad(relaxation)(w, x)
+        return w - gradient, value, jax.hessian(relaxation, 1)(w, x)
+
+    def has_calls(function):
+        return "jaxmlir_call" in str(jax.make_jaxpr(function)(PARAMS[0], X[0]))
+
+    jitted = jax.jit(step)
+    expected = jitted(PARAMS[0], X[0])
+    with backend.enabled(optimize=2):
+        got = jitted(PARAMS[0], X[0])
+        assert has_calls(jitted)
+        with backend.disabled():
+            assert not has_calls(jitted)
+        # Outside of a trace a function may look at values.
+        assert jax.grad(lambda x: x**2 if x > 0 else x)(3.0) == 6.0
+    assert not has_calls(jitted)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_environment_says_the_optimization_level(monkeypatch):
+    monkeypatch.setenv("JAXMLIR_OPTIMIZE", "2")
+    backend.enable()
+    try:
+        assert "jaxmlir_call" in str(jax.make_jaxpr(jax.jit(jax.grad(jnp.sin)))(1.0))
+    finally:
+        backend.disable()
+    assert "jaxmlir_call" not in str(jax.make_jaxpr(jax.jit(jax.grad(jnp.sin)))(1.0))
+    for wrong in ("two", "17"):
+        monkeypatch.setenv("JAXMLIR_OPTIMIZE", wrong)
+        with pytest.raises(PipelineError, match=wrong):
+            backend.enable()
+
+
+@compat
 @pytest.mark.parametrize(
     "settings",
     [{}, {"round_trip": True}, {"pipeline": "jaxpr-canonicalize,jaxpr-cse,jaxpr-dce"}],

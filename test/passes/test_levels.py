@@ -1,5 +1,8 @@
 """Optimization levels on random programs with control flow and custom rules, against JAX."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,10 @@ from hypothesis import given
 from random_programs import budget, programs, run
 
 import jaxmlir
-from jaxmlir.passes import level_pipeline
+from benchmarks.programs import NAIVE, PROGRAMS
+from jaxmlir.optimize.cpu.expansion import ExpandOps
+from jaxmlir.passes import find_pass, level_pipeline
+from jaxmlir.passes.levels import NEEDED_OPS
 
 pytestmark = pytest.mark.compat
 
@@ -57,3 +63,37 @@ def test_random_programs(passes, steps):
     got = gradient(x, y)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_passes_that_need_ops_do_nothing_without_them():
+    programs = [
+        jaxmlir.trace(function)(*args).optimize(1)
+        for function, args in (
+            (PROGRAMS | NAIVE)[name].make("small")
+            for name in ("mlp", "gnn", "lstm_scan", "gaussian_process", "resnet", "matrix_chain")
+        )
+    ]
+    tried = set()
+    for name, ops in NEEDED_OPS.items():
+        pass_ = find_pass(name)()
+        if issubclass(type(pass_), ExpandOps):
+            assert pass_.expanded == ops
+        for program in programs:
+            if program.lacks(ops):
+                tried.add(name)
+                copy = program.clone()
+                assert pass_.run(copy) is False
+                assert str(copy) == str(program)
+    assert tried == set(NEEDED_OPS)
+
+
+def test_passes_are_not_loaded_for_programs_that_lack_their_ops():
+    code = """
+import sys, jax, jaxmlir
+assert jaxmlir.trace(jax.numpy.exp)(1.0).optimize(2)(0.0) == 1.0
+assert "jaxmlir.optimize.loops.fuse_scans" not in sys.modules
+f = lambda x: jax.lax.fori_loop(0, 3, lambda i, x: 2 * x, x)
+assert jaxmlir.trace(f)(1.0).optimize(2)(1.0) == 8.0
+assert "jaxmlir.optimize.loops.fuse_scans" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -204,6 +204,11 @@ def rules_may_read(closed_jaxpr: Any) -> bool:
 
     What that value is computed by looks dead where nothing else uses it.
     """
+    return any(_variable(tracer) is not None for tracer in read_by_rules(closed_jaxpr))
+
+
+def read_by_rules(closed_jaxpr: Any) -> Iterator[core.Tracer]:
+    """The values that custom rules in a jaxpr, or in one that it names, may close over."""
     pending, seen, closed = [open_jaxpr(closed_jaxpr)[0]], set(), {}
     while pending:
         jaxpr = pending.pop()
@@ -214,11 +219,10 @@ def rules_may_read(closed_jaxpr: Any) -> bool:
             if eqn.primitive.name in HIGH_LEVEL:
                 eqn = hijax.ordinary(eqn)
             if eqn.primitive.name in PRIMITIVES:
-                rules = [eqn.params[name] for name in THUNKS if name in eqn.params]
-                if _closed_over(rules, closed):
-                    return True
+                yield from _tracers(
+                    [eqn.params[name] for name in THUNKS if name in eqn.params], closed
+                )
             pending += core.jaxprs_in_params(eqn.params)
-    return False
 
 
 def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> set[Any]:
@@ -227,13 +231,17 @@ def _closed_over(rules: Iterable[Any], closed: dict[int, Any] | None = None) -> 
     Args:
       closed: see :func:`with_constants`.
     """
-    closed = {} if closed is None else closed
+    return {*map(_variable, _tracers(rules, {} if closed is None else closed))} - {None}
+
+
+def _tracers(rules: Iterable[Any], closed: dict[int, Any]) -> list[core.Tracer]:
+    """What rules, or what they are made of, close over."""
     before = len(closed)
     tracers = [v for v in made_of(rules, closed) if isinstance(v, core.Tracer)]
     if tracers or len(closed) >= before + MOST:
         while len(closed) > before:
             closed.popitem()
-    return {*map(_variable, tracers)} - {None}
+    return tracers
 
 
 def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterator[Any]:

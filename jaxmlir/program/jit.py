@@ -1,0 +1,301 @@
+"""``jaxmlir.jit``: functions that JAX compiles through the dialect, their derivatives included.
+
+While such a function is traced, JAX differentiates the functions that are differentiated in it as
+programs (:mod:`jaxmlir.runtime.differentiation`): each is staged out, goes through the passes that
+derivatives profit from, and is called; the rules of that call are our passes.  Values that it
+closes over, tracers of other transformations included, are operands of the call.  What is stored is
+decided for the function as a whole, when it is lowered.
+
+A function that cannot be staged out, for it looks at values that only JAX's own derivative knows,
+is differentiated as it is.  So is the whole function where its trace fails, so that JAX's errors
+are JAX's; a remark says either.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir import targets
+from jaxmlir._compat import core, pe, user_function, without_dead_code
+from jaxmlir.errors import Diagnostic, JaxmlirError
+from jaxmlir.program.arguments import Calls
+from jaxmlir.program.staging import import_for, name_of, trace, wraps
+from jaxmlir.program.versions import Recipe, at_level, decide
+from jaxmlir.runtime import program_primitive
+from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.support.lazy import collector_paused
+
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+    from jaxmlir.passes import Pipeline
+    from jaxmlir.passes.remarks import Sink
+    from jaxmlir.program.program import Program
+    from jaxmlir.targets import Target
+
+
+@dataclass(frozen=True)
+class Stager:
+    """How functions become programs, which are called where JAX traces.
+
+    Attributes:
+      level: the optimization level.
+      without: names of passes of that level that do not run.
+      target: what programs are optimized for; by default what JAX lowers them for.
+      remarks: takes what the passes say before a program is lowered, and what could not be staged.
+
+    Raises:
+      PipelineError: there is no such level or pass.
+    """
+
+    level: int
+    without: Collection[str] = ()
+    target: Target | None = None
+    remarks: Sink | None = field(default=None, compare=False)
+    structure: Pipeline = field(init=False, compare=False)
+    storage: Pipeline = field(init=False, compare=False)
+
+    # The passes' modules are loaded, and live on.
+    @collector_paused
+    def __post_init__(self) -> None:
+        from jaxmlir.passes import level_stages, parse_pipeline
+
+        structure, storage = map(parse_pipeline, level_stages(self.level, self.without))
+        fixed = {"without": frozenset(self.without), "structure": structure, "storage": storage}
+        for name, value in fixed.items():
+            object.__setattr__(self, name, value)
+
+    def call(
+        self, traced: Any, operands: Sequence[Any], name: str, *, keep_unused: bool = False
+    ) -> list[Any]:
+        """The flat results of a call of the program of JAX's traced stage.
+
+        Raises:
+          JaxmlirError: it has no form in the dialect, a pass failed, or it is being differentiated
+            and has no derivative.
+        """
+        from jaxmlir.bridge.custom_rules.closures import rules_may_read
+
+        jaxpr, values = traced.jaxpr, [*traced._consts, *operands]
+        if not (keep_unused or rules_may_read(jaxpr)):
+            jaxpr, used = without_dead_code(jaxpr)
+            values = [value for value, use in zip(values, used, strict=True) if use]
+        program = import_for(jaxpr, name, self.target)
+        recipe = program.recipe
+        # No pass of level 1 asks for the target.
+        if recipe is None and self.target is None and self.level > 1:
+            again = functools.partial(import_for, jaxpr, name)
+            recipe = Recipe(targets.default_target(), again)
+        default = recipe and recipe.target
+        decide(program, self.structure, self.storage, default, self.remarks)
+        program.recipe = recipe and recipe.then(at_level(self.level, self.without))
+        return program_primitive.call(program, program.name, values)
+
+    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """``fun`` by a call of its program, to be called on tracers of a derivative."""
+        name = name_of(user_function(fun))
+
+        @wraps(fun)
+        def staged(*args: Any) -> Any:
+            leaves, tree = jax.tree.flatten(args)
+            varying = [i for i, leaf in enumerate(leaves) if isinstance(leaf, core.Tracer)]
+            operands = [leaves[i] for i in varying]
+            # What is no tracer, of arguments and results, is the function's own affair.
+            out_tree, constant = None, []
+
+            def of_tracers(*values: Any) -> list[Any]:
+                nonlocal out_tree, constant
+                given = dict(zip(varying, values, strict=True))
+                args = jax.tree.unflatten(tree, [given.get(i, x) for i, x in enumerate(leaves)])
+                flat, out_tree = jax.tree.flatten(fun(*args))
+                constant = [None if isinstance(x, core.Tracer) else (x,) for x in flat]
+                return [x for x in flat if isinstance(x, core.Tracer)]
+
+            try:
+                traced = jax.jit(wraps(fun)(of_tracers)).trace(*operands)
+                _check_constants(traced)
+                _check_staged(traced)
+                with as_given():
+                    values = iter(self.call(traced, operands, name))
+            except Exception as error:
+                self.remark(user_function(fun), "is differentiated as it is", error)
+            else:
+                flat = [found[0] if found else next(values) for found in constant]
+                return jax.tree.unflatten(out_tree, flat)
+            return fun(*args)
+
+        return staged
+
+    def remark(self, fun: Callable[..., Any], what: str, error: Exception) -> None:
+        """Says what a function is instead, where something was not possible."""
+        if self.remarks is not None:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            code = getattr(inspect.unwrap(fun), "__code__", None)
+            where = (code.co_filename, code.co_firstlineno, 1) if code else ()
+            message = f"[jaxmlir.jit] {name_of(fun)} {what}: {reason}"
+            self.remarks(Diagnostic("remark", message, *where))
+
+
+def _check_constants(traced: Any) -> None:
+    """Raises an error for a function that uses what another one left behind, which was not meant
+    to be staged out."""
+    for value in traced._consts:
+        if isinstance(value, pe.DynamicJaxprTracer) and not is_under_way(value):
+            raise JaxmlirError(f"a function left {_short(value.aval)} behind")
+
+
+def _check_staged(traced: Any) -> None:
+    """Raises an error for a function that is no program of the arguments that it is given."""
+    from jaxmlir.bridge.custom_rules.closures import read_by_rules
+
+    jaxpr = traced.jaxpr
+    for aval in (*jaxpr.in_avals, *jaxpr.out_avals):
+        # JAX looks at the equations that have references.
+        if not isinstance(aval, core.ShapedArray):
+            raise JaxmlirError(f"it takes or gives {_short(aval)}")
+    for value in read_by_rules(jaxpr):
+        if is_under_way(value):
+            raise JaxmlirError(f"a custom rule in it closes over {_short(value.aval)}")
+
+
+def _short(aval: Any) -> str:
+    return aval.str_short(short_dtypes=True)
+
+
+_TO_COME: Any = object()
+
+
+def jit(
+    fun: Callable[..., Any] = _TO_COME,
+    /,
+    *,
+    optimize: int = 0,
+    without: Collection[str] = (),
+    target: str | Target | None = None,
+    remarks: Sink | None = None,
+    **options: Any,
+) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
+    """``jax.jit``, compiled through the dialect; also a decorator with options::
+
+        @jaxmlir.jit(optimize=2)
+        def loss(w, x):
+            return jnp.mean((x @ w) ** 2)
+
+    Args:
+      fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
+      optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
+        in the function, or of it, are those of optimized programs; custom rules are traced then,
+        and as they are written.
+      without: names of passes of that level to leave out.
+      target: what the function is optimized for; by default what JAX lowers it for.
+      remarks: takes what the passes say they did before the function is lowered, and of which
+        function the derivative is JAX's, and why; for example ``print``.
+      options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
+        ``donate_argnames``, ``in_shardings``, ``out_shardings``, ``keep_unused`` ...  With
+        ``inline``, a trace that calls the function gets the call of its program alone.
+
+    Returns:
+      A function like that of ``jax.jit``, whose ``trace`` gives a :class:`Program`; without
+      ``fun``, a function that makes one of it.
+
+    Raises:
+      ArgumentError: there is no such target.
+      PipelineError: there is no such level or pass.
+    """
+    if fun is _TO_COME:
+        ours = {"optimize": optimize, "without": without, "target": target, "remarks": remarks}
+        return functools.partial(jit, **ours, **options)
+    return JitFunction(fun, options, optimize, without, target, remarks)
+
+
+class JitFunction:
+    """A function that JAX compiles through the dialect, with JAX's stages.
+
+    Calling it costs what calling a ``jax.jit`` function costs: it is one, of a function that traces
+    ``fun``, imports the jaxpr and stages out a call of the program.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        options: Mapping[str, Any],
+        optimize: int = 0,
+        without: Collection[str] = (),
+        target: str | Target | None = None,
+        remarks: Sink | None = None,
+    ):
+        functools.update_wrapper(self, fun)
+        name = name_of(fun)
+        given = None if target is None else targets.target(target)
+        stager = Stager(optimize, without, given, remarks)
+        static = {k: v for k, v in options.items() if k.startswith("static_")}
+        # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
+        # of its own.
+        self._trace = trace(fun, **static)
+        traceable = jax.jit(fun, **static)
+
+        def trace_staged(args: Any, kwargs: Any) -> Any:
+            before = num_staged()
+            try:
+                with staged_by(stager):
+                    traced = traceable.trace(*args, **kwargs)
+                _check_constants(traced)
+                return traced
+            except Exception as error:
+                if num_staged() == before:
+                    raise
+                stager.remark(fun, "is traced with JAX's derivatives", error)
+            with as_given():
+                return traceable.trace(*args, **kwargs)
+
+        @wraps(fun)
+        def through_dialect(*args: Any, **kwargs: Any) -> Any:
+            if jax.config.jax_disable_jit:
+                return fun(*args, **kwargs)
+            if optimize:
+                traced = trace_staged(args, kwargs)
+            else:
+                traced = traceable.trace(*args, **kwargs)
+            # Under jit every leaf is a tracer but those of static arguments.
+            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
+            if len(leaves) != traced._in_tree.num_leaves:
+                # Nothing is staged out where JAX looks for a NaN.
+                return fun(*args, **kwargs)
+            with as_given():
+                keep_unused = options.get("keep_unused", False)
+                results = stager.call(traced, leaves, name, keep_unused=keep_unused)
+            return jax.tree.unflatten(traced.out_tree, results)
+
+        self._jitted = jax.jit(through_dialect, **options)
+
+    __call__ = Calls("_jitted")
+
+    def __repr__(self) -> str:
+        return f"<JitFunction of {self.__wrapped__!r}>"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method it takes the object that it is looked up on, as any function does."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Program:
+        """The program of the function for arguments of those shapes, before any passes."""
+        return self._trace(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """JAX's ``Lowered`` stage: StableHLO, to be printed or compiled."""
+        return self._jitted.lower(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result, as of a ``jax.jit`` function."""
+        return self._jitted.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forgets what was compiled."""
+        self._jitted.clear_cache()
