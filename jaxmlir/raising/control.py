@@ -1,0 +1,172 @@
+"""Ops with functions: loops, branches, calls, composites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.writer import (
+    RULES,
+    Values,
+    Writer,
+    attribute,
+    captured_by,
+    function_attr,
+    rule,
+)
+
+
+@rule("while")
+def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """What the regions take from around them goes in as constants of the loop."""
+    condition = w.region(op.regions[0], op, "cond")
+    body = w.region(op.regions[1], op, "body")
+    params = {}
+    for name, region in (("cond_nconsts", condition), ("body_nconsts", body)):
+        if region.captured:
+            params[name] = len(region.captured)
+    return w.emit(
+        "while",
+        [*condition.captured, *body.captured, *operands],
+        w.types(op),
+        cond_jaxpr=function_attr(condition.symbol),
+        body_jaxpr=function_attr(body.symbol),
+        **params,
+    )
+
+
+@rule("case")
+def case(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """An index that is out of bounds chooses the last branch."""
+    n = len(op.regions)
+    (index,) = operands
+    chosen = _constant(index)
+    if chosen is not None:
+        # As of a module for several platforms, once that is known.
+        block = op.regions[chosen if 0 <= chosen < n else n - 1].blocks[0]
+        return w.ops(block, w.env)
+    if not _in_bounds(index, n):
+        last, zero = (w.filled(index.type, value) for value in (n - 1, 0))
+        boolean = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+        outside = w.one(
+            "or",
+            [w.one("lt", [index, zero], boolean), w.one("gt", [index, last], boolean)],
+            boolean,
+        )
+        index = w.like("select_n", outside, index, last)
+    return branches(w, op, index, list(op.regions))
+
+
+def _in_bounds(index: ir.Value, n: int) -> bool:
+    """Whether an index is seen to be one of ``n``: JAX clamps, or converts a boolean."""
+    op = index.owner
+    if isinstance(op, ir.Block):
+        return False
+    op = op.operation
+    if op.name == "jaxpr.convert_element_type":
+        return n > 1 and str(op.operands[0].type.element_type) == "i1"
+    if op.name != "jaxpr.clamp":
+        return False
+    low, high = (_constant(op.operands[k]) for k in (0, 2))
+    return low is not None and high is not None and 0 <= low and high < n
+
+
+def _constant(value: ir.Value) -> int | None:
+    op = value.owner
+    if isinstance(op, ir.Block) or op.operation.name != "jaxpr.constant":
+        return None
+    if "value" not in op.attributes:
+        return None
+    held = codec.decode(op.attributes["value"])
+    return int(held) if held.ndim == 0 else None
+
+
+@rule("if")
+def if_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    index = w.convert(operands[0], ir.IntegerType.get_signless(32))
+    return branches(w, op, index, [op.regions[1], op.regions[0]])
+
+
+def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
+    """A ``cond`` whose branches all take what any of them takes from around it."""
+    blocks = [region.blocks[0] for region in regions]
+    outer = list(dict.fromkeys(v for block in blocks for v in captured_by(block)))
+    symbols = tuple(
+        function_attr(w.raising.region(block, outer, f"branch_{k}", op.location))
+        for k, block in enumerate(blocks)
+    )
+    return w.emit(
+        "cond", [index, *(w.env[v] for v in outer)], w.types(op), branches=ir.ArrayAttr.get(symbols)
+    )
+
+
+@rule("func.call")
+def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    return call_of(w, callee, operands, w.types(op))
+
+
+def call_of(w: Writer, callee: str, operands: Values, types: Values) -> Values:
+    """A ``jit`` of a function of the module."""
+    symbol = w.raising.function(callee)
+    return w.emit("jit", operands, types, jaxpr=function_attr(symbol), name=callee)
+
+
+@rule("composite")
+def composite(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """CHLO's as the ops that they stand for; another as a call of what it is made of."""
+    name = attribute(op, "name")
+    if name in RULES and name.startswith("chlo."):
+        return RULES[name](w, _Composite(op, name), operands)
+    callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+    symbol = w.raising.function(callee)
+    inner = op.attributes["composite_attributes"] if "composite_attributes" in op.attributes else ()
+    params: dict[str, Any] = {}
+    if len(inner):
+        params["attributes"] = tuple((item.name, _plain(item.attr)) for item in inner)
+    if attribute(op, "version", 0):
+        params["version"] = attribute(op, "version")
+    return w.emit(
+        "composite", operands, w.types(op), call_jaxpr=function_attr(symbol), name=name, **params
+    )
+
+
+def _plain(attr: ir.Attribute) -> Any:
+    """A composite's attribute as JAX takes it: numbers, strings, arrays."""
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
+        return attr.value
+    if isinstance(attr, ir.DenseElementsAttr):
+        return codec.decode(attr)
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(map(_plain, attr))
+    raise ImportingError(f"its attribute {attr} is none that JAX can write")
+
+
+class _Composite:
+    """The op that a composite stands for: its attributes are what the composite's say."""
+
+    def __init__(self, op: Any, name: str):
+        self.name, self.results, self.regions = name, op.results, ()
+        given = op.attributes["composite_attributes"] if "composite_attributes" in op.attributes else ()
+        self.attributes = {item.name: item.attr for item in given}
+        self.location = op.location
+
+
+# --- tokens and tuples ------------------------------------------------------------------------------
+
+
+@rule("create_token", "after_all")
+def token(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.emit("after_all", operands, w.types(op)) if operands else w.emit(
+        "create_token", [], w.types(op)
+    )
+
+
+@rule("partition_id", "replica_id")
+def one_device(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """What is not under a ``manual_computation`` runs as one partition."""
+    return [w.constant(np.zeros((), np.uint32))]

@@ -1,0 +1,469 @@
+"""Walks a StableHLO module and writes the dialect: functions, regions, and ops by the rules.
+
+A rule is a function ``rule(w, op, operands) -> results`` of the :class:`Writer` of the function at
+hand, an op of StableHLO and the dialect's values for its operands; :data:`RULES` has one for each
+op's name.  Regions become private functions, as sub-jaxprs do; what they take from around them
+becomes arguments.  Functions wait in a queue, so nothing here recurses.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmlir._compat import open_jaxpr
+from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
+from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.builder import conversion, filled, write_return
+from jaxmlir.dialect.codec.types import dense
+from jaxmlir.dialect.ir import body_of, captured, func, functions, ir, is_private, new_function
+from jaxmlir.dialect.types import aval_of, element_of, widths_of
+from jaxmlir.errors import ImportingError, JaxmlirError, at_op
+
+Values = Sequence[ir.Value]
+Rule = Callable[["Writer", Any, list[ir.Value]], Values]
+
+RULES: dict[str, Rule] = {}
+"""How each op is written, by its name."""
+
+PLAIN: dict[str, str] = {}
+"""Ops that are one op of the dialect on the same operands, without attributes."""
+
+# What says nothing of what is computed.
+_NO_MEANING = frozenset(
+    "mhlo.sharding mhlo.frontend_attributes mhlo.layout_mode sdy.sharding sdy.sharding_rule".split()
+)
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the rule of some ops of StableHLO."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update((n if "." in n else f"stablehlo.{n}", function) for n in names)
+        return function
+
+    return register
+
+
+@functools.cache
+def raised_type(type_: ir.Type) -> ir.Type:
+    """The dialect's type of the values of a type of StableHLO.
+
+    Raises:
+      ImportingError: there is none.
+    """
+    if isinstance(type_, ir.RankedTensorType):
+        if not type_.has_static_shape:
+            raise ImportingError(
+                f"{type_} has sizes that are not known; expected a module of static shapes, or one "
+                "of jax.export, whose symbolic sizes jaxmlir.from_exported reads"
+            )
+        if type_.encoding is not None:
+            type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
+        if "quant.uniform" in str(type_.element_type):
+            raise ImportingError(
+                f"{type_} is quantised, which JAX has no type for; expected numbers, as "
+                "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
+            )
+        aval_of(type_)
+        return type_
+    if str(type_) == "!stablehlo.token":
+        return ir.Type.parse("!jaxpr.token")
+    raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
+
+
+def tensor(shape: Iterable[int], element: ir.Type) -> ir.Type:
+    """The type of tensors of a shape."""
+    return ir.RankedTensorType.get(list(shape), element)
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """The shape of a value, or of what a type has."""
+    return tuple(value.type.shape)
+
+
+def attribute(op: Any, name: str, default: Any = None) -> Any:
+    """An attribute of an op of StableHLO as numbers, tuples, strings."""
+    attributes = op.attributes
+    return python_value(attributes[name]) if name in attributes else default
+
+
+@functools.cache
+def python_value(attr: ir.Attribute) -> Any:
+    """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
+        return attr.value
+    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+        return tuple(attr)
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return attr.value
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(python_value(item) for item in attr)
+    if isinstance(attr, ir.DictAttr):
+        return {item.name: python_value(item.attr) for item in attr}
+    if isinstance(attr, ir.DenseElementsAttr):
+        return codec.decode(attr)
+    return keyword(attr)
+
+
+@functools.cache
+def keyword(attr: ir.Attribute) -> str:
+    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<comparison_direction LT>``."""
+    return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
+
+
+class Region(NamedTuple):
+    """A region that has become a function."""
+
+    symbol: str
+    captured: list[ir.Value]
+    """The dialect's values of what it takes from around it: its first arguments."""
+
+
+class Raising:
+    """Raises one module.
+
+    Attributes:
+      importer: writes the new module, and holds its constants.
+    """
+
+    def __init__(self, source: ir.Module):
+        self.importer = Importer()
+        self.source = functions(source)
+        self.symbols: dict[str, str] = {}
+        self._queue: deque[Writer] = deque()
+        self._shared: dict[Any, str] = {}
+
+    def write(self) -> None:
+        """Writes the functions that were asked for, and all that they ask for in turn."""
+        while self._queue:
+            self._queue.popleft().write()
+
+    def entry(self, name: str, types: Sequence[ir.Type], kept: Sequence[int], given: Values) -> Any:
+        """The public function of an exported one, which is written like :meth:`function`.
+
+        Args:
+          types: of its arguments.
+          kept: which of these the function of the source takes, after those that are given.
+          given: numbers for its first arguments.
+        """
+        old = self.source[name]
+        block = body_of(old)
+        inner = list(block.arguments)[len(given) :]
+        if len(inner) != len(kept):
+            raise ImportingError(
+                f"function @{name} takes {len(inner)} arrays, and is said to take {len(kept)}"
+            )
+        self.symbols[name] = symbol = self.importer.unique_name(name)
+        end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+        results = [raised_type(v.type) for v in end.operands]
+        new, new_block = new_function(
+            symbol,
+            types,
+            results,
+            old.location,
+            ir.InsertionPoint(self.importer.module.body),
+            visibility="public",
+        )
+        env = {v: new_block.arguments[k] for v, k in zip(inner, kept, strict=True)}
+        writer = Writer(self, new, block, env)
+        with ir.InsertionPoint(new_block):
+            for value, number in zip(block.arguments, given, strict=False):
+                env[value] = writer.constant(number)
+        for value, k in zip(inner, kept, strict=True):
+            _keep_name(value, new_block.arguments[k])
+        self._queue.append(writer)
+        return new
+
+    def function(self, name: str, public: bool = False) -> str:
+        """The symbol of a function of the source, which is written if it was not met before."""
+        symbol = self.symbols.get(name)
+        if symbol is None:
+            if name not in self.source:
+                raise ImportingError(f"the module has no function @{name}")
+            old = self.source[name]
+            if not old.operation.regions[0].blocks:
+                raise ImportingError(f"function @{name} has no body")
+            symbol = self.symbols[name] = self.importer.unique_name(name)
+            new = self._new(symbol, body_of(old), [], old.location, public)
+            for before, after in zip(old.arguments, new.arguments, strict=True):
+                _keep_name(before, after)
+        return symbol
+
+    def region(self, block: ir.Block, outer: list[ir.Value], hint: str, loc: Any) -> str:
+        """The symbol of the function of a region.
+
+        Args:
+          outer: values of the source that it takes from around it.
+        """
+        symbol = self.importer.unique_name(hint)
+        self._new(symbol, block, outer, loc, False)
+        return symbol
+
+    def combination(self, name: str, element: ir.Type) -> str:
+        """The symbol of the function that applies an op to two scalars of a type."""
+        key = name, element
+        symbol = self._shared.get(key)
+        if symbol is None:
+            symbol = self._shared[key] = self.importer.unique_name(name)
+            scalar = tensor((), element)
+            _, block = new_function(
+                symbol,
+                [scalar, scalar],
+                [scalar],
+                ir.Location.unknown(),
+                ir.InsertionPoint(self.importer.module.body),
+            )
+            with ir.InsertionPoint(block):
+                result = ir.Operation.create(
+                    f"jaxpr.{name}", [scalar], list(block.arguments), loc=ir.Location.unknown()
+                ).result
+                write_return([result])
+        return symbol
+
+    def _new(
+        self, symbol: str, block: ir.Block, outer: list[ir.Value], loc: Any, public: bool
+    ) -> func.FuncOp:
+        end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+        function, _ = new_function(
+            symbol,
+            [raised_type(v.type) for v in (*outer, *block.arguments)],
+            [raised_type(v.type) for v in end.operands],
+            loc,
+            ir.InsertionPoint(self.importer.module.body),
+            visibility="public" if public else "private",
+        )
+        env = dict(zip((*outer, *block.arguments), function.arguments, strict=True))
+        self._queue.append(Writer(self, function, block, env))
+        return function
+
+
+def _keep_name(old: ir.Value, new: ir.Value) -> None:
+    """An argument of the new function has the old one's name."""
+    if isinstance(old.location, ir.NameLoc):
+        new.set_location(ir.Location.name(old.location.name_str))
+
+
+class Writer:
+    """Writes the body of one function.
+
+    Attributes:
+      env: the dialect's value of each value of the source.
+      location: of the op that is being written.
+    """
+
+    def __init__(
+        self,
+        raising: Raising,
+        function: func.FuncOp,
+        source: ir.Block,
+        env: dict[ir.Value, ir.Value],
+    ):
+        self.raising = raising
+        self.source, self.block = source, body_of(function)
+        self.env = env
+        self.location = function.location
+
+    def write(self) -> None:
+        """Writes all ops and the return."""
+        with ir.InsertionPoint(self.block):
+            write_return(self.ops(self.source, self.env))
+
+    def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+        """Writes a block's ops; the values that it returns."""
+        create = ir.Operation.create
+        for view in block.operations:
+            op = view.operation
+            name = op.name
+            self.location = location = op.location
+            operands = [env[v] for v in op.operands]
+            plain = PLAIN.get(name)
+            try:
+                if plain is not None and not len(op.attributes):
+                    types = [raised_type(v.type) for v in op.results]
+                    results: Values = create(plain, types, operands, loc=location).results
+                elif (found := RULES.get(name)) is not None:
+                    results = found(self, op, operands)
+                elif name in ("func.return", "stablehlo.return"):
+                    return operands
+                else:
+                    raise ImportingError(_no_rule(name))
+            except JaxmlirError as e:
+                raise self.located(e, name) from e.__cause__
+            except (KeyError, ValueError, TypeError, IndexError, ir.MLIRError) as e:
+                # JAX's own checks of what an op of it may be.
+                raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
+            for old, new in zip(op.results, results, strict=True):
+                env[old] = new
+        raise self.located(ImportingError("expected an op that ends the block"), "func.func")
+
+    def located(self, error: JaxmlirError, name: str) -> ImportingError:
+        """An error about the op that is being written."""
+        file, line, col = locations.position(self.location)
+        if isinstance(error, ImportingError) and error.diagnostics[0].line:
+            return error
+        return at_op(ImportingError, error, name, (file, line, col))
+
+    # -- what rules use --
+
+    def emit(
+        self, primitive: str, operands: Values, types: Sequence[ir.Type], /, **params: Any
+    ) -> list[ir.Value]:
+        """Writes ``jaxpr.<primitive>``; its results.
+
+        Args:
+          params: its attributes, as they are or as Python values in the dialect's form; not those
+            that have their default.
+        """
+        attributes = {
+            key: value if isinstance(value, ir.Attribute) else codec.encode(value)
+            for key, value in params.items()
+        }
+        return list(
+            ir.Operation.create(
+                f"jaxpr.{primitive}", list(types), list(operands), attributes, loc=self.location
+            ).results
+        )
+
+    def one(
+        self, primitive: str, operands: Values, type_: ir.Type, /, **params: Any
+    ) -> ir.Value:
+        """As :meth:`emit`, of an op of one result."""
+        return self.emit(primitive, operands, [type_], **params)[0]
+
+    def types(self, op: Any) -> list[ir.Type]:
+        """The dialect's types of an op's results."""
+        return [raised_type(v.type) for v in op.results]
+
+    def like(self, primitive: str, /, *operands: ir.Value, **params: Any) -> ir.Value:
+        """An op whose result is of the type of its last operand."""
+        return self.one(primitive, operands, operands[-1].type, **params)
+
+    def constant(self, array: np.ndarray) -> ir.Value:
+        """An array; one of equal elements is a scalar that is repeated."""
+        with self.location:
+            if array.ndim and array.size and _is_splat(array):
+                type_ = tensor(array.shape, element_of(array.dtype))
+                scalar = self.constant(array.reshape(-1)[0].reshape(()))
+                return self.broadcast(scalar, type_)
+            if array.nbytes > INLINE_CONSTANT_BYTES:
+                value: ir.Attribute = ir.StringAttr.get(self.raising.importer._constant_name(array))
+                attributes = {"name": value}
+            else:
+                attributes = {"value": dense(array)}
+            type_ = tensor(array.shape, element_of(array.dtype))
+            return ir.Operation.create("jaxpr.constant", [type_], [], attributes).result
+
+    def filled(self, type_: ir.Type, value: float) -> ir.Value:
+        """A tensor of a type with every element ``value``."""
+        with self.location:
+            return filled(type_, value)
+
+    def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
+        """A value repeated to a type."""
+        if value.type == type_:
+            return value
+        return self.one(
+            "broadcast_in_dim",
+            [value],
+            type_,
+            shape=tuple(type_.shape),
+            broadcast_dimensions=tuple(dims),
+        )
+
+    def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+        """A value's elements in another shape."""
+        type_ = tensor(shape, value.type.element_type)
+        if value.type == type_:
+            return value
+        return self.one("reshape", [value], type_, new_sizes=tuple(shape), dimensions=None)
+
+    def transpose(self, value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+        """A value with its dimensions permuted."""
+        shape = [shape_of(value)[i] for i in permutation]
+        type_ = tensor(shape, value.type.element_type)
+        return self.one("transpose", [value], type_, permutation=tuple(permutation))
+
+    def convert(self, value: ir.Value, element: ir.Type) -> ir.Value:
+        """A value with another element type."""
+        type_ = tensor(shape_of(value), element)
+        if value.type == type_:
+            return value
+        return ir.Operation.create(
+            "jaxpr.convert_element_type", [type_], [value], conversion(type_), loc=self.location
+        ).result
+
+    def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
+        """The ops of a JAX function of some values; its results, converted to types."""
+        avals = [aval_of(v.type) for v in operands]
+        with widths_of([*avals, *map(aval_of, types)]):
+            args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+            closed = jax.make_jaxpr(fun)(*args)
+        results = self.raising.importer.write_inline(
+            *open_jaxpr(closed), operands, self.block, self.location
+        )
+        return [self._as(v, t) for v, t in zip(results, types, strict=True)]
+
+    def _as(self, value: ir.Value, type_: ir.Type) -> ir.Value:
+        if value.type == type_:
+            return value
+        return ir.Operation.create(
+            "jaxpr.convert_element_type", [type_], [value], conversion(type_), loc=self.location
+        ).result
+
+    def region(self, region: Any, op: Any, hint: str) -> Region:
+        """A region as a function."""
+        block = region.blocks[0]
+        outer = captured_by(block)
+        symbol = self.raising.region(block, outer, hint, op.location)
+        return Region(symbol, [self.env[v] for v in outer])
+
+
+def captured_by(block: ir.Block) -> list[ir.Value]:
+    """The values that a block's ops, and those in their regions, take from around it."""
+    own = set(block.arguments)
+    used: dict[ir.Value, None] = {}
+    for op in block.operations:
+        used.update(dict.fromkeys(op.operands))
+        if len(op.operation.regions):
+            used.update(dict.fromkeys(captured(op)))
+        own.update(op.results)
+    return [value for value in used if value not in own]
+
+
+def function_attr(symbol: str) -> ir.Attribute:
+    """The attribute that names a function."""
+    return ir.FlatSymbolRefAttr.get(symbol)
+
+
+def _is_splat(array: np.ndarray) -> bool:
+    first = array.reshape(-1)[:1].tobytes()
+    return array.tobytes() == first * array.size
+
+
+def _no_rule(name: str) -> str:
+    reason = REFUSED.get(name)
+    if reason is not None:
+        return f"it cannot be raised: {reason}"
+    return "there is no op of the dialect for it; expected ops of StableHLO, CHLO and func"
+
+
+REFUSED = {
+    "stablehlo.uniform_quantize": "JAX has no quantised types",
+    "stablehlo.uniform_dequantize": "JAX has no quantised types",
+    "stablehlo.send": "JAX has no op that sends to a channel",
+    "stablehlo.recv": "JAX has no op that receives from a channel",
+    "stablehlo.infeed": "JAX has no infeed",
+    "stablehlo.outfeed": "JAX has no outfeed",
+}
+"""Why there is no rule for some ops."""
+
+
+def public_functions(module: ir.Module) -> list[str]:
+    """The functions that others than the module itself may call."""
+    return [name for name, op in functions(module).items() if not is_private(op)]
