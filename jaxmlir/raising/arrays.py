@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jax import lax
 
-from jaxmlir._compat import mlir  # noqa: F401 (registers the classes of attributes)
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
@@ -203,27 +203,127 @@ def _indices_last(w: Writer, indices: ir.Value, dim: int) -> ir.Value:
 
 @rule("gather", "dynamic_gather")
 def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """Indices are clamped, as ``mode="clip"`` says; so the derivative goes where they point."""
+    """Indices are clamped, as ``mode="clip"`` says, so the derivative goes where they point.
+
+    Where they have been clamped, they are in bounds; and where another value is taken for those out
+    of bounds, that is ``mode="fill"``.
+    """
     from jaxlib.mlir.dialects import stablehlo
 
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     x, indices, *rest = operands
     sizes = known(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
+    dims = lax.GatherDimensionNumbers(
+        offset_dims=tuple(numbers.offset_dims),
+        collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
+        start_index_map=tuple(numbers.start_index_map),
+        operand_batching_dims=tuple(numbers.operand_batching_dims),
+        start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
+    )
+    limits = [shape_of(x)[d] - sizes[d] for d in dims.start_index_map]
+    filling = _filling(op, limits)
+    params: dict[str, Any] = {"mode": lax.GatherScatterMode.CLIP}
+    if filling is not None:
+        select, fill = filling
+        w.passed_on[select] = op.results[0]
+        params = {"mode": lax.GatherScatterMode.FILL_OR_DROP, "fill_value": fill}
+    elif _is_in_bounds(op.operands[1], limits):
+        params["mode"] = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     return w.emit(
         "gather",
         [x, _indices_last(w, indices, numbers.index_vector_dim)],
         w.types(op),
-        dimension_numbers=lax.GatherDimensionNumbers(
-            offset_dims=tuple(numbers.offset_dims),
-            collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
-            start_index_map=tuple(numbers.start_index_map),
-            operand_batching_dims=tuple(numbers.operand_batching_dims),
-            start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
-        ),
+        dimension_numbers=dims,
         slice_sizes=sizes,
-        mode=lax.GatherScatterMode.CLIP,
         **_flags(op, "indices_are_sorted"),
+        **params,
     )
+
+
+def _filling(op: Any, limits: Sequence[int]) -> tuple[Any, Any] | None:
+    """The only user of a gather and a number, if it takes that number wherever an index is out of
+    bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
+    uses = [use.owner.operation for use in op.results[0].uses]
+    if len(uses) != 1 or uses[0].name != "stablehlo.select":
+        return None
+    mask, gathered, other = uses[0].operands
+    fill = held_by(other)
+    if gathered != op.results[0] or fill is None or not fill.size:
+        return None
+    reduction = _source(_behind(mask, *_SPREADING), "stablehlo.reduce")
+    if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
+        return None
+    both = _source(reduction.operands[0], "stablehlo.and")
+    if both is None:
+        return None
+    bounds = {"GE": [0] * len(limits), "LE": list(limits)}
+    for side in both.operands:
+        compared = _source(side, "stablehlo.compare")
+        if compared is None:
+            return None
+        index, bound = compared.operands
+        held = held_by(bound)
+        wanted = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
+        if index != op.operands[1] or held is None or wanted is None:
+            return None
+        last = np.broadcast_to(held, shape_of(index)).reshape(-1, len(limits))
+        if not (last == wanted).all():
+            return None
+    number = fill.reshape(-1)[0]
+    return (uses[0], number.item()) if _all_equal(fill, number) else None
+
+
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+
+
+def _all_equal(array: np.ndarray, number: Any) -> bool:
+    return array.tobytes() == np.full_like(array, number).tobytes()
+
+
+def _source(value: ir.Value, name: str) -> Any | None:
+    """The op of a name that a value of the source is the result of."""
+    op = value.owner
+    return op.operation if not isinstance(op, ir.Block) and op.operation.name == name else None
+
+
+def _behind(value: ir.Value, *names: str) -> ir.Value:
+    """What a value of the source is made of by ops of some names."""
+    while not isinstance(op := value.owner, ir.Block) and op.operation.name in names:
+        value = op.operands[0]
+    return value
+
+
+def held_by(value: ir.Value) -> np.ndarray | None:
+    """The numbers of a value of the source: a constant, or one that is repeated."""
+    spread = _source(value, "stablehlo.broadcast_in_dim")
+    if spread is not None:
+        inner = held_by(spread.operands[0])
+        if inner is None:
+            return None
+        shape = shape_of(value)
+        dims = attribute(spread, "broadcast_dimensions")
+        wide = [inner.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
+        if tuple(dims) != tuple(sorted(dims)):
+            return None
+        return np.broadcast_to(inner.reshape(wide), shape)
+    op = _source(value, "stablehlo.constant")
+    return None if op is None else codec.decode(op.attributes["value"])
+
+
+def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
+    """Whether indices have been clamped to what the gather clamps to."""
+    clamp = _source(indices, "stablehlo.clamp")
+    if clamp is None:
+        held = held_by(indices)
+        low = high = held
+    else:
+        low, high = held_by(clamp.operands[0]), held_by(clamp.operands[2])
+    if low is None or high is None or not limits:
+        return False
+    low, high = (
+        np.broadcast_to(v, shape_of(indices)).reshape(-1, len(limits)) for v in (low, high)
+    )
+    return bool((low >= 0).all() and (high <= np.asarray(limits)).all())
 
 
 def _flags(op: Any, *names: str) -> dict[str, bool]:
@@ -360,16 +460,16 @@ def _algorithm(op: Any) -> dict[str, Any]:
     if "algorithm" not in op.attributes:
         return _precision(op)
     given = stablehlo.DotAlgorithm(op.attributes["algorithm"])
+    types = given.lhs_precision_type, given.rhs_precision_type
     for preset in lax.DotAlgorithmPreset:
-        if preset.name in ("DEFAULT", "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM"):
+        try:
+            written = preset._convert_to_hlo_attr(*types)
+        except ValueError:
+            # It is not for numbers of these types.
             continue
-        if preset._convert_to_hlo_attr(*_dot_types(given)) == op.attributes["algorithm"]:
+        if written == op.attributes["algorithm"]:
             return {"precision": preset}
     raise ImportingError(f"{op.attributes['algorithm']} is no algorithm that JAX has a name for")
-
-
-def _dot_types(given: Any) -> tuple[ir.Type, ir.Type]:
-    return given.lhs_precision_type, given.rhs_precision_type
 
 
 @rule("dot_general")

@@ -118,32 +118,14 @@ def call_of(w: Writer, callee: str, operands: Values, types: Values) -> Values:
 
 @rule("composite")
 def composite(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """CHLO's as the ops that they stand for; another as a call of what it is made of."""
+    """CHLO's as the ops that they stand for; another as a call of what it is made of, which has a
+    derivative, as JAX's own composites have not."""
     name = attribute(op, "name")
     if name in RULES and name.startswith("chlo."):
         return RULES[name](w, _Composite(op, name), operands)
     callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
     symbol = w.raising.function(callee)
-    inner = op.attributes["composite_attributes"] if "composite_attributes" in op.attributes else ()
-    params: dict[str, Any] = {}
-    if len(inner):
-        params["attributes"] = tuple((item.name, _plain(item.attr)) for item in inner)
-    if attribute(op, "version", 0):
-        params["version"] = attribute(op, "version")
-    return w.emit(
-        "composite", operands, w.types(op), call_jaxpr=function_attr(symbol), name=name, **params
-    )
-
-
-def _plain(attr: ir.Attribute) -> Any:
-    """A composite's attribute as JAX takes it: numbers, strings, arrays."""
-    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
-        return attr.value
-    if isinstance(attr, ir.DenseElementsAttr):
-        return codec.decode(attr)
-    if isinstance(attr, ir.ArrayAttr):
-        return tuple(map(_plain, attr))
-    raise ImportingError(f"its attribute {attr} is none that JAX can write")
+    return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=name)
 
 
 class _Composite:
@@ -151,9 +133,9 @@ class _Composite:
 
     def __init__(self, op: Any, name: str):
         self.name, self.results, self.regions = name, op.results, ()
-        given = op.attributes["composite_attributes"] if "composite_attributes" in op.attributes else ()
+        attributes, key = op.attributes, "composite_attributes"
+        given = attributes[key] if key in attributes else ()
         self.attributes = {item.name: item.attr for item in given}
-        self.location = op.location
 
 
 # --- tokens and tuples ------------------------------------------------------------------------------
@@ -161,9 +143,18 @@ class _Composite:
 
 @rule("create_token", "after_all")
 def token(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    return w.emit("after_all", operands, w.types(op)) if operands else w.emit(
-        "create_token", [], w.types(op)
-    )
+    return w.emit("after_all" if operands else "create_token", operands, w.types(op))
+
+
+@rule("tuple")
+def tuple_(w: Writer, op: Any, operands: list[Any]) -> list[Any]:
+    """No value of the dialect: what it is made of, until an element is asked for."""
+    return [operands]
+
+
+@rule("get_tuple_element")
+def get_tuple_element(w: Writer, op: Any, operands: list[Any]) -> Values:
+    return [operands[0][attribute(op, "index")]]
 
 
 @rule("partition_id", "replica_id")

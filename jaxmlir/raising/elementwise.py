@@ -9,6 +9,8 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import dtype_of
+from jaxmlir.errors import ImportingError
 from jaxmlir.raising.writer import (
     PLAIN,
     RULES,
@@ -23,9 +25,9 @@ from jaxmlir.raising.writer import (
 )
 
 _SAME = """
-abs atan2 cbrt ceil clamp complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
-exponential_minus_one:expm1 floor imag is_finite log log_plus_one:log1p logistic
-negate:neg not or popcnt:population_count real remainder:rem rsqrt shift_left
+abs atan2 ceil clamp complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
+exponential_minus_one:expm1 floor is_finite log log_plus_one:log1p logistic
+negate:neg not or popcnt:population_count remainder:rem rsqrt shift_left
 shift_right_arithmetic shift_right_logical sign sine:sin sqrt subtract:sub tan tanh xor and
 """
 _SAME_IN_CHLO = """
@@ -53,7 +55,7 @@ def _with_accuracy(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
             params["accuracy"] = lax.Tolerance(
                 atol=wanted.atol, rtol=wanted.rtol, ulps=wanted.ulps
             )
-    name = PLAIN[op.name].removeprefix("jaxpr.")
+    name = PLAIN.get(op.name, op.name).rpartition(".")[2]
     return w.emit(name, operands, w.types(op), **params)
 
 
@@ -107,6 +109,22 @@ def _integer_power(x: Any, y: Any) -> Any:
     return jnp.where(y < 0, inverse, result)
 
 
+@rule("real", "imag")
+def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A real number is its own real part."""
+    if isinstance(operands[0].type.element_type, ir.ComplexType):
+        return w.emit(op.name.removeprefix("stablehlo."), operands, w.types(op))
+    return operands if op.name == "stablehlo.real" else [w.filled(w.types(op)[0], 0)]
+
+
+@rule("cbrt")
+def cbrt(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """JAX has that of real numbers; of complex ones it is the principal root."""
+    if not isinstance(operands[0].type.element_type, ir.ComplexType):
+        return _with_accuracy(w, op, operands)
+    return w.traced(lambda z: z ** np.asarray(1 / 3, z.dtype), operands, w.types(op))
+
+
 _TOTAL = {"EQ": "eq_to", "LT": "lt_to", "LE": "le_to"}
 
 
@@ -134,33 +152,26 @@ def select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 @rule("convert")
 def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
+    if type_ == operands[0].type and str(type_.element_type) == "i1":
+        # JAX converts to booleans by a comparison.
+        return operands
     return [w.convert(operands[0], type_.element_type)]
 
 
 @rule("bitcast_convert")
 def bitcast_convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    new, old = (_bits(t.element_type) for t in (type_, operands[0].type))
+    if type_ == operands[0].type:
+        return operands
+    for element in (type_.element_type, operands[0].type.element_type):
+        if str(element) == "i1" or isinstance(element, ir.ComplexType):
+            raise ImportingError(f"JAX has no bitcast from or to elements of type {element}")
     dtype = type_of_elements(type_)
-    if str(type_.element_type) == "i1" or str(operands[0].type.element_type) == "i1":
-        return [w.convert(operands[0], type_.element_type)] if new == old else _no_bitcast(type_)
     return w.emit("bitcast_convert_type", operands, [type_], new_dtype=dtype)
-
-
-def _no_bitcast(type_: ir.Type) -> Values:
-    from jaxmlir.errors import ImportingError
-
-    raise ImportingError(f"JAX has no bitcast of booleans to {type_}")
-
-
-def _bits(element: ir.Type) -> int:
-    return 0 if isinstance(element, ir.ComplexType) else element.width
 
 
 def type_of_elements(type_: ir.Type) -> Any:
     """The dtype of the elements of a tensor."""
-    from jaxmlir.dialect.types import dtype_of
-
     return dtype_of(type_.element_type)
 
 
@@ -187,8 +198,6 @@ def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...])
     Raises:
       ImportingError: one is not elementwise.
     """
-    from jaxmlir.errors import ImportingError
-
     env = dict(zip(block.arguments, operands, strict=True))
 
     def value_of(value: ir.Value) -> ir.Value:
@@ -258,27 +267,21 @@ _by_function("chlo.tan")(lax.tan)
 
 @_by_function("chlo.mulhi")
 def _mulhi(x: Any, y: Any) -> Any:
-    """The high half of the product of two integers."""
+    """The high half of the product of two integers, by the products of their halves."""
+    signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
     bits = jnp.iinfo(x.dtype).bits
-    if bits < 64:
-        signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
-        wide = np.dtype(f"{'int' if signed else 'uint'}{2 * bits}")
-        return lax.shift_right_logical(
-            x.astype(wide) * y.astype(wide), np.asarray(bits, wide)
-        ).astype(x.dtype)
-    mulhi = getattr(lax, "mulhi", None)
-    if mulhi is not None:
-        return mulhi(x, y)
-    mask, half = np.asarray(0xFFFFFFFF, np.uint64), np.asarray(32, np.uint64)
-    a, b = x.astype(np.uint64), y.astype(np.uint64)
+    dtype = np.dtype(f"uint{bits}")
+    half, mask = dtype.type(bits // 2), dtype.type(2 ** (bits // 2) - 1)
+    a, b = (lax.bitcast_convert_type(v, dtype) for v in (x, y))
     a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
     middle = a1 * b0 + (a0 * b0 >> half)
     other = a0 * b1 + (middle & mask)
     high = a1 * b1 + (middle >> half) + (other >> half)
-    if jnp.issubdtype(x.dtype, jnp.signedinteger):
-        zero = jnp.zeros_like(high)
-        high = high - jnp.where(x < 0, b, zero) - jnp.where(y < 0, a, zero)
-    return high.astype(x.dtype)
+    if not signed:
+        return high
+    zero = jnp.zeros_like(high)
+    high = high - jnp.where(x < 0, b, zero) - jnp.where(y < 0, a, zero)
+    return lax.bitcast_convert_type(high, x.dtype)
 
 
 _BROADCASTING = {

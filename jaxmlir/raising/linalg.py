@@ -20,6 +20,7 @@ from jax import lax
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
+from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.writer import (
     RULES,
@@ -283,8 +284,18 @@ def identity(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any
     return operands
 
 
-def _status(w: Writer, result: ir.Value, type_: ir.Type, core_rank: int = 2) -> ir.Value:
-    """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0."""
+def _status(
+    w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2
+) -> ir.Value:
+    """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0.
+
+    Where JAX asks for it, to put NaNs, they are there already.
+    """
+    status = list(op.results)[-1]
+    guarded = _guarded(status, set(op.results))
+    if guarded is not None:
+        w.passed_on.update(guarded)
+        return w.filled(type_, 0)
 
     def failed(x: Any) -> Any:
         for _ in range(core_rank):
@@ -294,6 +305,43 @@ def _status(w: Writer, result: ir.Value, type_: ir.Type, core_rank: int = 2) -> 
         return (x != x).astype(np.int32)
 
     return w.traced(failed, [result], [type_])[0]
+
+
+# What JAX makes of a status: whether all is well, for each element of a result.
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+
+
+def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
+    """The selects of a result, or NaNs where LAPACK failed, with that result; ``None`` where
+    something else is made of the status."""
+    found: dict[Any, ir.Value] = {}
+    pending = [use.owner.operation for use in status.uses]
+    for user in pending:
+        if user.name == "stablehlo.select":
+            _, value, nans = user.operands
+            if not (_is_of(value, results) and _is_nan(nans)):
+                return None
+            found[user] = value
+        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
+            pending += [use.owner.operation for use in user.results[0].uses]
+        else:
+            return None
+    return found
+
+
+def _is_of(value: ir.Value, results: set[ir.Value]) -> bool:
+    """Whether a value is a result of a call, or is made of two as a complex number."""
+    if value in results:
+        return True
+    op = value.owner
+    if isinstance(op, ir.Block) or op.operation.name != "stablehlo.complex":
+        return False
+    return all(v in results for v in op.operands)
+
+
+def _is_nan(value: ir.Value) -> bool:
+    held = held_by(value)
+    return held is not None and bool((held != held).all())
 
 
 def _letter(config: dict[str, Any], name: str) -> str:
@@ -308,7 +356,7 @@ def potrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) 
         factor = _adjoint(w, w.one("cholesky", [_adjoint(w, x)], type_))
     else:
         factor = w.one("cholesky", [x], type_)
-    return [factor, _status(w, factor, status)]
+    return [factor, _status(w, op, factor, status)]
 
 
 @custom("lapack_getrf_ffi")
@@ -317,8 +365,19 @@ def getrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) 
     type_, pivots, status = w.types(op)
     rows = tensor([*shape_of(operands[0])[:-1]], pivots.element_type)
     factors, found, _ = w.emit("lu", operands, [type_, pivots, rows])
-    one = w.filled(pivots, 1)
-    return [factors, w.one("add", [found, one], pivots), w.filled(status, 0)]
+    _status(w, op, factors, status)
+    users = [use.owner.operation for use in op.results[1].uses]
+    if all(user.name == "stablehlo.subtract" and _is_one(user.operands[1]) for user in users):
+        # JAX counts them from 0, as the primitive does.
+        w.passed_on.update(dict.fromkeys(users, op.results[1]))
+    else:
+        found = w.one("add", [found, w.filled(pivots, 1)], pivots)
+    return [factors, found, w.filled(status, 0)]
+
+
+def _is_one(value: ir.Value) -> bool:
+    held = held_by(value)
+    return held is not None and bool((held == 1).all())
 
 
 @custom("lapack_geqrf_ffi")
@@ -336,7 +395,7 @@ def syevd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) 
     vectors, values, status = w.types(op)
     lower = _letter(config, "uplo") == "L"
     found = w.emit("eigh", operands, [vectors, values], lower=lower)
-    return [*found, _status(w, found[1], status, 1)]
+    return [*found, _status(w, op, found[1], status, 1)]
 
 
 @custom("lapack_gesdd_ffi", "lapack_gesvd_ffi")
@@ -349,7 +408,7 @@ def gesdd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) 
     types = [s, u, vt] if mode != "N" else [s]
     found = w.emit("svd", operands, types, **params)
     vectors = found[1:] or [w.filled(t, 0) for t in (u, vt)]
-    return [w.filled(overwritten, 0), found[0], *vectors, _status(w, found[0], status, 1)]
+    return [w.filled(overwritten, 0), found[0], *vectors, _status(w, op, found[0], status, 1)]
 
 
 @custom("lapack_geev_ffi")
@@ -367,7 +426,7 @@ def geev(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
     )
     lambdas, given = found[0], iter(found[1:])
     vectors = [next(given) if want else w.filled(left, 0) for want in wanted]
-    status_value = _status(w, lambdas, status, 1)
+    status_value = _status(w, op, lambdas, status, 1)
     parts = [lambdas]
     if len(values) == 2:
         parts = [w.one(part, [lambdas], values[0]) for part in ("real", "imag")]
@@ -393,14 +452,14 @@ def trsm(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
 def gehrd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     *types, status = w.types(op)
     found = w.emit("hessenberg", operands, types)
-    return [*found, _status(w, found[0], status)]
+    return [*found, _status(w, op, found[0], status)]
 
 
 @custom("lapack_sytrd_ffi", "lapack_hetrd_ffi")
 def sytrd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     *types, status = w.types(op)
     found = w.emit("tridiagonal", operands, types, lower=_letter(config, "uplo") == "L")
-    return [*found, _status(w, found[0], status)]
+    return [*found, _status(w, op, found[0], status)]
 
 
 @custom("lapack_gtsv_ffi")
@@ -408,7 +467,23 @@ def gtsv(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
     """What LAPACK leaves of the diagonals, JAX does not look at."""
     *diagonals, solution, status = w.types(op)
     found = w.one("tridiagonal_solve", operands, solution)
-    return [*(w.filled(t, 0) for t in diagonals), found, _status(w, found, status)]
+    return [*(w.filled(t, 0) for t in diagonals), found, _status(w, op, found, status)]
+
+
+@custom("ApproxTopK")
+def approx_top_k(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    """Its comparator is named by what it compares with; the others tell where NaNs go."""
+    (comparator,) = attribute(op, "called_computations")
+    values, indices = w.types(op)
+    params: dict[str, Any] = {
+        "k": config["top_k"],
+        "reduction_dimension": config["reduction_dim"],
+        "recall_target": config["recall_target"],
+        "is_max_k": comparator.startswith("top_k_gt_"),
+        "reduction_input_size_override": config["reduction_input_size_override"],
+        "aggregate_to_topk": config["aggregate_to_topk"],
+    }
+    return w.emit("approx_top_k", operands[:1], [values, indices], **params)
 
 
 @custom("tridiagonal_solve_perturbed_ffi")
@@ -425,4 +500,4 @@ def gees(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
         "schur", operands, types, compute_schur_vectors=wanted, sort_eig_vals=False
     )
     rest = [w.filled(t, 0) for t in ([] if wanted else [vectors]) + values + [selected]]
-    return [*found, *rest, _status(w, found[0], status)]
+    return [*found, *rest, _status(w, op, found[0], status)]

@@ -63,12 +63,14 @@ def is_identity(how: str, value: ir.Value) -> bool:
 
 def constant_of(value: ir.Value) -> np.ndarray | None:
     """The scalar that a value is known to be."""
-    op = value.owner
-    if isinstance(op, ir.Block):
-        return None
-    if op.operation.name != "jaxpr.constant" or "value" not in op.attributes:
-        return None
-    return codec.decode(op.attributes["value"])
+    while not isinstance(op := value.owner, ir.Block):
+        name = op.operation.name
+        if name == "jaxpr.constant" and "value" in op.attributes:
+            return codec.decode(op.attributes["value"])
+        if name != "jaxpr.broadcast_in_dim" or op.operands[0].type != value.type:
+            break
+        value = op.operands[0]
+    return None
 
 
 @rule("reduce")
@@ -143,10 +145,11 @@ def _arg_reduction(
         if text == _arg_region(name, element, index.element_type) and is_identity(how, inits[0]):
             dtype = dtype_of(index.element_type)
             found = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
-            picked = w.traced(
-                functools.partial(_pick, axis=axes[0]), [arrays[0], found], [value]
-            )
-            return [*picked, found]
+            if next(op.results[0].uses, None) is None:
+                # Nobody asks for the element.
+                return [w.filled(value, 0), found]
+            pick = functools.partial(_pick, axis=axes[0])
+            return [*w.traced(pick, [arrays[0], found], [value]), found]
     return None
 
 
@@ -207,6 +210,10 @@ def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     arrays, inits = operands[:n], operands[n:]
     types, window = w.types(op), _window(op, len(shape_of(operands[0])))
     how = combinations(op.regions[0].blocks[0], n)
+    if n == 1:
+        found = _cumulative(w, op, arrays[0], inits[0], types[0], window, how and how[0])
+        if found is not None:
+            return [found]
     if how and all(h in ("add", "max", "min") for h in how):
         if all(map(is_identity, how, inits)):
             return [
@@ -219,6 +226,56 @@ def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit(
         "reduce_window", operands, types, jaxpr=function_attr(region.symbol), **window
     )
+
+
+_CUMULATIVE = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}
+
+
+def _cumulative(
+    w: Writer,
+    op: Any,
+    array: ir.Value,
+    init: ir.Value,
+    type_: ir.Type,
+    window: dict[str, Any],
+    how: str | None,
+) -> ir.Value | None:
+    """A window that is as long as a dimension, and ends or begins at the element: the cumulative
+    op, whose derivative is known for products, too."""
+    shape = shape_of(array)
+    ones = (1,) * len(shape)
+    if tuple(type_.shape) != shape or 0 in shape:
+        return None
+    if any(tuple(window[k]) != ones for k in ("window_strides", "base_dilation", "window_dilation")):
+        return None
+    long = [d for d, size in enumerate(window["window_dimensions"]) if size != 1]
+    if len(long) != 1 or window["window_dimensions"][long[0]] != shape[long[0]]:
+        return None
+    (axis,) = long
+    before, after = ((shape[axis] - 1, 0), (0, shape[axis] - 1))
+    padding = window["padding"]
+    others = (p for d, p in enumerate(padding) if d != axis)
+    if padding[axis] not in (before, after) or any(p != (0, 0) for p in others):
+        return None
+    name = _CUMULATIVE.get(how or "")
+    if name is None:
+        element = array.type.element_type
+        if region_text(op.regions[0]) != _logsumexp_region(element) or not is_identity("max", init):
+            return None
+        name = "cumlogsumexp"
+    elif not is_identity(how or "", init):
+        return None
+    params = {"reverse": True} if padding[axis] == after else {}
+    return w.one(name, [array], type_, axis=axis, **params)
+
+
+@functools.cache
+def _logsumexp_region(element: ir.Type) -> str | None:
+    """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
+    dtype = dtype_of(element)
+    if not dtypes.issubdtype(dtype, np.inexact):
+        return None
+    return _jax_region(lax.cumlogsumexp, [((3,), dtype)], "stablehlo.reduce_window")
 
 
 @rule("select_and_scatter")

@@ -19,10 +19,10 @@ import numpy as np
 from jaxmlir._compat import open_jaxpr
 from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import conversion, filled, write_return
+from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, write_return
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import body_of, captured, func, functions, ir, is_private, new_function
-from jaxmlir.dialect.types import aval_of, element_of, widths_of
+from jaxmlir.dialect.types import aval_of, element_of, is_narrowed, widths_of
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op
 
 Values = Sequence[ir.Value]
@@ -254,6 +254,8 @@ class Writer:
 
     Attributes:
       env: the dialect's value of each value of the source.
+      passed_on: ops of the source whose result is one of their operands, as an earlier rule has
+        found.
       location: of the op that is being written.
     """
 
@@ -265,14 +267,16 @@ class Writer:
         env: dict[ir.Value, ir.Value],
     ):
         self.raising = raising
-        self.source, self.block = source, body_of(function)
+        self.function, self.source, self.block = function, source, body_of(function)
         self.env = env
+        self.passed_on: dict[Any, ir.Value] = {}
         self.location = function.location
 
     def write(self) -> None:
         """Writes all ops and the return."""
         with ir.InsertionPoint(self.block):
             write_return(self.ops(self.source, self.env))
+        drop_dead_ops(self.function)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
         """Writes a block's ops; the values that it returns."""
@@ -284,9 +288,11 @@ class Writer:
             operands = [env[v] for v in op.operands]
             plain = PLAIN.get(name)
             try:
-                if plain is not None and not len(op.attributes):
+                if self.passed_on and op in self.passed_on:
+                    results: Values = [env[self.passed_on[op]]]
+                elif plain is not None and not len(op.attributes):
                     types = [raised_type(v.type) for v in op.results]
-                    results: Values = create(plain, types, operands, loc=location).results
+                    results = create(plain, types, operands, loc=location).results
                 elif (found := RULES.get(name)) is not None:
                     results = found(self, op, operands)
                 elif name in ("func.return", "stablehlo.return"):
@@ -345,13 +351,15 @@ class Writer:
         return self.one(primitive, operands, operands[-1].type, **params)
 
     def constant(self, array: np.ndarray) -> ir.Value:
-        """An array; one of equal elements is a scalar that is repeated."""
+        """An array; a large one of equal elements is a scalar that is repeated."""
         with self.location:
-            if array.ndim and array.size and _is_splat(array):
+            if array.nbytes > INLINE_CONSTANT_BYTES and _is_splat(array):
                 type_ = tensor(array.shape, element_of(array.dtype))
                 scalar = self.constant(array.reshape(-1)[0].reshape(()))
                 return self.broadcast(scalar, type_)
-            if array.nbytes > INLINE_CONSTANT_BYTES:
+            # Where JAX makes arrays of 64 bits narrower, there can be none beside the module.
+            beside = not is_narrowed(aval_of(tensor(array.shape, element_of(array.dtype))))
+            if array.nbytes > INLINE_CONSTANT_BYTES and beside:
                 value: ir.Attribute = ir.StringAttr.get(self.raising.importer._constant_name(array))
                 attributes = {"name": value}
             else:
@@ -366,8 +374,6 @@ class Writer:
 
     def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
         """A value repeated to a type."""
-        if value.type == type_:
-            return value
         return self.one(
             "broadcast_in_dim",
             [value],
@@ -379,8 +385,6 @@ class Writer:
     def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
         """A value's elements in another shape."""
         type_ = tensor(shape, value.type.element_type)
-        if value.type == type_:
-            return value
         return self.one("reshape", [value], type_, new_sizes=tuple(shape), dimensions=None)
 
     def transpose(self, value: ir.Value, permutation: Sequence[int]) -> ir.Value:
@@ -391,12 +395,7 @@ class Writer:
 
     def convert(self, value: ir.Value, element: ir.Type) -> ir.Value:
         """A value with another element type."""
-        type_ = tensor(shape_of(value), element)
-        if value.type == type_:
-            return value
-        return ir.Operation.create(
-            "jaxpr.convert_element_type", [type_], [value], conversion(type_), loc=self.location
-        ).result
+        return self._as(value, tensor(shape_of(value), element))
 
     def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
         """The ops of a JAX function of some values; its results, converted to types."""
@@ -407,11 +406,10 @@ class Writer:
         results = self.raising.importer.write_inline(
             *open_jaxpr(closed), operands, self.block, self.location
         )
-        return [self._as(v, t) for v, t in zip(results, types, strict=True)]
+        pairs = zip(results, types, strict=True)
+        return [v if v.type == t else self._as(v, t) for v, t in pairs]
 
     def _as(self, value: ir.Value, type_: ir.Type) -> ir.Value:
-        if value.type == type_:
-            return value
         return ir.Operation.create(
             "jaxpr.convert_element_type", [type_], [value], conversion(type_), loc=self.location
         ).result
@@ -465,5 +463,7 @@ REFUSED = {
 
 
 def public_functions(module: ir.Module) -> list[str]:
-    """The functions that others than the module itself may call."""
-    return [name for name, op in functions(module).items() if not is_private(op)]
+    """The functions that others than the module itself may call: ``main``, or where there is none
+    all that do not say otherwise."""
+    public = [name for name, op in functions(module).items() if not is_private(op)]
+    return ["main"] if "main" in public else public
