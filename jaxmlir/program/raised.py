@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.bytecode import bytecode_to_text, is_bytecode, read
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
@@ -102,8 +103,11 @@ def _text(data: bytes) -> str:
 
 
 def _program(importer: Importer, filename: str) -> Program:
-    program = Program.of_import(importer)
+    """The program that was written, its loops raised: a ``while`` has no derivative in reverse."""
     from jaxmlir.verify.verifier import verify
 
+    program = Program.of_import(importer)
     verify(program, filename)
+    if any(name == "jaxpr.while" for f in program.functions.values() for _, name in named_ops(f)):
+        program = program.run_passes("jaxpr-raise-loops")
     return program

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.writer import (
     RULES,
     Values,
     Writer,
     attribute,
-    captured_by,
     function_attr,
+    outer_of,
     rule,
 )
 
@@ -48,7 +49,7 @@ def case(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if chosen is not None:
         # As of a module for several platforms, once that is known.
         block = op.regions[chosen if 0 <= chosen < n else n - 1].blocks[0]
-        return w.ops(block, w.env)
+        return w.inlined(block, w.env)
     if not _in_bounds(index, n):
         last, zero = (w.filled(index.type, value) for value in (n - 1, 0))
         boolean = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
@@ -94,26 +95,29 @@ def if_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
     """A ``cond`` whose branches all take what any of them takes from around it."""
     blocks = [region.blocks[0] for region in regions]
-    outer = list(dict.fromkeys(v for block in blocks for v in captured_by(block)))
+    outer = outer_of(blocks)
     symbols = tuple(
         function_attr(w.raising.region(block, outer, f"branch_{k}", op.location))
         for k, block in enumerate(blocks)
     )
     return w.emit(
-        "cond", [index, *(w.env[v] for v in outer)], w.types(op), branches=ir.ArrayAttr.get(symbols)
+        "cond", [index, *(w.env[v] for v in outer.values)], w.types(op), branches=ir.ArrayAttr.get(symbols)
     )
 
 
 @rule("func.call")
 def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A ``jit`` of a function of the module; but what JAX makes of the body of a scan, and of taking
+    and putting its slices, is written in place, where loops are recognised by it."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    return call_of(w, callee, operands, w.types(op))
-
-
-def call_of(w: Writer, callee: str, operands: Values, types: Values) -> Values:
-    """A ``jit`` of a function of the module."""
+    if _OF_SCAN.fullmatch(callee) and callee in w.raising.source:
+        block = body_of(w.raising.source[callee])
+        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
     symbol = w.raising.function(callee)
-    return w.emit("jit", operands, types, jaxpr=function_attr(symbol), name=callee)
+    return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=callee)
+
+
+_OF_SCAN = re.compile(r"(closed_call|dynamic_(update_)?index_in_dim)(_\d+)?")
 
 
 @rule("composite")

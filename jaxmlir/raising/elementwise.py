@@ -158,12 +158,16 @@ def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.convert(operands[0], type_.element_type)]
 
 
+def _different(*types: ir.Type) -> list[ir.Type]:
+    """The element types of two tensors, if they are two."""
+    elements = [type_.element_type for type_ in types]
+    return elements if elements[0] != elements[1] else []
+
+
 @rule("bitcast_convert")
 def bitcast_convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    if type_ == operands[0].type:
-        return operands
-    for element in (type_.element_type, operands[0].type.element_type):
+    for element in _different(type_, operands[0].type):
         if str(element) == "i1" or isinstance(element, ir.ComplexType):
             raise ImportingError(f"JAX has no bitcast from or to elements of type {element}")
     dtype = type_of_elements(type_)

@@ -31,6 +31,9 @@ Rule = Callable[["Writer", Any, list[ir.Value]], Values]
 RULES: dict[str, Rule] = {}
 """How each op is written, by its name."""
 
+MAX_INLINED = 100
+"""How deep blocks are written in place of ops of one another."""
+
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
 
@@ -195,14 +198,14 @@ class Raising:
                 _keep_name(before, after)
         return symbol
 
-    def region(self, block: ir.Block, outer: list[ir.Value], hint: str, loc: Any) -> str:
+    def region(self, block: ir.Block, outer: Outer, hint: str, loc: Any) -> str:
         """The symbol of the function of a region.
 
         Args:
-          outer: values of the source that it takes from around it.
+          outer: what it takes from around it.
         """
         symbol = self.importer.unique_name(hint)
-        self._new(symbol, block, outer, loc, False)
+        self._new(symbol, block, outer.values, loc, False, outer.constants)
         return symbol
 
     def combination(self, name: str, element: ir.Type) -> str:
@@ -227,7 +230,13 @@ class Raising:
         return symbol
 
     def _new(
-        self, symbol: str, block: ir.Block, outer: list[ir.Value], loc: Any, public: bool
+        self,
+        symbol: str,
+        block: ir.Block,
+        outer: list[ir.Value],
+        loc: Any,
+        public: bool,
+        constants: Sequence[Any] = (),
     ) -> func.FuncOp:
         end = ir.InsertionPoint.at_block_terminator(block).ref_operation
         function, _ = new_function(
@@ -239,7 +248,7 @@ class Raising:
             visibility="public" if public else "private",
         )
         env = dict(zip((*outer, *block.arguments), function.arguments, strict=True))
-        self._queue.append(Writer(self, function, block, env))
+        self._queue.append(Writer(self, function, block, env, constants))
         return function
 
 
@@ -254,6 +263,7 @@ class Writer:
 
     Attributes:
       env: the dialect's value of each value of the source.
+      constants: ops of the source that are written first.
       passed_on: ops of the source whose result is one of their operands, as an earlier rule has
         found.
       location: of the op that is being written.
@@ -265,16 +275,23 @@ class Writer:
         function: func.FuncOp,
         source: ir.Block,
         env: dict[ir.Value, ir.Value],
+        constants: Sequence[Any] = (),
     ):
         self.raising = raising
+        self.constants = constants
         self.function, self.source, self.block = function, source, body_of(function)
         self.env = env
         self.passed_on: dict[Any, ir.Value] = {}
+        self._depth = 0
         self.location = function.location
 
     def write(self) -> None:
         """Writes all ops and the return."""
         with ir.InsertionPoint(self.block):
+            for op in self.constants:
+                self.location = op.location
+                operands = [self.env[v] for v in op.operands]
+                self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
             write_return(self.ops(self.source, self.env))
         drop_dead_ops(self.function)
 
@@ -316,6 +333,25 @@ class Writer:
         return at_op(ImportingError, error, name, (file, line, col))
 
     # -- what rules use --
+
+    def inlined(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+        """Writes a block's ops in place of the op at hand; the values that it returns.
+
+        Rules ask for what they stand beside by the writer's environment, so it is that one.
+
+        Raises:
+          ImportingError: blocks are written in place of one another without end.
+        """
+        around, location = self.env, self.location
+        self._depth += 1
+        try:
+            if self._depth > MAX_INLINED:
+                raise ImportingError("functions that call one another are nested too deep")
+            self.env = env
+            return self.ops(block, env)
+        finally:
+            self.env, self.location = around, location
+            self._depth -= 1
 
     def emit(
         self, primitive: str, operands: Values, types: Sequence[ir.Type], /, **params: Any
@@ -417,9 +453,45 @@ class Writer:
     def region(self, region: Any, op: Any, hint: str) -> Region:
         """A region as a function."""
         block = region.blocks[0]
-        outer = captured_by(block)
+        outer = outer_of([block])
         symbol = self.raising.region(block, outer, hint, op.location)
-        return Region(symbol, [self.env[v] for v in outer])
+        return Region(symbol, [self.env[v] for v in outer.values])
+
+
+class Outer(NamedTuple):
+    """What regions take from around them."""
+
+    values: list[ir.Value]
+    """Those that their functions take as arguments."""
+    constants: list[Any]
+    """The ops that each of their functions writes again: so a loop's bounds stay known."""
+
+
+def outer_of(blocks: Sequence[ir.Block]) -> Outer:
+    """What the ops of some blocks, and those in their regions, take from around these."""
+    values: list[ir.Value] = []
+    constants: dict[Any, None] = {}
+    for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
+        ops = _constant_ops(value)
+        if ops is None:
+            values.append(value)
+        else:
+            constants.update(dict.fromkeys(ops))
+    return Outer(values, list(constants))
+
+
+def _constant_ops(value: ir.Value) -> list[Any] | None:
+    """The ops that make a constant, or repeat one."""
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    op = op.operation
+    if op.name == "stablehlo.constant":
+        return [op]
+    if op.name == "stablehlo.broadcast_in_dim":
+        inner = _constant_ops(op.operands[0])
+        return None if inner is None else [*inner, op]
+    return None
 
 
 def captured_by(block: ir.Block) -> list[ir.Value]:
