@@ -23,21 +23,41 @@ from jaxmlir.raising.writer import (
 
 @rule("while")
 def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """What the regions take from around them goes in as constants of the loop."""
-    condition = w.region(op.regions[0], op, "cond")
-    body = w.region(op.regions[1], op, "body")
-    params = {}
-    for name, region in (("cond_nconsts", condition), ("body_nconsts", body)):
-        if region.captured:
-            params[name] = len(region.captured)
-    return w.emit(
-        "while",
-        [*condition.captured, *body.captured, *operands],
-        w.types(op),
-        cond_jaxpr=function_attr(condition.symbol),
-        body_jaxpr=function_attr(body.symbol),
-        **params,
+    """What the regions take from around them goes in as constants of the loop, and so does what
+    every iteration hands on as it is: JAX lowers the constants of a ``scan`` to that."""
+    condition, body = (region.blocks[0] for region in op.regions)
+    end = ir.InsertionPoint.at_block_terminator(body).ref_operation
+    pairs = zip(end.operands, body.arguments, strict=True)
+    same = [k for k, (after, before) in enumerate(pairs) if after == before]
+    used = [k for k in same if next(condition.arguments[k].uses, None) is not None]
+    outer = [outer_of([block]) for block in (condition, body)]
+    raising, types = w.raising, w.types(op)
+    consts = [
+        [*(w.env[v] for v in around.values), *(operands[k] for k in given)]
+        for around, given in zip(outer, (used, same), strict=True)
+    ]
+    dropped = [k for k in same if k not in used]
+    symbols = (
+        raising.region(condition, outer[0], "cond", op.location, used, (), dropped),
+        raising.region(body, outer[1], "body", op.location, same, same),
     )
+    params = {
+        name: len(values)
+        for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)
+        if values
+    }
+    changed = [k for k in range(len(operands)) if k not in same]
+    results = iter(
+        w.emit(
+            "while",
+            [*consts[0], *consts[1], *(operands[k] for k in changed)],
+            [types[k] for k in changed],
+            cond_jaxpr=function_attr(symbols[0]),
+            body_jaxpr=function_attr(symbols[1]),
+            **params,
+        )
+    )
+    return [operands[k] if k in same else next(results) for k in range(len(operands))]
 
 
 @rule("case")

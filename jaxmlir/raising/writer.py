@@ -193,19 +193,42 @@ class Raising:
             if not old.operation.regions[0].blocks:
                 raise ImportingError(f"function @{name} has no body")
             symbol = self.symbols[name] = self.importer.unique_name(name)
-            new = self._new(symbol, body_of(old), [], old.location, public)
+            block = body_of(old)
+            end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+            new = self._new(symbol, block.arguments, end.operands, old.location, public)
+            env = dict(zip(block.arguments, new.arguments, strict=True))
+            self._queue.append(Writer(self, new, block, env))
             for before, after in zip(old.arguments, new.arguments, strict=True):
                 _keep_name(before, after)
         return symbol
 
-    def region(self, block: ir.Block, outer: Outer, hint: str, loc: Any) -> str:
+    def region(
+        self,
+        block: ir.Block,
+        outer: Outer,
+        hint: str,
+        loc: Any,
+        constant: Sequence[int] = (),
+        without: Sequence[int] = (),
+        unused: Sequence[int] = (),
+    ) -> str:
         """The symbol of the function of a region.
 
         Args:
-          outer: what it takes from around it.
+          outer: what it takes from around it, as its first arguments.
+          constant: which of its own arguments come next, before the others.
+          without: which of its results the function does not have.
+          unused: which of its own arguments it does not have.
         """
         symbol = self.importer.unique_name(hint)
-        self._new(symbol, block, outer.values, loc, False, outer.constants)
+        own = list(block.arguments)
+        first = [own[k] for k in constant]
+        rest = [v for k, v in enumerate(own) if k not in (*constant, *unused)]
+        end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+        results = [v for k, v in enumerate(end.operands) if k not in without]
+        function = self._new(symbol, [*outer.values, *first, *rest], results, loc, False)
+        env = dict(zip((*outer.values, *first, *rest), function.arguments, strict=True))
+        self._queue.append(Writer(self, function, block, env, outer.constants, without))
         return symbol
 
     def combination(self, name: str, element: ir.Type) -> str:
@@ -232,23 +255,20 @@ class Raising:
     def _new(
         self,
         symbol: str,
-        block: ir.Block,
-        outer: list[ir.Value],
+        arguments: Sequence[ir.Value],
+        results: Sequence[ir.Value],
         loc: Any,
         public: bool,
-        constants: Sequence[Any] = (),
     ) -> func.FuncOp:
-        end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+        """A function without a body, of the types that values of the source are raised to."""
         function, _ = new_function(
             symbol,
-            [raised_type(v.type) for v in (*outer, *block.arguments)],
-            [raised_type(v.type) for v in end.operands],
+            [raised_type(v.type) for v in arguments],
+            [raised_type(v.type) for v in results],
             loc,
             ir.InsertionPoint(self.importer.module.body),
             visibility="public" if public else "private",
         )
-        env = dict(zip((*outer, *block.arguments), function.arguments, strict=True))
-        self._queue.append(Writer(self, function, block, env, constants))
         return function
 
 
@@ -264,6 +284,7 @@ class Writer:
     Attributes:
       env: the dialect's value of each value of the source.
       constants: ops of the source that are written first.
+      without: which of the results are left out.
       passed_on: ops of the source whose result is one of their operands, as an earlier rule has
         found.
       location: of the op that is being written.
@@ -276,9 +297,11 @@ class Writer:
         source: ir.Block,
         env: dict[ir.Value, ir.Value],
         constants: Sequence[Any] = (),
+        without: Sequence[int] = (),
     ):
         self.raising = raising
         self.constants = constants
+        self.without = without
         self.function, self.source, self.block = function, source, body_of(function)
         self.env = env
         self.passed_on: dict[Any, ir.Value] = {}
@@ -292,7 +315,8 @@ class Writer:
                 self.location = op.location
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
-            write_return(self.ops(self.source, self.env))
+            results = self.ops(self.source, self.env)
+            write_return([v for k, v in enumerate(results) if k not in self.without])
         drop_dead_ops(self.function)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
