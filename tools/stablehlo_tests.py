@@ -159,7 +159,9 @@ def compare(name: str, got: np.ndarray, want: np.ndarray) -> str | None:
         return None
     i = int(np.argmin(np.reshape(same, -1)))
     wrong = int(np.size(same) - np.sum(same))
-    return f"{wrong} of {np.size(same)} differ: {got.reshape(-1)[i]}, expected {want.reshape(-1)[i]}"
+    return (
+        f"{wrong} of {np.size(same)} differ: {got.reshape(-1)[i]}, expected {want.reshape(-1)[i]}"
+    )
 
 
 def outcome(module: Any, checks: Sequence[tuple[str, np.ndarray | None]]) -> tuple[str, str]:

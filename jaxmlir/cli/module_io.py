@@ -25,6 +25,7 @@ from jaxmlir.errors import ParseError
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
 
+
 def is_artifact(data: bytes) -> bool:
     """Whether a file may be an artifact: neither text nor bytecode has three zeros and a brace
     where the header of a safetensors file begins."""

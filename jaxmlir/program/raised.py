@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import jax
+
+from jaxmlir._compat import jaxlib_jax
 from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.bytecode import bytecode_to_text, is_bytecode, read
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
@@ -50,7 +53,7 @@ def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> P
 
 
 @collector_paused
-def from_exported(exported: Exported | bytes) -> Program:
+def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Program:
     """The program of a function that ``jax.export`` has exported, with its pytrees.
 
     Its derivatives of any order, and batches, are made of what it computes: it needs none that was
@@ -59,6 +62,8 @@ def from_exported(exported: Exported | bytes) -> Program:
     Args:
       exported: a ``jax.export.Exported``, or the bytes that its ``serialize`` gave, which may come
         from anybody.
+      args, kwargs: of a function of symbolic sizes, arguments of the sizes that the program is
+        for: arrays, or ``jax.ShapeDtypeStruct``.
 
     Raises:
       ArgumentError: it is neither.
@@ -81,12 +86,21 @@ def from_exported(exported: Exported | bytes) -> Program:
         raise ArgumentError(
             f"expected a jax.export.Exported, or the bytes of one, got {type(exported).__name__}"
         )
+    if args or kwargs:
+        refined = refined_module(exported, args, kwargs)
+        return _program(raise_exported(read(refined), exported, refined=True), "-")
     data = bytes(exported.mlir_module_serialized)
     module = read(data) if trusted else parse_module(_text(data))
     if exported.ordered_effects or exported.unordered_effects:
         effects = ", ".join(map(str, (*exported.ordered_effects, *exported.unordered_effects)))
         raise ImportingError(f"{exported.fun_name} has effects that cannot be raised: {effects}")
     return _program(raise_exported(module, exported), "-")
+
+
+def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
+    """The module of an exported function for arguments of some sizes, as bytecode."""
+    lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
+    return jaxlib_jax.mlir.refine_polymorphic_shapes(bytecode(lowered.compiler_ir().operation))
 
 
 def _text(data: bytes) -> str:
@@ -109,5 +123,6 @@ def _program(importer: Importer, filename: str) -> Program:
     program = Program.of_import(importer)
     verify(program, filename)
     if any(name == "jaxpr.while" for f in program.functions.values() for _, name in named_ops(f)):
-        program = program.run_passes("jaxpr-raise-loops")
+        # Not batched: what is computed is to be what the module computes, to the bit.
+        program = program.run_passes("jaxpr-raise-loops{batch-bytes=0}")
     return program

@@ -176,9 +176,7 @@ def real_dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if any(v is None for v in found[::2]) or found[2] is None:
         raise ImportingError("its strides are computed when the program runs")
     start, limit, strides = (known(v, "bounds") for v in bounds)
-    return w.emit(
-        "slice", [x], [type_], start_indices=start, limit_indices=limit, strides=strides
-    )
+    return w.emit("slice", [x], [type_], start_indices=start, limit_indices=limit, strides=strides)
 
 
 @rule("dynamic_pad")
@@ -477,8 +475,9 @@ def dot_general(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     from jaxlib.mlir.dialects import stablehlo
 
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
-    contracting = tuple(numbers.lhs_contracting_dimensions), tuple(
-        numbers.rhs_contracting_dimensions
+    contracting = (
+        tuple(numbers.lhs_contracting_dimensions),
+        tuple(numbers.rhs_contracting_dimensions),
     )
     batch = tuple(numbers.lhs_batching_dimensions), tuple(numbers.rhs_batching_dimensions)
     return _dot(w, op, operands, (contracting, batch), _algorithm(op))

@@ -121,7 +121,10 @@ def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
         for k, block in enumerate(blocks)
     )
     return w.emit(
-        "cond", [index, *(w.env[v] for v in outer.values)], w.types(op), branches=ir.ArrayAttr.get(symbols)
+        "cond",
+        [index, *(w.env[v] for v in outer.values)],
+        w.types(op),
+        branches=ir.ArrayAttr.get(symbols),
     )
 
 

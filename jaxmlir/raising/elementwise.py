@@ -52,9 +52,7 @@ def _with_accuracy(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
             from jaxlib.mlir.dialects import stablehlo
 
             wanted = stablehlo.ResultAccuracyAttr(given)
-            params["accuracy"] = lax.Tolerance(
-                atol=wanted.atol, rtol=wanted.rtol, ulps=wanted.ulps
-            )
+            params["accuracy"] = lax.Tolerance(atol=wanted.atol, rtol=wanted.rtol, ulps=wanted.ulps)
     name = PLAIN.get(op.name, op.name).rpartition(".")[2]
     return w.emit(name, operands, w.types(op), **params)
 

@@ -178,7 +178,9 @@ def custom(*targets: str) -> Callable[[Any], Any]:
 @rule("custom_call")
 def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     target = attribute(op, "call_target_name")
-    config = op.attributes["mhlo.backend_config"] if "mhlo.backend_config" in op.attributes else None
+    config = (
+        op.attributes["mhlo.backend_config"] if "mhlo.backend_config" in op.attributes else None
+    )
     if config is None and "backend_config" in op.attributes:
         config = op.attributes["backend_config"]
     known = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
@@ -203,9 +205,7 @@ class _CustomCall:
         self.attributes = {item.name: item.attr for item in given}
 
 
-def ffi_call(
-    w: Writer, op: Any, operands: list[ir.Value], target: str, config: Any
-) -> Values:
+def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
     """A call of a foreign function that nothing is known of: it runs and has no derivative."""
     attributes = {}
     legacy = None
@@ -217,14 +217,19 @@ def ffi_call(
     types = w.types(op)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
     aliases = {}
-    for alias in op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ():
+    for alias in (
+        op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ()
+    ):
         from jaxlib.mlir.dialects import stablehlo
 
         given = stablehlo.OutputOperandAlias(alias)
         aliases[given.operand_index] = (list(given.output_tuple_indices) or [0])[0]
     layouts = {
         ours: _layouts(op, theirs)
-        for ours, theirs in (("input_layouts", "operand_layouts"), ("output_layouts", "result_layouts"))
+        for ours, theirs in (
+            ("input_layouts", "operand_layouts"),
+            ("output_layouts", "result_layouts"),
+        )
     }
     call = jax.ffi.ffi_call(
         target,
@@ -284,9 +289,7 @@ def identity(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any
     return operands
 
 
-def _status(
-    w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2
-) -> ir.Value:
+def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2) -> ir.Value:
     """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0.
 
     Where JAX asks for it, to put NaNs, they are there already.
@@ -496,8 +499,6 @@ def gees(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
     form, vectors, *values, selected, status = w.types(op)
     wanted = _letter(config, "mode") == "V"
     types = [form, vectors] if wanted else [form]
-    found = w.emit(
-        "schur", operands, types, compute_schur_vectors=wanted, sort_eig_vals=False
-    )
+    found = w.emit("schur", operands, types, compute_schur_vectors=wanted, sort_eig_vals=False)
     rest = [w.filled(t, 0) for t in ([] if wanted else [vectors]) + values + [selected]]
     return [*found, *rest, _status(w, op, found[0], status)]

@@ -14,7 +14,7 @@ from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.passes.base import Pass
 from jaxmlir.raising import arrays, control, elementwise, linalg, reductions  # noqa: F401 (rules)
-from jaxmlir.raising.writer import Raising, public_functions
+from jaxmlir.raising.writer import Raising, public_functions, raised_type
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -46,12 +46,13 @@ def raise_module(module: ir.Module) -> Importer:
     return raising.importer
 
 
-def raise_exported(module: ir.Module, exported: Any) -> Importer:
+def raise_exported(module: ir.Module, exported: Any, *, refined: bool = False) -> Importer:
     """The importer that has written the module of an exported function, with all of its arguments.
 
     Args:
       exported: a ``jax.export.Exported``: says what the arguments are, and which of them the
         module takes.
+      refined: the module is one for arguments of sizes that are known, and takes all of them.
 
     Raises:
       ImportingError: an op or type has no counterpart; names the op and its place.
@@ -59,11 +60,20 @@ def raise_exported(module: ir.Module, exported: Any) -> Importer:
     with scope():
         raising = Raising(module)
         (name,) = public_functions(module)
-        given = []
-        if len(exported.platforms) > 1:
-            given.append(np.array(_platform_of(exported), np.int32))
-        types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
-        entry = raising.entry(name, types, exported.module_kept_var_idx, given)
+        arguments = raising.source[name].arguments
+        if refined:
+            types = [v.type for v in arguments]
+            entry = raising.entry(name, types, range(len(types)), [])
+        else:
+            given = []
+            if len(exported.platforms) > 1:
+                given.append(np.array(_platform_of(exported), np.int32))
+            kept = exported.module_kept_var_idx
+            # The others have no type in the module.
+            types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
+            for value, k in zip(arguments[len(given) :], kept, strict=False):
+                types[k] = raised_type(value.type)
+            entry = raising.entry(name, types, kept, given)
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
             entry.attributes[key] = pytrees.encode(tree, raising.importer)

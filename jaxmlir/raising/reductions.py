@@ -91,9 +91,7 @@ def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     region = w.region(op.regions[0], op, "reducer")
     if region.captured:
         raise ImportingError("its region uses values from around it; expected none")
-    return w.emit(
-        "reduce", operands, types, dimensions=axes, jaxpr=function_attr(region.symbol)
-    )
+    return w.emit("reduce", operands, types, dimensions=axes, jaxpr=function_attr(region.symbol))
 
 
 def _reduced(
@@ -223,9 +221,7 @@ def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     region = w.region(op.regions[0], op, "reducer")
     if region.captured:
         raise ImportingError("its region uses values from around it; expected none")
-    return w.emit(
-        "reduce_window", operands, types, jaxpr=function_attr(region.symbol), **window
-    )
+    return w.emit("reduce_window", operands, types, jaxpr=function_attr(region.symbol), **window)
 
 
 _CUMULATIVE = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}
@@ -246,7 +242,9 @@ def _cumulative(
     ones = (1,) * len(shape)
     if tuple(type_.shape) != shape or 0 in shape:
         return None
-    if any(tuple(window[k]) != ones for k in ("window_strides", "base_dilation", "window_dilation")):
+    if any(
+        tuple(window[k]) != ones for k in ("window_strides", "base_dilation", "window_dilation")
+    ):
         return None
     long = [d for d, size in enumerate(window["window_dimensions"]) if size != 1]
     if len(long) != 1 or window["window_dimensions"][long[0]] != shape[long[0]]:

@@ -63,8 +63,8 @@ def raised_type(type_: ir.Type) -> ir.Type:
     if isinstance(type_, ir.RankedTensorType):
         if not type_.has_static_shape:
             raise ImportingError(
-                f"{type_} has sizes that are not known; expected a module of static shapes, or one "
-                "of jax.export, whose symbolic sizes jaxmlir.from_exported reads"
+                f"{type_} has sizes that are not known; expected a module of static shapes, or a "
+                "function of jax.export and arguments: jaxmlir.from_exported(exported, *args)"
             )
         if type_.encoding is not None:
             type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
@@ -396,9 +396,7 @@ class Writer:
             ).results
         )
 
-    def one(
-        self, primitive: str, operands: Values, type_: ir.Type, /, **params: Any
-    ) -> ir.Value:
+    def one(self, primitive: str, operands: Values, type_: ir.Type, /, **params: Any) -> ir.Value:
         """As :meth:`emit`, of an op of one result."""
         return self.emit(primitive, operands, [type_], **params)[0]
 
