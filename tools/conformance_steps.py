@@ -248,7 +248,7 @@ RULES_THAT_ARE_LOST = {
         "custom_jvp_call_jaxpr",
         "custom_vjp_call_jaxpr",
         "custom_linear_solve",
-        # Their lowering is a series, or a search: what is raised is that, and JAX's rule is another.
+        # They are lowered to series, or a search: what is raised is that, JAX's rule is another.
         "igamma",
         "igammac",
         "random_gamma",

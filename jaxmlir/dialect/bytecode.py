@@ -1,7 +1,7 @@
 """MLIR bytecode that somebody else wrote, portable artifacts of StableHLO included.
 
-MLIR's bytecode reader aborts the process on corrupted input.  So bytecode is read in a child process
-that prints it as text, and what dies is the child.
+MLIR's bytecode reader aborts the process on corrupted input.  So bytecode is read in a child
+process that prints it as text, and what dies is the child.
 """
 
 from __future__ import annotations

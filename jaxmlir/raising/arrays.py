@@ -21,7 +21,6 @@ from jaxmlir.raising.writer import (
     keyword,
     rule,
     shape_of,
-    tensor,
 )
 
 
@@ -120,7 +119,7 @@ def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.constant(np.array(size, type_of_elements(type_)))]
 
 
-# --- ops whose shapes are operands: where these fit the static types, they say nothing more ---------
+# --- ops whose shapes are operands: where these fit the static types, they say nothing more -------
 
 
 @rule("dynamic_reshape")
@@ -186,7 +185,7 @@ def dynamic_pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("pad", [x, value], w.types(op), padding_config=config)
 
 
-# --- gather and scatter -----------------------------------------------------------------------------
+# --- gather and scatter ---------------------------------------------------------------------------
 
 
 def _indices_last(w: Writer, indices: ir.Value, dim: int) -> ir.Value:
@@ -440,7 +439,7 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
     return found if len(ops) == sum(how != "second" for how in found) else None
 
 
-# --- contractions -----------------------------------------------------------------------------------
+# --- contractions ---------------------------------------------------------------------------------
 
 
 def _precision(op: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import body_of, ir
-from jaxmlir.errors import ImportingError
 from jaxmlir.raising.writer import (
     RULES,
     Values,
@@ -130,8 +129,8 @@ def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
 
 @rule("func.call")
 def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """A ``jit`` of a function of the module; but what JAX makes of the body of a scan, and of taking
-    and putting its slices, is written in place, where loops are recognised by it."""
+    """A call becomes a ``jit`` of the function; but what JAX makes of the body of a scan, and of
+    taking and putting its slices, is written in place, where loops are recognised by it."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     if _OF_SCAN.fullmatch(callee) and callee in w.raising.source:
         block = body_of(w.raising.source[callee])
@@ -165,7 +164,7 @@ class _Composite:
         self.attributes = {item.name: item.attr for item in given}
 
 
-# --- tokens and tuples ------------------------------------------------------------------------------
+# --- tokens and tuples ----------------------------------------------------------------------------
 
 
 @rule("create_token", "after_all")

@@ -245,7 +245,7 @@ class _LiftedResult:
         self.type = tensor(shape, raised_type(value.type).element_type)
 
 
-# --- CHLO's, and StableHLO's that JAX has no primitive for ------------------------------------------
+# --- CHLO's, and StableHLO's that JAX has no primitive for ----------------------------------------
 
 
 def _by_function(*names: str) -> Any:

@@ -152,7 +152,7 @@ def top_k(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("top_k", operands, [values, indices], **params)
 
 
-# --- custom calls -----------------------------------------------------------------------------------
+# --- custom calls ---------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[[Writer, Any, list[ir.Value], dict[str, Any]], Values]] = {}
 """The rules of custom calls by target; of LAPACK's without the letter of the type."""
@@ -475,7 +475,7 @@ def gtsv(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
 
 @custom("ApproxTopK")
 def approx_top_k(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    """Its comparator is named by what it compares with; the others tell where NaNs go."""
+    """The comparator's name tells whether the largest or the smallest are wanted."""
     (comparator,) = attribute(op, "called_computations")
     values, indices = w.types(op)
     params: dict[str, Any] = {

@@ -116,7 +116,7 @@ def python_value(attr: ir.Attribute) -> Any:
 
 @functools.cache
 def keyword(attr: ir.Attribute) -> str:
-    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<comparison_direction LT>``."""
+    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<... LT>``."""
     return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
 
 
@@ -484,7 +484,7 @@ class Outer(NamedTuple):
     """What regions take from around them."""
 
     values: list[ir.Value]
-    """Those that their functions take as arguments."""
+    """The values that their functions take as arguments."""
     constants: list[Any]
     """The ops that each of their functions writes again: so a loop's bounds stay known."""
 

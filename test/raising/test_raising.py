@@ -1,4 +1,4 @@
-"""StableHLO raised to the dialect: what it computes, and its derivatives and batches, against JAX."""
+"""StableHLO raised to the dialect: values, derivatives and batches, against JAX's."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def program_of(body, arguments, results):
     )
 
 
-# --- where it comes from ----------------------------------------------------------------------------
+# --- where it comes from --------------------------------------------------------------------------
 
 X = np.linspace(-0.9, 0.8, 12, dtype=np.float32).reshape(3, 4)
 
@@ -123,7 +123,7 @@ def test_what_was_lowered_from_the_dialect_comes_back():
     assert back.replace("jit_main", "jit_loss", 1) == text
 
 
-# --- errors -----------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,15 @@ def test_what_was_lowered_from_the_dialect_comes_back():
             "-:2:18: error: 'func.call' op: function @g has no body",
         ),
         (
-            'func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = "foo.bar"(%x) : (tensor<f32>) -> '
-            "tensor<f32>\n  return %0 : tensor<f32> }",
+            'func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = "foo.bar"(%x) : (tensor<f32>) '
+            "-> tensor<f32>\n  return %0 : tensor<f32> }",
             ImportingError,
             "-:2:8: error: 'foo.bar' op: there is no op of the dialect for it",
         ),
         (
             "func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.custom_call "
-            "@xla_python_cpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32> }",
+            "@xla_python_cpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n"
+            "  return %0 : tensor<f32> }",
             ImportingError,
             "runs a Python function, which is in no module",
         ),
@@ -195,11 +196,12 @@ def test_an_unknown_custom_call_is_raised_and_has_no_derivative():
         program.jvp()((X[0],), (X[0],))
 
 
-# --- ops with regions -------------------------------------------------------------------------------
+# --- ops with regions -----------------------------------------------------------------------------
 
 REDUCE = """
 %init = stablehlo.constant dense<{init}> : tensor<f32>
-%0 = stablehlo.reduce(%x init: %init) across dimensions = [1] : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32>
+%0 = stablehlo.reduce(%x init: %init) across dimensions = [1]
+  : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32>
  reducer(%a: tensor<f32>, %b: tensor<f32>) {{
   {body}
   stablehlo.return %r : tensor<f32>
@@ -323,7 +325,7 @@ def test_loops_are_scans_with_what_they_scan():
     close(program.grad((0, 1))(w, xs), jax.grad(scan, (0, 1))(w, xs))
 
 
-# --- idioms of JAX's lowering -----------------------------------------------------------------------
+# --- idioms of JAX's lowering ---------------------------------------------------------------------
 
 SQUARE = np.array([[4, 1, 0.5], [1, 3, 0.2], [0.5, 0.2, 2]], np.float32)
 IDIOMS = {
@@ -386,8 +388,8 @@ def test_a_matrix_that_has_no_factor_gives_nans_as_before():
 
 def test_a_gather_clamps_and_so_does_its_derivative():
     program = program_of(
-        '%0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims'
-        " = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}> : "
+        '%0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<'
+        "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}> : "
         "(tensor<4xf32>, tensor<3x1xi32>) -> tensor<3xf32>\nreturn %0 : tensor<3xf32>",
         "%x: tensor<4xf32>, %i: tensor<3x1xi32>",
         "tensor<3xf32>",
@@ -400,7 +402,7 @@ def test_a_gather_clamps_and_so_does_its_derivative():
     same(gradient, np.array([1, 0, 2, 3], np.float32))
 
 
-# --- passes and files -------------------------------------------------------------------------------
+# --- passes and files -----------------------------------------------------------------------------
 
 
 def test_raised_programs_are_optimized_and_saved(tmp_path):
