@@ -3,7 +3,7 @@
 // RUN: jaxmlir-opt --jaxpr-raise-loops %t | FileCheck %s --check-prefix=SCAN
 // RUN: jaxmlir-run %t --args '3.0' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-opt --jaxpr-raise-loops --jaxpr-grad %t -o %t.grad
-// RUN: jaxmlir-run %t.grad --args '3.0' | FileCheck %s --check-prefix=GRAD
+// RUN: jaxmlir-run %t.grad --entry=main.grad --args '3.0' | FileCheck %s --check-prefix=GRAD
 
 // Regions become functions. What every iteration hands on is a constant of the loop, and constants
 // around it are written again inside, so that it is known how often the loop runs: x ** 4.

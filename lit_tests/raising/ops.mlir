@@ -13,7 +13,7 @@
 // CHECK:      func.func private @relu(%[[Y:.*]]: tensor<2x2xf32>)
 // CHECK:        "jaxpr.max"(%[[Y]],
 
-// EXEC: result: f32[2] = [-2.0, 44.0]
+// EXEC: result: f32[2] = [-2.0, 50.0]
 
 // BACK:      stablehlo.dot_general {{.*}} precision = [HIGHEST, HIGHEST]
 // BACK:      stablehlo.reduce
