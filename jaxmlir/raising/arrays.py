@@ -464,7 +464,7 @@ def _algorithm(op: Any) -> dict[str, Any]:
         except ValueError:
             # It is not for numbers of these types.
             continue
-        if written == op.attributes["algorithm"]:
+        if str(written) == str(op.attributes["algorithm"]):
             return {"precision": preset}
     raise ImportingError(f"{op.attributes['algorithm']} is no algorithm that JAX has a name for")
 
