@@ -130,16 +130,20 @@ def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
 @rule("func.call")
 def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """A call becomes a ``jit`` of the function; but what JAX makes of the body of a scan, and of
-    taking and putting its slices, is written in place, where loops are recognised by it."""
+    taking and putting its slices, is written in place, where loops are recognised by it; and so are
+    functions that JAX lowers one primitive to."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    if _OF_SCAN.fullmatch(callee) and callee in w.raising.source:
+    if _IN_PLACE.fullmatch(callee) and callee in w.raising.source:
         block = body_of(w.raising.source[callee])
         return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
     symbol = w.raising.function(callee)
     return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=callee)
 
 
-_OF_SCAN = re.compile(r"(closed_call|dynamic_(update_)?index_in_dim)(_\d+)?")
+_IN_PLACE = re.compile(
+    r"(closed_call|dynamic_(update_)?index_in_dim|arg(max|min)|cum(sum|prod|max|min|logsumexp))"
+    r"(_\d+)?"
+)
 
 
 @rule("composite")

@@ -552,6 +552,18 @@ REFUSED = {
     "stablehlo.recv": "JAX has no op that receives from a channel",
     "stablehlo.infeed": "JAX has no infeed",
     "stablehlo.outfeed": "JAX has no outfeed",
+    **{
+        name: "which devices take part is a mesh in JAX, and the module names none"
+        for name in (
+            "stablehlo.all_gather",
+            "stablehlo.all_reduce",
+            "stablehlo.all_to_all",
+            "stablehlo.collective_broadcast",
+            "stablehlo.collective_permute",
+            "stablehlo.reduce_scatter",
+            "sdy.manual_computation",
+        )
+    },
 }
 """Why there is no rule for some ops."""
 

@@ -389,7 +389,8 @@ def test_a_matrix_that_has_no_factor_gives_nans_as_before():
 def test_a_gather_clamps_and_so_does_its_derivative():
     program = program_of(
         '%0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<'
-        "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}> : "
+        "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = "
+        "array<i64: 1>}> : "
         "(tensor<4xf32>, tensor<3x1xi32>) -> tensor<3xf32>\nreturn %0 : tensor<3xf32>",
         "%x: tensor<4xf32>, %i: tensor<3x1xi32>",
         "tensor<3xf32>",
