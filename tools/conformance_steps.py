@@ -254,6 +254,8 @@ RULES_THAT_ARE_LOST = {
         "random_gamma",
         "random_gamma_grad",
         "regularized_incomplete_beta",
+        # It is lowered to a windowed reduction of pairs, which JAX cannot transpose.
+        "select_and_gather_add",
         # LAPACK's packed form, which it is lowered to, has no derivative in JAX.
         "qr",
     )
