@@ -31,6 +31,16 @@ Rule = Callable[["Writer", Any, list[ir.Value]], Values]
 RULES: dict[str, Rule] = {}
 """How each op is written, by its name."""
 
+BY_SIGNATURE = frozenset(
+    f"stablehlo.{name}"
+    for name in "add multiply maximum minimum broadcast_in_dim reshape transpose slice "
+    "concatenate pad dot_general dynamic_slice iota".split()
+)
+"""Ops that are one op of the dialect on the same operands, by their name, attributes and types."""
+
+# The name and the attributes of what such an op was written as.
+_written: dict[Any, tuple[str, list[tuple[str, ir.Attribute]]]] = {}
+
 MAX_INLINED = 100
 """How deep blocks are written in place of ops of one another."""
 
@@ -334,6 +344,8 @@ class Writer:
                 elif plain is not None and not len(op.attributes):
                     types = [raised_type(v.type) for v in op.results]
                     results = create(plain, types, operands, loc=location).results
+                elif name in BY_SIGNATURE:
+                    results = self.by_signature(op, name, operands)
                 elif (found := RULES.get(name)) is not None:
                     results = found(self, op, operands)
                 elif name in ("func.return", "stablehlo.return"):
@@ -355,6 +367,23 @@ class Writer:
         if isinstance(error, ImportingError) and error.diagnostics[0].line:
             return error
         return at_op(ImportingError, error, name, (file, line, col))
+
+    def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
+        """The results of an op that its rule writes as one on the same operands: as the last op of
+        that name, attributes and types was written."""
+        types = tuple([v.type for v in op.results])
+        key = (name, tuple(op.attributes.items()), tuple([v.type for v in operands]), types)
+        known = _written.get(key)
+        if known is None:
+            results = RULES[name](self, op, operands)
+            new = results[0].owner
+            _written[key] = new.name, list(new.attributes.items())
+            return results
+        name, attributes = known
+        new = ir.Operation.create(
+            name, [raised_type(t) for t in types], operands, dict(attributes), loc=self.location
+        )
+        return new.results
 
     # -- what rules use --
 
