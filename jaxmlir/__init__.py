@@ -23,7 +23,9 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Program": "program.program",
     "custom_inverse": "transforms.inverses.given",
+    "from_exported": "program.raised",
     "from_jaxpr": "program.staging",
+    "from_stablehlo": "program.raised",
     "jit": "program.jit",
     "load": "program.staging",
     "parse": "program.staging",
@@ -36,7 +38,9 @@ _EXPORTS = {
 __all__ = [
     "Program",
     "custom_inverse",
+    "from_exported",
     "from_jaxpr",
+    "from_stablehlo",
     "jit",
     "load",
     "parse",

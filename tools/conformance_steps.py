@@ -35,6 +35,7 @@ PASSED = "passed"
 SAME_TEXT = "same text"
 REFUSED = "refused, as by JAX"
 OP_BY_OP = "op by op"
+OWN_RULE = "custom rule"
 
 
 class Mismatch(AssertionError):
@@ -82,6 +83,30 @@ class Case:
         """The program read back from its text: what every later step works on."""
         imported = self.imported
         return jaxmlir.parse(imported.as_text(), constants=imported.constants, verify=False)
+
+    @functools.cached_property
+    def flat_args(self) -> list[Any]:
+        """The leaves of the arguments, random keys as the integers that they are in StableHLO."""
+        return [_data(jax.numpy.asarray(x)) for x in jax.tree.leaves(tuple(self.args))]
+
+    def flat_function(self, *leaves: Any) -> Any:
+        """The function of these: its only result, or all of them."""
+        old, tree = jax.tree.flatten(tuple(self.args))
+        keys = jax.dtypes.prng_key
+        leaves = [
+            jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(before))
+            if jax.dtypes.issubdtype(getattr(before, "dtype", np.float32), keys)
+            else leaf
+            for before, leaf in zip(old, leaves, strict=True)
+        ]
+        results = jax.tree.leaves(self.function(*jax.tree.unflatten(tree, leaves)))
+        return _data(results[0]) if len(results) == 1 else tuple(map(_data, results))
+
+    @functools.cached_property
+    def raised(self) -> jaxmlir.Program:
+        """The program that JAX's own StableHLO is raised to."""
+        lowered = jax.jit(self.flat_function, keep_unused=True).lower(*self.flat_args)
+        return jaxmlir.from_stablehlo(lowered.compiler_ir())
 
     @functools.cached_property
     def lowered(self) -> Any:
@@ -180,6 +205,92 @@ def vmap(case: Case) -> str:
     return _transformed(case, transforms.vmap)
 
 
+def raise_(case: Case) -> str:
+    """JAX's own StableHLO, raised, gives the results of ``jax.jit``, bit for bit; it is lowered to
+    the same text."""
+    flat = case.flat_args
+    expected = canonical(jax.jit(case.flat_function, keep_unused=True).lower(*flat))
+    same = canonical(case.raised.lower(keep_unused=True)) == expected
+    if not same or case.always_run:
+        want = jax.tree.leaves(case.expected)
+        compare_bits(want, jax.tree.leaves(case.raised(*flat)))
+    return SAME_TEXT if same else PASSED
+
+
+def raise_jvp(case: Case) -> str:
+    """The raised program's values and tangents are those of ``jax.jvp``."""
+    return _raised_and_transformed(case, transforms.jvp)
+
+
+def raise_vjp(case: Case) -> str:
+    """The raised program's values and cotangents are those of ``jax.vjp``."""
+    return _raised_and_transformed(case, transforms.vjp)
+
+
+def raise_vmap(case: Case) -> str:
+    """The raised program's results, batched, are those of ``jax.vmap``."""
+    return _raised_and_transformed(case, transforms.vmap)
+
+
+def _raised_and_transformed(case: Case, pairs: Callable[..., Iterator[transforms.Pair]]) -> str:
+    if primitives_of(case.imported) & RULES_THAT_ARE_LOST:
+        return OWN_RULE
+    args = case.flat_args
+    outcomes = {
+        _agree(pair, case.always_run) for pair in pairs(case.flat_function, case.raised, args)
+    }
+    return next(o for o in (PASSED, SAME_TEXT, REFUSED) if o in outcomes)
+
+
+RULES_THAT_ARE_LOST = {
+    f"jaxpr.{name}"
+    for name in (
+        "custom_jvp_call_jaxpr",
+        "custom_vjp_call_jaxpr",
+        "custom_linear_solve",
+        # They are lowered to series, or a search: what is raised is that, JAX's rule is another.
+        "igamma",
+        "igammac",
+        "random_gamma",
+        "random_gamma_grad",
+        "regularized_incomplete_beta",
+        # It is lowered to a windowed reduction of pairs, which JAX cannot transpose.
+        "select_and_gather_add",
+        # LAPACK's packed form, which it is lowered to, has no derivative in JAX.
+        "qr",
+    )
+}
+"""Ops with derivative rules that StableHLO does not hold: they are not asked for those."""
+
+
+def primitives_of(program: jaxmlir.Program) -> set[str]:
+    """The names of all ops of a program."""
+    return {op.name for f in program.functions.values() for op in f.entry_block.operations}
+
+
+def compare_bits(expected: Sequence[Any], got: Sequence[Any]) -> None:
+    """Compares arrays to the bit, but for what StableHLO does not know: weak types, and that some
+    integers are random keys.
+
+    Raises:
+      Mismatch: says where, and how many elements differ.
+    """
+    if len(expected) != len(got):
+        raise Mismatch(f"{len(got)} results, JAX's {len(expected)}")
+    for k, (a, b) in enumerate(zip(expected, got, strict=True)):
+        pair = [jax.numpy.asarray(_data(x), dtype=_data(x).dtype) for x in (a, b)]
+        compare_arrays(*map(_strong, pair), f"result[{k}]" if len(expected) > 1 else "result")
+
+
+def _data(value: Any) -> Any:
+    is_key = jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(value) if is_key else value
+
+
+def _strong(value: Any) -> Any:
+    return jax.lax.convert_element_type(value, value.dtype)
+
+
 def _transformed(case: Case, pairs: Callable[..., Iterator[transforms.Pair]]) -> str:
     outcomes = {
         _agree(pair, case.always_run) for pair in pairs(case.function, case.program, case.args)
@@ -220,11 +331,15 @@ STEPS: dict[str, Callable[[Case], str]] = {
     "jvp": jvp,
     "vjp": vjp,
     "vmap": vmap,
+    "raise": raise_,
+    "raise jvp": raise_jvp,
+    "raise vjp": raise_vjp,
+    "raise vmap": raise_vmap,
 }
 
 
 # The steps that ask for many programs of each harness.
-TRANSFORMATIONS = ("jvp", "vjp", "vmap")
+TRANSFORMATIONS = ("jvp", "vjp", "vmap", "raise jvp", "raise vjp", "raise vmap")
 
 
 def check(case: Case, steps: Sequence[str] = tuple(STEPS)) -> dict[str, Any]:

@@ -30,6 +30,7 @@ ROOMS = (
     "rewriting",
     "bridge",
     "verify",
+    "raising",
     "transforms",
     "toolbox",
     "optimize",

@@ -300,6 +300,27 @@ class Importer:
             raise
         return op
 
+    def write_inline(
+        self,
+        jaxpr: Any,
+        consts: Sequence[Any],
+        args: Sequence[ir.Value],
+        block: ir.Block,
+        location: ir.Location,
+    ) -> list[ir.Value]:
+        """Writes an open jaxpr's equations, all at one location, at the current insertion point.
+
+        Args:
+          args: what it is applied to.
+          block: what they are written in.
+
+        Returns:
+          The results.
+        """
+        env = dict(zip(jaxpr.invars, args, strict=True))
+        self._alive.append((jaxpr, consts))
+        return _Function(self, block, location).equations(jaxpr, env, consts)
+
     def _write_outermost(
         self, body: _Function, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
     ) -> None:

@@ -1,19 +1,16 @@
 """Modules from files that somebody else wrote, and to files, as the command line tools do it.
 
-Text goes to MLIR's parser, which survives anything.  MLIR's bytecode reader does not: it aborts the
-process on corrupted input.  So bytecode is read in a child process that prints it as text, and what
-dies is the child.
+Text goes to MLIR's parser, which survives anything; bytecode to a child process (see
+:mod:`jaxmlir.dialect.bytecode`).
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
+from jaxmlir.dialect.bytecode import bytecode_to_text, is_bytecode
 from jaxmlir.dialect.ir import (
     check_arrays,
     check_nesting,
@@ -27,24 +24,6 @@ from jaxmlir.errors import ParseError
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
-
-BYTECODE_MAGIC = b"ML\xefR"
-
-_READ_AND_PRINT = """
-import sys
-from jaxmlir.errors import ParseError
-from jaxmlir.dialect.ir import parse_module
-try:
-    module = parse_module(sys.stdin.buffer.read())
-except ParseError as e:
-    sys.exit(str(e.diagnostics[0].message))
-module.operation.print(file=sys.stdout.buffer, binary=True, enable_debug_info=True,
-                       print_generic_op_form=True)
-"""
-
-
-def is_bytecode(data: bytes) -> bool:
-    return data.startswith(BYTECODE_MAGIC)
 
 
 def is_artifact(data: bytes) -> bool:
@@ -66,25 +45,6 @@ def decode_text(data: bytes) -> str:
             "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
             f"byte {e.start} is not UTF-8"
         ) from None
-
-
-def bytecode_to_text(data: bytes) -> str:
-    """The module in generic form with locations, read by a child process.
-
-    Raises:
-      ParseError: the bytes are not a module; also where they made MLIR's reader abort.
-    """
-    child = subprocess.run(
-        [sys.executable, "-c", _READ_AND_PRINT], input=data, capture_output=True, check=False
-    )
-    if child.returncode == 0:
-        return child.stdout.decode()
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
-        reason = f"MLIR's bytecode reader died of {name} on it"
-    else:
-        reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    raise ParseError(f"this is corrupted MLIR bytecode: {reason}")
 
 
 def parse_file(path: str, text: str) -> ir.Module:

@@ -1,6 +1,7 @@
 """``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
 
-A Python function becomes a module of the dialect; a module becomes StableHLO or a printed jaxpr.
+A Python function, or a module of StableHLO, becomes a module of the dialect; a module becomes
+StableHLO or a printed jaxpr.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ FLAGS = (
         "arguments",
     ),
     Flag("kwargs", "Its keyword arguments, e.g. 'mask=bool[8], mode=\"fast\"'", "arguments"),
+    Flag("stablehlo-to-jaxpr", "Raise a module of StableHLO: text, bytecode, a portable artifact"),
     Flag("to-stablehlo", "Lower the module to StableHLO"),
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
@@ -73,13 +75,15 @@ def _help() -> str:
     return command_line.help_text(
         "translates between Python functions, the jaxpr dialect, StableHLO and jaxprs",
         "jaxmlir-translate --import-python=<pkg.module:function> --args=<arguments> [options]\n"
-        "       jaxmlir-translate (--to-stablehlo | --to-jaxpr) [options] [file]",
+        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr) [options] "
+        "[file]",
         FLAGS,
         {
             "EXAMPLES": "  jaxmlir-translate --import-python jax.nn:relu --args 'f32[8]'\n"
             "  jaxmlir-translate --import-python jax.numpy:sum --args 'f32[8,2]' --kwargs 'axis=1'"
             " | jaxmlir-translate --to-stablehlo --platforms=cpu,cuda\n"
-            "  jaxmlir-translate --to-jaxpr program.mlir"
+            "  jaxmlir-translate --to-jaxpr program.mlir\n"
+            "  jaxmlir-translate --stablehlo-to-jaxpr module.mlir | jaxmlir-opt --jaxpr-grad"
         },
     )
 
@@ -94,6 +98,8 @@ def _program(arguments: Arguments) -> Program:
             arguments.names(command_line.ALLOW.name),
         )
         program = read_program(path, allowed)
+        if arguments.on("stablehlo-to-jaxpr"):
+            program = program.run_passes("builtin.module(jaxpr-raise-stablehlo)")
         program.verify()
         return program
     return _trace(target, arguments.get("args") or "", arguments.get("kwargs") or "")
@@ -157,14 +163,16 @@ def _check(arguments: Arguments) -> None:
     if "import-python" in arguments.values:
         if output == "describe":
             raise UsageError("--describe and --import-python exclude each other")
+        if arguments.on("stablehlo-to-jaxpr"):
+            raise UsageError("--stablehlo-to-jaxpr and --import-python exclude each other")
         if arguments.positional:
             raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
         return
     for name in ("args", "kwargs"):
         if name in arguments.values:
             raise UsageError(f"--{name} goes with --import-python")
-    if output is None:
-        others = ", ".join(f"--{name}" for name in _OUTPUTS[:-1])
+    if output is None and not arguments.on("stablehlo-to-jaxpr"):
+        others = ", ".join(f"--{name}" for name in ("stablehlo-to-jaxpr", *_OUTPUTS[:-1]))
         raise UsageError(f"nothing to do: give --import-python, {others} or --{_OUTPUTS[-1]}")
 
 

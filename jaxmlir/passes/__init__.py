@@ -90,6 +90,7 @@ BUILTIN_PASSES = (
     ("jaxpr-partial-eval", "jaxmlir.transforms.partial_eval:PartialEval"),
     ("jaxpr-raise-convolutions", "jaxmlir.optimize.vectorize.raise_convolutions:RaiseConvolutions"),
     ("jaxpr-raise-loops", "jaxmlir.optimize.loops.raise_loops:RaiseLoops"),
+    ("jaxpr-raise-stablehlo", "jaxmlir.raising.raising:RaiseStablehlo"),
     ("jaxpr-reassociate", "jaxmlir.optimize.algebra.reassociate:Reassociate"),
     ("jaxpr-reassociate-solves", "jaxmlir.optimize.algebra.reassociate_solves:ReassociateSolves"),
     ("jaxpr-remat", "jaxmlir.optimize.memory.remat:Remat"),

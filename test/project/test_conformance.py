@@ -77,6 +77,7 @@ def test_wrong_numbers_are_found(monkeypatch):
         "run": wrong,
         "eval": wrong,
         "clean": wrong,
+        "raise": wrong,
     }
 
 

@@ -1,0 +1,70 @@
+"""MLIR bytecode that somebody else wrote, portable artifacts of StableHLO included.
+
+MLIR's bytecode reader aborts the process on corrupted input.  So bytecode is read in a child
+process that prints it as text, and what dies is the child.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from jaxlib.mlir.dialects import stablehlo
+
+from jaxmlir.dialect.ir import context, ir, parse_module
+from jaxmlir.errors import ParseError
+
+MAGIC = b"ML\xefR"
+
+_READ_AND_PRINT = """
+import sys
+from jaxmlir.dialect.bytecode import read
+from jaxmlir.errors import ParseError
+try:
+    module = read(sys.stdin.buffer.read())
+except ParseError as e:
+    sys.exit(str(e.diagnostics[0].message))
+module.operation.print(file=sys.stdout.buffer, binary=True, enable_debug_info=True,
+                       print_generic_op_form=True)
+"""
+
+
+def is_bytecode(data: bytes) -> bool:
+    """Whether bytes are MLIR bytecode, by how they begin."""
+    return data.startswith(MAGIC)
+
+
+def read(data: bytes) -> ir.Module:
+    """The module of bytecode, or of a portable artifact, that is known to be sound.
+
+    Raises:
+      ParseError: it is no module.
+    """
+    # The producer of an artifact is the version of StableHLO that it is for.
+    if data[5:].lstrip().startswith(b"StableHLO_v"):
+        try:
+            with context() as here:
+                return stablehlo.deserialize_portable_artifact(here, data)
+        except (ValueError, ir.MLIRError) as e:
+            raise ParseError(f"this is no portable artifact that can be read: {e}") from None
+    return parse_module(data)
+
+
+def bytecode_to_text(data: bytes) -> str:
+    """The module in generic form with locations, read by a child process.
+
+    Raises:
+      ParseError: the bytes are not a module; also where they made MLIR's reader abort.
+    """
+    child = subprocess.run(
+        [sys.executable, "-c", _READ_AND_PRINT], input=data, capture_output=True, check=False
+    )
+    if child.returncode == 0:
+        return child.stdout.decode()
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        reason = f"MLIR's bytecode reader died of {name} on it"
+    else:
+        reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    raise ParseError(f"this is corrupted MLIR bytecode: {reason}")

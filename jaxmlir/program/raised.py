@@ -1,0 +1,128 @@
+"""Programs from StableHLO: text, bytecode, portable artifacts, and what ``jax.export`` wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir._compat import jaxlib_jax
+from jaxmlir.dialect.builder import named_ops
+from jaxmlir.dialect.bytecode import bytecode_to_text, is_bytecode, read
+from jaxmlir.dialect.ir import bytecode, ir, parse_module
+from jaxmlir.errors import ArgumentError, ImportingError, ParseError
+from jaxmlir.program.program import Program
+from jaxmlir.raising.raising import raise_exported, raise_module
+from jaxmlir.support.lazy import collector_paused
+
+if TYPE_CHECKING:
+    from jax.export import Exported
+
+    from jaxmlir.bridge.importer import Importer
+
+
+@collector_paused
+def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> Program:
+    """The program of a module of StableHLO: flat arguments, flat results.
+
+    It can be differentiated, batched, optimised and saved as any other.  What a module does not
+    hold is lost: custom derivative rules (the derivative is that of the ops), pytrees, weak types.
+
+    Args:
+      source: MLIR text; MLIR bytecode or a portable artifact, which may come from anybody; or a
+        module of MLIR's Python bindings, as ``jax.jit(f).lower(x).compiler_ir()``.
+      filename: what diagnostics call the text.
+
+    Raises:
+      ArgumentError: it is none of these.
+      ParseError: it is not MLIR.
+      ImportingError: an op or type has no counterpart in the dialect; names the op and its place.
+      VerificationError: an op is not one that JAX could run.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        source = _text(bytes(source))
+    if isinstance(source, str):
+        module = parse_module(source, filename)
+    elif isinstance(source, ir.Module):
+        module = read(bytecode(source.operation))
+    else:
+        raise ArgumentError(
+            f"expected the text, bytes or module of StableHLO, got {type(source).__name__}"
+        )
+    return _program(raise_module(module), filename)
+
+
+@collector_paused
+def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Program:
+    """The program of a function that ``jax.export`` has exported, with its pytrees.
+
+    Its derivatives of any order, and batches, are made of what it computes: it needs none that was
+    exported with it.
+
+    Args:
+      exported: a ``jax.export.Exported``, or the bytes that its ``serialize`` gave, which may come
+        from anybody.
+      args, kwargs: of a function of symbolic sizes, arguments of the sizes that the program is
+        for: arrays, or ``jax.ShapeDtypeStruct``.
+
+    Raises:
+      ArgumentError: it is neither.
+      ParseError: the bytes are damaged.
+      ImportingError: an op or type has no counterpart in the dialect; names the op and its place.
+      VerificationError: an op is not one that JAX could run.
+    """
+    from jax import export
+
+    trusted = isinstance(exported, export.Exported)
+    if isinstance(exported, (bytes, bytearray, memoryview)):
+        try:
+            exported = export.deserialize(bytearray(exported))
+        except ImportError:
+            raise
+        except Exception as e:  # of the reader of flatbuffers, whatever the bytes say
+            message = f"these bytes are no exported function: {type(e).__name__}: {e}"
+            raise ParseError(message) from None
+    if not isinstance(exported, export.Exported):
+        raise ArgumentError(
+            f"expected a jax.export.Exported, or the bytes of one, got {type(exported).__name__}"
+        )
+    if args or kwargs:
+        refined = refined_module(exported, args, kwargs)
+        return _program(raise_exported(read(refined), exported, refined=True), "-")
+    data = bytes(exported.mlir_module_serialized)
+    module = read(data) if trusted else parse_module(_text(data))
+    if exported.ordered_effects or exported.unordered_effects:
+        effects = ", ".join(map(str, (*exported.ordered_effects, *exported.unordered_effects)))
+        raise ImportingError(f"{exported.fun_name} has effects that cannot be raised: {effects}")
+    return _program(raise_exported(module, exported), "-")
+
+
+def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
+    """The module of an exported function for arguments of some sizes, as bytecode."""
+    lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
+    return jaxlib_jax.mlir.refine_polymorphic_shapes(bytecode(lowered.compiler_ir().operation))
+
+
+def _text(data: bytes) -> str:
+    """The text of a module that somebody else wrote."""
+    if is_bytecode(data):
+        return bytecode_to_text(data)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as e:
+        raise ParseError(
+            "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
+            f"byte {e.start} is not UTF-8"
+        ) from None
+
+
+def _program(importer: Importer, filename: str) -> Program:
+    """The program that was written, its loops raised: a ``while`` has no derivative in reverse."""
+    from jaxmlir.verify.verifier import verify
+
+    program = Program.of_import(importer)
+    verify(program, filename)
+    if any(name == "jaxpr.while" for f in program.functions.values() for _, name in named_ops(f)):
+        # Not batched: what is computed is to be what the module computes, to the bit.
+        program = program.run_passes("jaxpr-raise-loops{batch-bytes=0}")
+    return program

@@ -1,0 +1,571 @@
+"""Ops that make, move and select elements, and contractions: ``dot_general``, ``convolution``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
+from jaxmlir.raising.writer import (
+    RULES,
+    Values,
+    Writer,
+    attribute,
+    function_attr,
+    keyword,
+    rule,
+    shape_of,
+)
+
+
+@rule("constant", "chlo.constant")
+def constant(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    array = codec.decode(op.attributes["value"])
+    if not isinstance(array, np.ndarray) or array.shape != tuple(type_.shape):
+        raise ImportingError(f"its value is no array of type {type_}")
+    return [w.constant(array)]
+
+
+@rule("chlo.constant_like")
+def constant_like(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return [w.filled(w.types(op)[0], attribute(op, "value"))]
+
+
+@rule("iota")
+def iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    dtype, dimension = type_of_elements(type_), attribute(op, "iota_dimension")
+    return w.emit("iota", [], [type_], dtype=dtype, shape=tuple(type_.shape), dimension=dimension)
+
+
+@rule("reshape")
+def reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    return [w.reshape(operands[0], tuple(type_.shape))]
+
+
+@rule("broadcast_in_dim")
+def broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    return [w.broadcast(operands[0], type_, attribute(op, "broadcast_dimensions"))]
+
+
+@rule("broadcast")
+def broadcast(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    new = len(type_.shape) - len(shape_of(operands[0]))
+    return [w.broadcast(operands[0], type_, range(new, len(type_.shape)))]
+
+
+@rule("transpose")
+def transpose(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    permutation = attribute(op, "permutation")
+    return w.emit("transpose", operands, w.types(op), permutation=permutation)
+
+
+@rule("slice")
+def slice_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    strides = attribute(op, "strides")
+    params = {} if set(strides) <= {1} else {"strides": strides}
+    return w.emit(
+        "slice",
+        operands,
+        w.types(op),
+        start_indices=attribute(op, "start_indices"),
+        limit_indices=attribute(op, "limit_indices"),
+        **params,
+    )
+
+
+@rule("pad")
+def pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    config = tuple(zip(*(attribute(op, name) for name in names), strict=True))
+    return w.emit("pad", operands, w.types(op), padding_config=config)
+
+
+@rule("concatenate")
+def concatenate(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.emit("concatenate", operands, w.types(op), dimension=attribute(op, "dimension"))
+
+
+@rule("reverse")
+def reverse(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.emit("rev", operands, w.types(op), dimensions=attribute(op, "dimensions"))
+
+
+@rule("dynamic_slice")
+def dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    sizes = attribute(op, "slice_sizes")
+    return w.emit("dynamic_slice", operands, w.types(op), slice_sizes=sizes)
+
+
+@rule("dynamic_update_slice")
+def dynamic_update_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.emit("dynamic_update_slice", operands, w.types(op))
+
+
+@rule("get_dimension_size")
+def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    size = shape_of(operands[0])[attribute(op, "dimension")]
+    return [w.constant(np.array(size, type_of_elements(type_)))]
+
+
+# --- ops whose shapes are operands: where these fit the static types, they say nothing more -------
+
+
+@rule("dynamic_reshape")
+def dynamic_reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    return [w.reshape(operands[0], tuple(type_.shape))]
+
+
+@rule("dynamic_iota")
+def dynamic_iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return iota(w, op, operands)
+
+
+@rule("dynamic_broadcast_in_dim")
+def dynamic_broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return broadcast_in_dim(w, op, operands)
+
+
+def known(value: ir.Value, what: str) -> tuple[int, ...]:
+    """The numbers of a value that a constant holds.
+
+    Raises:
+      ImportingError: it is not known before the program runs.
+    """
+    found = _known(value)
+    if found is None:
+        raise ImportingError(f"its {what} are computed when the program runs; expected a constant")
+    return tuple(int(n) for n in found.reshape(-1))
+
+
+def _known(value: ir.Value) -> np.ndarray | None:
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    op = op.operation
+    if op.name == "jaxpr.constant" and "value" in op.attributes:
+        return codec.decode(op.attributes["value"])
+    if op.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.convert_element_type"):
+        inner = _known(op.operands[0])
+        if inner is None:
+            return None
+        if inner.size == 1:
+            return np.broadcast_to(inner.reshape(()), shape_of(value))
+        return inner.reshape(shape_of(value)) if op.name == "jaxpr.reshape" else None
+    return None
+
+
+@rule("real_dynamic_slice")
+def real_dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    x, *bounds = operands
+    found = [_known(v) for v in bounds]
+    if any(v is None for v in found[::2]) or found[2] is None:
+        raise ImportingError("its strides are computed when the program runs")
+    start, limit, strides = (known(v, "bounds") for v in bounds)
+    return w.emit("slice", [x], [type_], start_indices=start, limit_indices=limit, strides=strides)
+
+
+@rule("dynamic_pad")
+def dynamic_pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    x, value, *amounts = operands
+    config = tuple(zip(*(known(v, "amounts") for v in amounts), strict=True))
+    return w.emit("pad", [x, value], w.types(op), padding_config=config)
+
+
+# --- gather and scatter ---------------------------------------------------------------------------
+
+
+def _indices_last(w: Writer, indices: ir.Value, dim: int) -> ir.Value:
+    """The indices with those of one place along the last dimension, as JAX has them."""
+    shape = shape_of(indices)
+    if dim == len(shape):
+        return w.reshape(indices, (*shape, 1))
+    if dim == len(shape) - 1:
+        return indices
+    return w.transpose(indices, [*(i for i in range(len(shape)) if i != dim), dim])
+
+
+@rule("gather", "dynamic_gather")
+def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Indices are clamped, as ``mode="clip"`` says, so the derivative goes where they point.
+
+    Where they have been clamped, they are in bounds; and where another value is taken for those out
+    of bounds, that is ``mode="fill"``.
+    """
+    from jaxlib.mlir.dialects import stablehlo
+
+    numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    x, indices, *rest = operands
+    sizes = known(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
+    dims = lax.GatherDimensionNumbers(
+        offset_dims=tuple(numbers.offset_dims),
+        collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
+        start_index_map=tuple(numbers.start_index_map),
+        operand_batching_dims=tuple(numbers.operand_batching_dims),
+        start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
+    )
+    limits = [shape_of(x)[d] - sizes[d] for d in dims.start_index_map]
+    filling = _filling(op, limits)
+    params: dict[str, Any] = {"mode": lax.GatherScatterMode.CLIP}
+    if filling is not None:
+        select, fill = filling
+        w.passed_on[select] = op.results[0]
+        params = {"mode": lax.GatherScatterMode.FILL_OR_DROP, "fill_value": fill}
+    elif _is_in_bounds(op.operands[1], limits):
+        params["mode"] = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return w.emit(
+        "gather",
+        [x, _indices_last(w, indices, numbers.index_vector_dim)],
+        w.types(op),
+        dimension_numbers=dims,
+        slice_sizes=sizes,
+        **_flags(op, "indices_are_sorted"),
+        **params,
+    )
+
+
+def _filling(op: Any, limits: Sequence[int]) -> tuple[Any, Any] | None:
+    """The only user of a gather and a number, if it takes that number wherever an index is out of
+    bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
+    uses = [use.owner.operation for use in op.results[0].uses]
+    if len(uses) != 1 or uses[0].name != "stablehlo.select":
+        return None
+    mask, gathered, other = uses[0].operands
+    fill = held_by(other)
+    if gathered != op.results[0] or fill is None or not fill.size:
+        return None
+    reduction = _source(_behind(mask, *_SPREADING), "stablehlo.reduce")
+    if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
+        return None
+    both = _source(reduction.operands[0], "stablehlo.and")
+    if both is None:
+        return None
+    bounds = {"GE": [0] * len(limits), "LE": list(limits)}
+    for side in both.operands:
+        compared = _source(side, "stablehlo.compare")
+        if compared is None:
+            return None
+        index, bound = compared.operands
+        held = held_by(bound)
+        wanted = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
+        if index != op.operands[1] or held is None or wanted is None:
+            return None
+        last = np.broadcast_to(held, shape_of(index)).reshape(-1, len(limits))
+        if not (last == wanted).all():
+            return None
+    number = fill.reshape(-1)[0]
+    return (uses[0], number.item()) if _all_equal(fill, number) else None
+
+
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+
+
+def _all_equal(array: np.ndarray, number: Any) -> bool:
+    return array.tobytes() == np.full_like(array, number).tobytes()
+
+
+def _source(value: ir.Value, name: str) -> Any | None:
+    """The op of a name that a value of the source is the result of."""
+    op = value.owner
+    return op.operation if not isinstance(op, ir.Block) and op.operation.name == name else None
+
+
+def _behind(value: ir.Value, *names: str) -> ir.Value:
+    """What a value of the source is made of by ops of some names."""
+    while not isinstance(op := value.owner, ir.Block) and op.operation.name in names:
+        value = op.operands[0]
+    return value
+
+
+def held_by(value: ir.Value) -> np.ndarray | None:
+    """The numbers of a value of the source: a constant, or one that is repeated."""
+    spread = _source(value, "stablehlo.broadcast_in_dim")
+    if spread is not None:
+        inner = held_by(spread.operands[0])
+        if inner is None:
+            return None
+        shape = shape_of(value)
+        dims = attribute(spread, "broadcast_dimensions")
+        wide = [inner.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
+        if tuple(dims) != tuple(sorted(dims)):
+            return None
+        return np.broadcast_to(inner.reshape(wide), shape)
+    op = _source(value, "stablehlo.constant")
+    return None if op is None else codec.decode(op.attributes["value"])
+
+
+def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
+    """Whether indices have been clamped to what the gather clamps to."""
+    clamp = _source(indices, "stablehlo.clamp")
+    if clamp is None:
+        held = held_by(indices)
+        low = high = held
+    else:
+        low, high = held_by(clamp.operands[0]), held_by(clamp.operands[2])
+    if low is None or high is None or not limits:
+        return False
+    low, high = (
+        np.broadcast_to(v, shape_of(indices)).reshape(-1, len(limits)) for v in (low, high)
+    )
+    return bool((low >= 0).all() and (high <= np.asarray(limits)).all())
+
+
+def _flags(op: Any, *names: str) -> dict[str, bool]:
+    return {name: True for name in names if attribute(op, name, False)}
+
+
+@rule("torch_index_select")
+def torch_index_select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    import jax
+    import jax.numpy as jnp
+
+    dim, batch = attribute(op, "dim"), attribute(op, "batch_dims")
+
+    def select(x: Any, index: Any) -> Any:
+        take = lambda x, i: jnp.take(x, i, axis=dim - batch, mode="clip")  # noqa: E731
+        for _ in range(batch):
+            take = jax.vmap(take)
+        return take(x, index)
+
+    return w.traced(select, operands, w.types(op))
+
+
+@rule("scatter")
+def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Updates out of bounds are dropped, as ``mode="drop"`` says."""
+    n = len(op.results)
+    arrays, indices, updates = operands[:n], operands[n], operands[n + 1 :]
+    combined = combinations(op.regions[0].blocks[0], n)
+    results = []
+    for k, (array, update) in enumerate(zip(arrays, updates, strict=True)):
+        how = None if combined is None else combined[k]
+        if how is None and n > 1:
+            raise ImportingError(
+                "its region combines several arrays; expected one array, or a sum, product, "
+                "minimum, maximum or replacement of each"
+            )
+        results.append(_scatter(w, op, [array, indices, update], how, w.types(op)[k]))
+    return results
+
+
+def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Type) -> ir.Value:
+    from jaxlib.mlir.dialects import stablehlo
+
+    numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    array, indices, update = operands
+    params: dict[str, Any] = {}
+    suffix = ""
+    if how is None:
+        region = w.region(op.regions[0], op, "update")
+        if region.captured:
+            raise ImportingError("its region uses values from around it; expected none")
+        params["update_jaxpr"] = function_attr(region.symbol)
+    elif how in ("add", "sub", "mul", "min", "max"):
+        suffix = f"_{how}"
+        symbol = w.raising.combination(how, type_.element_type)
+        params["update_jaxpr"] = function_attr(symbol)
+    elif how != "second":
+        symbol = w.raising.combination(how, type_.element_type)
+        params["update_jaxpr"] = function_attr(symbol)
+    dims = lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(numbers.update_window_dims),
+        inserted_window_dims=tuple(numbers.inserted_window_dims),
+        scatter_dims_to_operand_dims=tuple(numbers.scattered_dims_to_operand_dims),
+        operand_batching_dims=tuple(numbers.input_batching_dims),
+        scatter_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
+    )
+    return w.one(
+        f"scatter{suffix}",
+        [array, _indices_last(w, indices, numbers.index_vector_dim), update],
+        type_,
+        dimension_numbers=dims,
+        mode=lax.GatherScatterMode.FILL_OR_DROP,
+        **_flags(op, "indices_are_sorted", "unique_indices"),
+        **params,
+    )
+
+
+_COMBINATIONS = {
+    f"stablehlo.{name}": name
+    for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+}
+
+
+def combinations(block: ir.Block, n: int) -> list[str] | None:
+    """How a region of ``2 * n`` scalars combines the k-th of the first and of the last ``n``.
+
+    Returns:
+      For each k the dialect's name of an op, or ``"second"`` where the last one is taken; ``None``
+      of another region.
+    """
+    arguments = list(block.arguments)
+    *ops, end = (view.operation for view in block.operations)
+    if len(arguments) != 2 * n or len(end.operands) != n:
+        return None
+    by_result = {op.results[0]: op for op in ops if len(op.results) == 1}
+    found = []
+    for k, value in enumerate(end.operands):
+        pair = [arguments[k], arguments[n + k]]
+        if value == pair[1]:
+            found.append("second")
+            continue
+        op = by_result.get(value)
+        if op is None or len(op.operands) != 2:
+            return None
+        given, name = list(op.operands), op.name
+        if name == "stablehlo.subtract" and given == pair:
+            found.append("sub")
+        elif name in _COMBINATIONS and given in (pair, pair[::-1]):
+            known_name = _COMBINATIONS[name]
+            if known_name in ("and", "or", "xor"):
+                found.append(known_name)
+            else:
+                found.append(arithmetic_name(name, op.results[0].type))
+        else:
+            return None
+    return found if len(ops) == sum(how != "second" for how in found) else None
+
+
+# --- contractions ---------------------------------------------------------------------------------
+
+
+def _precision(op: Any) -> dict[str, Any]:
+    """The parameter ``precision``: one for each operand; nothing where it is JAX's default."""
+    if "precision_config" not in op.attributes:
+        return {}
+    found = tuple(getattr(lax.Precision, keyword(a)) for a in op.attributes["precision_config"])
+    return {"precision": found} if set(found) - {lax.Precision.DEFAULT} else {}
+
+
+def _algorithm(op: Any) -> dict[str, Any]:
+    """The parameter ``precision`` of a contraction whose algorithm is given."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    if "algorithm" not in op.attributes:
+        return _precision(op)
+    given = stablehlo.DotAlgorithm(op.attributes["algorithm"])
+    types = given.lhs_precision_type, given.rhs_precision_type
+    for preset in lax.DotAlgorithmPreset:
+        try:
+            written = preset._convert_to_hlo_attr(*types)
+        except ValueError:
+            # It is not for numbers of these types.
+            continue
+        if str(written) == str(op.attributes["algorithm"]):
+            return {"precision": preset}
+    raise ImportingError(f"{op.attributes['algorithm']} is no algorithm that JAX has a name for")
+
+
+@rule("dot_general")
+def dot_general(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    from jaxlib.mlir.dialects import stablehlo
+
+    numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    contracting = (
+        tuple(numbers.lhs_contracting_dimensions),
+        tuple(numbers.rhs_contracting_dimensions),
+    )
+    batch = tuple(numbers.lhs_batching_dimensions), tuple(numbers.rhs_batching_dimensions)
+    return _dot(w, op, operands, (contracting, batch), _algorithm(op))
+
+
+@rule("dot")
+def dot(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    numbers = (((len(shape_of(operands[0])) - 1,), (0,)), ((), ()))
+    return _dot(w, op, operands, numbers, _precision(op))
+
+
+def _dot(w: Writer, op: Any, operands: Values, numbers: Any, params: dict[str, Any]) -> Values:
+    (type_,) = w.types(op)
+    return w.emit(
+        "dot_general",
+        operands,
+        [type_],
+        dimension_numbers=numbers,
+        preferred_element_type=type_of_elements(type_),
+        **params,
+    )
+
+
+@rule("einsum")
+def einsum(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    import jax.numpy as jnp
+
+    equation = attribute(op, "einsum_config")
+    return w.traced(lambda *args: jnp.einsum(equation, *args), operands, w.types(op))
+
+
+RULES["stablehlo.unary_einsum"] = einsum
+
+
+@rule("convolution", "dynamic_conv")
+def convolution(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    from jaxlib.mlir.dialects import stablehlo
+
+    (type_,) = w.types(op)
+    lhs, rhs, *rest = operands
+    dims = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    lhs_spec = (
+        dims.input_batch_dimension,
+        dims.input_feature_dimension,
+        *dims.input_spatial_dimensions,
+    )
+    rhs_spec = (
+        dims.kernel_output_feature_dimension,
+        dims.kernel_input_feature_dimension,
+        *dims.kernel_spatial_dimensions,
+    )
+    out_spec = (
+        dims.output_batch_dimension,
+        dims.output_feature_dimension,
+        *dims.output_spatial_dimensions,
+    )
+    ones = (1,) * (len(lhs_spec) - 2)
+    if rest:
+        flat = known(rest[0], "paddings")
+        padding = tuple(zip(flat[::2], flat[1::2], strict=True))
+    else:
+        padding = pairs(op, "padding", len(ones))
+    reverse = attribute(op, "window_reversal", ())
+    if any(reverse):
+        turned = tuple(d for d, r in zip(rhs_spec[2:], reverse, strict=True) if r)
+        rhs = w.like("rev", rhs, dimensions=turned)
+    params = _precision(op)
+    for name in ("feature_group_count", "batch_group_count"):
+        if attribute(op, name, 1) != 1:
+            params[name] = attribute(op, name)
+    dtypes = {type_of_elements(v.type) for v in (lhs, rhs)}
+    if dtypes != {type_of_elements(type_)}:
+        params["preferred_element_type"] = type_of_elements(type_)
+    return w.emit(
+        "conv_general_dilated",
+        [lhs, rhs],
+        [type_],
+        window_strides=attribute(op, "window_strides", ones),
+        padding=padding,
+        lhs_dilation=attribute(op, "lhs_dilation", ones),
+        rhs_dilation=attribute(op, "rhs_dilation", ones),
+        dimension_numbers=lax.ConvDimensionNumbers(lhs_spec, rhs_spec, out_spec),
+        **params,
+    )
+
+
+def pairs(op: Any, name: str, n: int) -> tuple[tuple[int, int], ...]:
+    """A padding, low and high, of each of ``n`` dimensions; nothing where none is given."""
+    found = attribute(op, name)
+    if found is None:
+        return ((0, 0),) * n
+    return tuple((int(low), int(high)) for low, high in found)

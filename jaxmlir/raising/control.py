@@ -1,0 +1,193 @@
+"""Ops with functions: loops, branches, calls, composites."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.raising.writer import (
+    RULES,
+    Values,
+    Writer,
+    attribute,
+    function_attr,
+    outer_of,
+    rule,
+)
+
+
+@rule("while")
+def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """What the regions take from around them goes in as constants of the loop, and so does what
+    every iteration hands on as it is: JAX lowers the constants of a ``scan`` to that."""
+    condition, body = (region.blocks[0] for region in op.regions)
+    end = ir.InsertionPoint.at_block_terminator(body).ref_operation
+    pairs = zip(end.operands, body.arguments, strict=True)
+    same = [k for k, (after, before) in enumerate(pairs) if after == before]
+    used = [k for k in same if next(condition.arguments[k].uses, None) is not None]
+    outer = [outer_of([block]) for block in (condition, body)]
+    raising, types = w.raising, w.types(op)
+    consts = [
+        [*(w.env[v] for v in around.values), *(operands[k] for k in given)]
+        for around, given in zip(outer, (used, same), strict=True)
+    ]
+    dropped = [k for k in same if k not in used]
+    symbols = (
+        raising.region(condition, outer[0], "cond", op.location, used, (), dropped),
+        raising.region(body, outer[1], "body", op.location, same, same),
+    )
+    params = {
+        name: len(values)
+        for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)
+        if values
+    }
+    changed = [k for k in range(len(operands)) if k not in same]
+    results = iter(
+        w.emit(
+            "while",
+            [*consts[0], *consts[1], *(operands[k] for k in changed)],
+            [types[k] for k in changed],
+            cond_jaxpr=function_attr(symbols[0]),
+            body_jaxpr=function_attr(symbols[1]),
+            **params,
+        )
+    )
+    return [operands[k] if k in same else next(results) for k in range(len(operands))]
+
+
+@rule("case")
+def case(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """An index that is out of bounds chooses the last branch."""
+    n = len(op.regions)
+    (index,) = operands
+    chosen = _constant(index)
+    if chosen is not None:
+        # As of a module for several platforms, once that is known.
+        block = op.regions[chosen if 0 <= chosen < n else n - 1].blocks[0]
+        return w.inlined(block, w.env)
+    if not _in_bounds(index, n):
+        last, zero = (w.filled(index.type, value) for value in (n - 1, 0))
+        boolean = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+        outside = w.one(
+            "or",
+            [w.one("lt", [index, zero], boolean), w.one("gt", [index, last], boolean)],
+            boolean,
+        )
+        index = w.like("select_n", outside, index, last)
+    return branches(w, op, index, list(op.regions))
+
+
+def _in_bounds(index: ir.Value, n: int) -> bool:
+    """Whether an index is seen to be one of ``n``: JAX clamps, or converts a boolean."""
+    op = index.owner
+    if isinstance(op, ir.Block):
+        return False
+    op = op.operation
+    if op.name == "jaxpr.convert_element_type":
+        return n > 1 and str(op.operands[0].type.element_type) == "i1"
+    if op.name != "jaxpr.clamp":
+        return False
+    low, high = (_constant(op.operands[k]) for k in (0, 2))
+    return low is not None and high is not None and 0 <= low and high < n
+
+
+def _constant(value: ir.Value) -> int | None:
+    op = value.owner
+    if isinstance(op, ir.Block) or op.operation.name != "jaxpr.constant":
+        return None
+    if "value" not in op.attributes:
+        return None
+    held = codec.decode(op.attributes["value"])
+    return int(held) if held.ndim == 0 else None
+
+
+@rule("if")
+def if_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    index = w.convert(operands[0], ir.IntegerType.get_signless(32))
+    return branches(w, op, index, [op.regions[1], op.regions[0]])
+
+
+def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
+    """A ``cond`` whose branches all take what any of them takes from around it."""
+    blocks = [region.blocks[0] for region in regions]
+    outer = outer_of(blocks)
+    symbols = tuple(
+        function_attr(w.raising.region(block, outer, f"branch_{k}", op.location))
+        for k, block in enumerate(blocks)
+    )
+    return w.emit(
+        "cond",
+        [index, *(w.env[v] for v in outer.values)],
+        w.types(op),
+        branches=ir.ArrayAttr.get(symbols),
+    )
+
+
+@rule("func.call")
+def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A call becomes a ``jit`` of the function; but what JAX makes of the body of a scan, and of
+    taking and putting its slices, is written in place, where loops are recognised by it; and so are
+    functions that JAX lowers one primitive to."""
+    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    if _IN_PLACE.fullmatch(callee) and callee in w.raising.source:
+        block = body_of(w.raising.source[callee])
+        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+    symbol = w.raising.function(callee)
+    return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=callee)
+
+
+_IN_PLACE = re.compile(
+    r"(closed_call|dynamic_(update_)?index_in_dim|arg(max|min)|cum(sum|prod|max|min|logsumexp))"
+    r"(_\d+)?"
+)
+
+
+@rule("composite")
+def composite(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """CHLO's as the ops that they stand for; another as a call of what it is made of, which has a
+    derivative, as JAX's own composites have not."""
+    name = attribute(op, "name")
+    if name in RULES and name.startswith("chlo."):
+        return RULES[name](w, _Composite(op, name), operands)
+    callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
+    symbol = w.raising.function(callee)
+    return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=name)
+
+
+class _Composite:
+    """The op that a composite stands for: its attributes are what the composite's say."""
+
+    def __init__(self, op: Any, name: str):
+        self.name, self.results, self.regions = name, op.results, ()
+        attributes, key = op.attributes, "composite_attributes"
+        given = attributes[key] if key in attributes else ()
+        self.attributes = {item.name: item.attr for item in given}
+
+
+# --- tokens and tuples ----------------------------------------------------------------------------
+
+
+@rule("create_token", "after_all")
+def token(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.emit("after_all" if operands else "create_token", operands, w.types(op))
+
+
+@rule("tuple")
+def tuple_(w: Writer, op: Any, operands: list[Any]) -> list[Any]:
+    """No value of the dialect: what it is made of, until an element is asked for."""
+    return [operands]
+
+
+@rule("get_tuple_element")
+def get_tuple_element(w: Writer, op: Any, operands: list[Any]) -> Values:
+    return [operands[0][attribute(op, "index")]]
+
+
+@rule("partition_id", "replica_id")
+def one_device(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """What is not under a ``manual_computation`` runs as one partition."""
+    return [w.constant(np.zeros((), np.uint32))]

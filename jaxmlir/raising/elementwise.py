@@ -1,0 +1,324 @@
+"""Elementwise ops, and those that JAX has no primitive for but a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import dtype_of
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.writer import (
+    PLAIN,
+    RULES,
+    Values,
+    Writer,
+    attribute,
+    keyword,
+    raised_type,
+    rule,
+    shape_of,
+    tensor,
+)
+
+_SAME = """
+abs atan2 ceil clamp complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
+exponential_minus_one:expm1 floor is_finite log log_plus_one:log1p logistic
+negate:neg not or popcnt:population_count remainder:rem rsqrt shift_left
+shift_right_arithmetic shift_right_logical sign sine:sin sqrt subtract:sub tan tanh xor and
+"""
+_SAME_IN_CHLO = """
+acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma
+next_after:nextafter polygamma sinh square zeta
+"""
+PLAIN.update(
+    (f"{dialect}.{name.partition(':')[0]}", f"jaxpr.{name.rpartition(':')[2]}")
+    for dialect, names in (("stablehlo", _SAME), ("chlo", _SAME_IN_CHLO))
+    for name in names.split()
+)
+
+
+def _with_accuracy(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """One op of the same meaning, as accurate as it says."""
+    params = {}
+    given = op.attributes["result_accuracy"] if "result_accuracy" in op.attributes else None
+    if given is not None and "DEFAULT" not in (text := str(given)):
+        if "HIGHEST" in text:
+            params["accuracy"] = lax.AccuracyMode.HIGHEST
+        else:
+            from jaxlib.mlir.dialects import stablehlo
+
+            wanted = stablehlo.ResultAccuracyAttr(given)
+            params["accuracy"] = lax.Tolerance(atol=wanted.atol, rtol=wanted.rtol, ulps=wanted.ulps)
+    name = PLAIN.get(op.name, op.name).rpartition(".")[2]
+    return w.emit(name, operands, w.types(op), **params)
+
+
+RULES.update(dict.fromkeys(PLAIN, _with_accuracy))
+
+# Of booleans, JAX has these as bitwise ops.
+_ARITHMETIC = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
+_NAMES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+
+
+@rule(*_ARITHMETIC)
+def arithmetic(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """``add`` of numbers is ``add``, of booleans ``or``."""
+    return w.emit(arithmetic_name(op.name, op.results[0].type), operands, w.types(op))
+
+
+def arithmetic_name(name: str, type_: ir.Type) -> str:
+    """The dialect's name of an op of StableHLO that JAX has for numbers only."""
+    name = name.removeprefix("stablehlo.")
+    if name in ("add", "multiply") and str(type_.element_type) == "i1":
+        return _ARITHMETIC[name]
+    return _NAMES[name]
+
+
+@rule("round_nearest_afz", "round_nearest_even")
+def rounding(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    to_even = op.name.endswith("even")
+    method = lax.RoundingMethod.TO_NEAREST_EVEN if to_even else lax.RoundingMethod.AWAY_FROM_ZERO
+    return w.emit("round", operands, w.types(op), rounding_method=method)
+
+
+@rule("power")
+def power(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    if isinstance(type_.element_type, ir.IntegerType):
+        return w.traced(_integer_power, operands, [type_])
+    return w.emit("pow", operands, [type_])
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """Square and multiply; of a negative exponent 1 / x**-y, rounded towards zero."""
+    result = jnp.ones_like(x)
+    base, left = x, y
+    for _ in range(jnp.iinfo(x.dtype).bits):
+        result = jnp.where((left & 1) != 0, result * base, result)
+        base, left = base * base, lax.shift_right_logical(left, jnp.ones_like(left))
+    if not jnp.issubdtype(x.dtype, jnp.signedinteger):
+        return result
+    parity = jnp.where((y & 1) != 0, -jnp.ones_like(x), jnp.ones_like(x))
+    inverse = jnp.where(x == 1, jnp.ones_like(x), jnp.where(x == -1, parity, jnp.zeros_like(x)))
+    return jnp.where(y < 0, inverse, result)
+
+
+@rule("real", "imag")
+def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A real number is its own real part."""
+    if isinstance(operands[0].type.element_type, ir.ComplexType):
+        return w.emit(op.name.removeprefix("stablehlo."), operands, w.types(op))
+    return operands if op.name == "stablehlo.real" else [w.filled(w.types(op)[0], 0)]
+
+
+@rule("cbrt")
+def cbrt(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """JAX has that of real numbers; of complex ones it is the principal root."""
+    if not isinstance(operands[0].type.element_type, ir.ComplexType):
+        return _with_accuracy(w, op, operands)
+    return w.traced(lambda z: z ** np.asarray(1 / 3, z.dtype), operands, w.types(op))
+
+
+_TOTAL = {"EQ": "eq_to", "LT": "lt_to", "LE": "le_to"}
+
+
+@rule("compare")
+def compare(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    direction = keyword(op.attributes["comparison_direction"])
+    kind = keyword(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
+    element = operands[0].type.element_type
+    if kind == "TOTALORDER" and not isinstance(element, (ir.IntegerType, ir.ComplexType)):
+        if direction in ("GT", "GE"):
+            operands, direction = operands[::-1], {"GT": "LT", "GE": "LE"}[direction]
+        if direction == "NE":
+            (type_,) = w.types(op)
+            return [w.like("not", w.one("eq_to", operands, type_))]
+        return w.emit(_TOTAL[direction], operands, w.types(op))
+    return w.emit(direction.lower(), operands, w.types(op))
+
+
+@rule("select")
+def select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    which, on_true, on_false = operands
+    return w.emit("select_n", [which, on_false, on_true], w.types(op))
+
+
+@rule("convert")
+def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    if type_ == operands[0].type and str(type_.element_type) == "i1":
+        # JAX converts to booleans by a comparison.
+        return operands
+    return [w.convert(operands[0], type_.element_type)]
+
+
+def _different(*types: ir.Type) -> list[ir.Type]:
+    """The element types of two tensors, if they are two."""
+    elements = [type_.element_type for type_ in types]
+    return elements if elements[0] != elements[1] else []
+
+
+@rule("bitcast_convert")
+def bitcast_convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    for element in _different(type_, operands[0].type):
+        if str(element) == "i1" or isinstance(element, ir.ComplexType):
+            raise ImportingError(f"JAX has no bitcast from or to elements of type {element}")
+    dtype = type_of_elements(type_)
+    return w.emit("bitcast_convert_type", operands, [type_], new_dtype=dtype)
+
+
+def type_of_elements(type_: ir.Type) -> Any:
+    """The dtype of the elements of a tensor."""
+    return dtype_of(type_.element_type)
+
+
+@rule("reduce_precision")
+def reduce_precision(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    params = {name: attribute(op, name) for name in ("exponent_bits", "mantissa_bits")}
+    return w.emit("reduce_precision", operands, w.types(op), **params)
+
+
+@rule("optimization_barrier")
+def optimization_barrier(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.emit("optimization_barrier", operands, w.types(op))
+
+
+@rule("map")
+def mapped(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """The region of scalars, written of tensors."""
+    return lifted(w, op.regions[0].blocks[0], operands, shape_of(op.results[0]))
+
+
+def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:
+    """The ops of a region of scalars on tensors of a shape; what it returns.
+
+    Raises:
+      ImportingError: one is not elementwise.
+    """
+    env = dict(zip(block.arguments, operands, strict=True))
+
+    def value_of(value: ir.Value) -> ir.Value:
+        if value in env:
+            return env[value]
+        outer = w.env[value]
+        return w.broadcast(outer, tensor(shape, outer.type.element_type))
+
+    for view in block.operations:
+        op = view.operation
+        args = [value_of(v) for v in op.operands]
+        if op.name == "stablehlo.return":
+            return args
+        if op.name == "stablehlo.constant":
+            (scalar,) = RULES[op.name](w, op, [])
+            results: Values = [w.broadcast(scalar, tensor(shape, scalar.type.element_type))]
+        elif op.name in PLAIN or op.name in _POINTWISE:
+            results = RULES[op.name](w, _Lifted(op, shape), args)
+        else:
+            raise ImportingError(
+                f"its region has '{op.name}'; expected ops that can be applied to each element"
+            )
+        env.update(zip(op.results, results, strict=True))
+    raise ImportingError("its region has no end")
+
+
+_POINTWISE = frozenset(
+    f"stablehlo.{n}"
+    for n in (*_ARITHMETIC, "compare", "select", "convert", "power", "round_nearest_afz")
+) | {"stablehlo.round_nearest_even", "stablehlo.reduce_precision"}
+
+
+class _Lifted:
+    """An op of scalars as one of tensors."""
+
+    def __init__(self, op: Any, shape: tuple[int, ...]):
+        self.name, self.attributes = op.name, op.attributes
+        self.results = [_LiftedResult(v, shape) for v in op.results]
+
+
+class _LiftedResult:
+    def __init__(self, value: ir.Value, shape: tuple[int, ...]):
+        self.type = tensor(shape, raised_type(value.type).element_type)
+
+
+# --- CHLO's, and StableHLO's that JAX has no primitive for ----------------------------------------
+
+
+def _by_function(*names: str) -> Any:
+    """Registers a JAX function that does what some ops do."""
+
+    def register(fun: Any) -> Any:
+        @rule(*names)
+        def write(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+            return w.traced(fun, operands, w.types(op))
+
+        return fun
+
+    return register
+
+
+_by_function("chlo.is_inf")(jnp.isinf)
+_by_function("chlo.is_pos_inf")(jnp.isposinf)
+_by_function("chlo.is_neg_inf")(jnp.isneginf)
+_by_function("chlo.tan")(lax.tan)
+
+
+@_by_function("chlo.mulhi")
+def _mulhi(x: Any, y: Any) -> Any:
+    """The high half of the product of two integers, by the products of their halves."""
+    signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
+    bits = jnp.iinfo(x.dtype).bits
+    dtype = np.dtype(f"uint{bits}")
+    half, mask = dtype.type(bits // 2), dtype.type(2 ** (bits // 2) - 1)
+    a, b = (lax.bitcast_convert_type(v, dtype) for v in (x, y))
+    a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
+    middle = a1 * b0 + (a0 * b0 >> half)
+    other = a0 * b1 + (middle & mask)
+    high = a1 * b1 + (middle >> half) + (other >> half)
+    if not signed:
+        return high
+    zero = jnp.zeros_like(high)
+    high = high - jnp.where(x < 0, b, zero) - jnp.where(y < 0, a, zero)
+    return lax.bitcast_convert_type(high, x.dtype)
+
+
+_BROADCASTING = {
+    "broadcast_select": "select",
+    "broadcast_compare": "compare",
+    "broadcast_zeta": "chlo.zeta",
+    "broadcast_polygamma": "chlo.polygamma",
+    "broadcast_next_after": "chlo.next_after",
+    **{
+        f"broadcast_{name}": name
+        for name in "add and atan2 complex divide maximum minimum multiply or power remainder "
+        "shift_left shift_right_arithmetic shift_right_logical subtract xor".split()
+    },
+}
+
+
+class _Renamed:
+    """An op under the name of another one."""
+
+    def __init__(self, op: Any, name: str):
+        self.name, self.attributes, self.results = name, op.attributes, op.results
+
+
+@rule(*(f"chlo.{name}" for name in _BROADCASTING))
+def broadcasting(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """The op of operands that are broadcast as numpy does, or as ``broadcast_dimensions`` says."""
+    inner = _BROADCASTING[op.name.removeprefix("chlo.")]
+    inner = inner if "." in inner else f"stablehlo.{inner}"
+    shape = tuple(w.types(op)[0].shape)
+    given = attribute(op, "broadcast_dimensions")
+    spread = []
+    for value in operands:
+        rank = len(shape_of(value))
+        dims = tuple(range(len(shape) - rank, len(shape)))
+        if given is not None and rank < len(shape) and len(given) == rank:
+            dims = given
+        spread.append(w.broadcast(value, tensor(shape, value.type.element_type), dims))
+    return RULES[inner](w, _Renamed(op, inner), spread)

@@ -1,0 +1,504 @@
+"""Linear algebra, Fourier transforms, random bits, and custom calls.
+
+JAX's lowering of a factorisation on a CPU is a call of LAPACK, a check of what that says of its
+success, and NaNs where it had none.  The call becomes the primitive, whose derivative is known and
+which has that check inside; what it said is computed again from the NaNs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.elementwise import type_of_elements
+from jaxmlir.raising.writer import (
+    RULES,
+    Values,
+    Writer,
+    attribute,
+    keyword,
+    python_value,
+    rule,
+    shape_of,
+    tensor,
+)
+
+
+@rule("fft")
+def fft(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    kind = getattr(lax.FftType, keyword(op.attributes["fft_type"]))
+    lengths = attribute(op, "fft_length")
+    return w.emit("fft", operands, w.types(op), fft_type=kind, fft_lengths=lengths)
+
+
+@rule("cholesky")
+def cholesky(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    if attribute(op, "lower", False):
+        return w.emit("cholesky", operands, [type_])
+    # Of the upper triangle: what is read is the conjugate transpose, and so is what is given.
+    adjoint = functools.partial(_adjoint, w)
+    return [adjoint(w.one("cholesky", [adjoint(operands[0])], type_))]
+
+
+def _adjoint(w: Writer, x: ir.Value) -> ir.Value:
+    rank = len(shape_of(x))
+    turned = w.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
+    is_complex = isinstance(x.type.element_type, ir.ComplexType)
+    return w.like("conj", turned) if is_complex else turned
+
+
+@rule("triangular_solve")
+def triangular_solve(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    transpose = keyword(op.attributes["transpose_a"])
+    return w.emit(
+        "triangular_solve",
+        operands,
+        w.types(op),
+        left_side=attribute(op, "left_side"),
+        lower=attribute(op, "lower"),
+        transpose_a=transpose in ("TRANSPOSE", "ADJOINT"),
+        conjugate_a=transpose == "ADJOINT",
+        unit_diagonal=attribute(op, "unit_diagonal"),
+    )
+
+
+@rule("rng_bit_generator")
+def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    state, bits = w.types(op)
+    name = keyword(op.attributes["rng_algorithm"])
+    algorithms = {
+        "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
+        "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
+        "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
+    }
+    return w.emit(
+        "rng_bit_generator",
+        operands,
+        [state, bits],
+        shape=tuple(bits.shape),
+        dtype=type_of_elements(bits),
+        algorithm=algorithms[name],
+    )
+
+
+@rule("rng")
+def rng(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    if keyword(op.attributes["rng_distribution"]) != "UNIFORM":
+        raise ImportingError("JAX's stateful generator has uniform numbers only, not normal ones")
+    return w.emit("rng_uniform", operands[:2], [type_], shape=tuple(type_.shape))
+
+
+@rule("batch_norm_inference")
+def batch_norm_inference(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return w.traced(_normalized(op), operands, w.types(op))
+
+
+def _normalized(op: Any) -> Callable[..., Any]:
+    epsilon, axis = attribute(op, "epsilon"), attribute(op, "feature_index")
+
+    def normalize(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+        scale, offset, mean, variance = (
+            lax.broadcast_in_dim(v, x.shape, (axis,)) for v in (scale, offset, mean, variance)
+        )
+        deviation = jnp.sqrt(variance + jnp.asarray(epsilon, x.dtype))
+        return scale * ((x - mean) / deviation) + offset
+
+    return normalize
+
+
+def _moments(op: Any, x: Any) -> tuple[Any, Any]:
+    axes = tuple(i for i in range(x.ndim) if i != attribute(op, "feature_index"))
+    return jnp.mean(x, axes), jnp.var(x, axes)
+
+
+@rule("batch_norm_training")
+def batch_norm_training(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    def train(x: Any, scale: Any, offset: Any) -> Any:
+        moments = _moments(op, x)
+        return _normalized(op)(x, scale, offset, *moments), *moments
+
+    return w.traced(train, operands, w.types(op))
+
+
+@rule("batch_norm_grad")
+def batch_norm_grad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    def gradient(x: Any, scale: Any, mean: Any, variance: Any, cotangent: Any) -> Any:
+        def train(x: Any, scale: Any, offset: Any) -> Any:
+            return _normalized(op)(x, scale, offset, *_moments(op, x))
+
+        return jax.vjp(train, x, scale, jnp.zeros_like(scale))[1](cotangent)
+
+    return w.traced(gradient, operands, w.types(op))
+
+
+@rule("chlo.top_k")
+def top_k(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    axis = len(shape_of(operands[0])) - 1
+    params = {"k": attribute(op, "k"), "axis": axis}
+    values, indices = w.types(op)
+    return w.emit("top_k", operands, [values, indices], **params)
+
+
+# --- custom calls ---------------------------------------------------------------------------------
+
+CALLS: dict[str, Callable[[Writer, Any, list[ir.Value], dict[str, Any]], Values]] = {}
+"""The rules of custom calls by target; of LAPACK's without the letter of the type."""
+
+_REFUSED = {
+    "xla_python_cpu_callback": "a Python function, which is in no module",
+    "xla_ffi_python_cpu_callback": "a Python function, which is in no module",
+    "xla_ffi_partitioned_python_cpu_callback": "a Python function, which is in no module",
+    "tpu_custom_call": "a kernel that is compiled for a TPU",
+}
+
+
+def custom(*targets: str) -> Callable[[Any], Any]:
+    """Registers the rule of some custom calls."""
+
+    def register(function: Any) -> Any:
+        CALLS.update(dict.fromkeys(targets, function))
+        return function
+
+    return register
+
+
+@rule("custom_call")
+def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    target = attribute(op, "call_target_name")
+    config = (
+        op.attributes["mhlo.backend_config"] if "mhlo.backend_config" in op.attributes else None
+    )
+    if config is None and "backend_config" in op.attributes:
+        config = op.attributes["backend_config"]
+    known = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
+    if known is not None:
+        given = python_value(config) if isinstance(config, ir.DictAttr) else {}
+        return known(w, op, operands, given)
+    for prefix in ("mhlo.", "chlo."):
+        meant = f"chlo.{target.removeprefix(prefix)}"
+        if target.startswith(prefix) and meant in RULES:
+            return RULES[meant](w, _CustomCall(op, meant), operands)
+    if target in _REFUSED:
+        raise ImportingError(f"the custom call @{target} runs {_REFUSED[target]}")
+    return ffi_call(w, op, operands, target, config)
+
+
+class _CustomCall:
+    """The op of CHLO that a custom call stands for."""
+
+    def __init__(self, op: Any, name: str):
+        self.name, self.results, self.regions = name, op.results, ()
+        given = op.attributes["mhlo.attributes"] if "mhlo.attributes" in op.attributes else ()
+        self.attributes = {item.name: item.attr for item in given}
+
+
+def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
+    """A call of a foreign function that nothing is known of: it runs and has no derivative."""
+    attributes = {}
+    legacy = None
+    version = attribute(op, "api_version", 1)
+    if isinstance(config, ir.DictAttr):
+        attributes = {item.name: _ffi_value(item.attr) for item in config}
+    elif isinstance(config, ir.StringAttr) and config.value:
+        legacy = config.value
+    types = w.types(op)
+    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    aliases = {}
+    for alias in (
+        op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ()
+    ):
+        from jaxlib.mlir.dialects import stablehlo
+
+        given = stablehlo.OutputOperandAlias(alias)
+        aliases[given.operand_index] = (list(given.output_tuple_indices) or [0])[0]
+    layouts = {
+        ours: _layouts(op, theirs)
+        for ours, theirs in (
+            ("input_layouts", "operand_layouts"),
+            ("output_layouts", "result_layouts"),
+        )
+    }
+    call = jax.ffi.ffi_call(
+        target,
+        results,
+        has_side_effect=attribute(op, "has_side_effect", False),
+        input_output_aliases=aliases or None,
+        custom_call_api_version=version,
+        legacy_backend_config=legacy,
+        **{name: value for name, value in layouts.items() if value},
+    )
+    return w.traced(lambda *args: list(call(*args, **attributes)), operands, types)
+
+
+def _layouts(op: Any, name: str) -> Any:
+    """The layouts of operands or results, from the major dimension to the minor one."""
+    if name not in op.attributes:
+        return None
+    found = []
+    for item in op.attributes[name]:
+        minor_to_major = [int(d) for d in np.asarray(python_value_of_index(item)).reshape(-1)]
+        found.append(tuple(reversed(minor_to_major)))
+    return found
+
+
+def python_value_of_index(attr: ir.Attribute) -> list[int]:
+    """The numbers of a ``dense`` attribute of indices."""
+    return list(ir.DenseIntElementsAttr(attr))
+
+
+def _ffi_value(attr: ir.Attribute) -> Any:
+    """An attribute of a foreign function as JAX takes it: numbers keep their width."""
+    if isinstance(attr, ir.BoolAttr):
+        return attr.value
+    if isinstance(attr, (ir.IntegerAttr, ir.FloatAttr)):
+        return type_of_scalar(attr.type).type(attr.value)
+    if isinstance(attr, ir.StringAttr):
+        return attr.value
+    if isinstance(attr, ir.DictAttr):
+        return {item.name: _ffi_value(item.attr) for item in attr}
+    found = python_value(attr)
+    return np.array(found) if isinstance(found, tuple) else found
+
+
+def type_of_scalar(element: ir.Type) -> Any:
+    """The dtype of a number of a type."""
+    from jaxmlir.dialect.types import dtype_of
+
+    return dtype_of(element)
+
+
+@custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
+def identity(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    """Where values are kept says nothing of what they are."""
+    (type_,) = w.types(op)
+    if operands[0].type != type_:
+        raise ImportingError("values that differ from device to device cannot be raised")
+    return operands
+
+
+def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2) -> ir.Value:
+    """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0.
+
+    Where JAX asks for it, to put NaNs, they are there already.
+    """
+    status = list(op.results)[-1]
+    guarded = _guarded(status, set(op.results))
+    if guarded is not None:
+        w.passed_on.update(guarded)
+        return w.filled(type_, 0)
+
+    def failed(x: Any) -> Any:
+        for _ in range(core_rank):
+            if x.shape[-1] == 0:
+                return jnp.zeros(tuple(type_.shape), np.int32)
+            x = x[..., 0]
+        return (x != x).astype(np.int32)
+
+    return w.traced(failed, [result], [type_])[0]
+
+
+# What JAX makes of a status: whether all is well, for each element of a result.
+_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+
+
+def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
+    """The selects of a result, or NaNs where LAPACK failed, with that result; ``None`` where
+    something else is made of the status."""
+    found: dict[Any, ir.Value] = {}
+    pending = [use.owner.operation for use in status.uses]
+    for user in pending:
+        if user.name == "stablehlo.select":
+            _, value, nans = user.operands
+            if not (_is_of(value, results) and _is_nan(nans)):
+                return None
+            found[user] = value
+        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
+            pending += [use.owner.operation for use in user.results[0].uses]
+        else:
+            return None
+    return found
+
+
+def _is_of(value: ir.Value, results: set[ir.Value]) -> bool:
+    """Whether a value is a result of a call, or is made of two as a complex number."""
+    if value in results:
+        return True
+    op = value.owner
+    if isinstance(op, ir.Block) or op.operation.name != "stablehlo.complex":
+        return False
+    return all(v in results for v in op.operands)
+
+
+def _is_nan(value: ir.Value) -> bool:
+    held = held_by(value)
+    return held is not None and bool((held != held).all())
+
+
+def _letter(config: dict[str, Any], name: str) -> str:
+    return chr(config.get(name, 0))
+
+
+@custom("lapack_potrf_ffi")
+def potrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    type_, status = w.types(op)
+    (x,) = operands
+    if _letter(config, "uplo") == "U":
+        factor = _adjoint(w, w.one("cholesky", [_adjoint(w, x)], type_))
+    else:
+        factor = w.one("cholesky", [x], type_)
+    return [factor, _status(w, op, factor, status)]
+
+
+@custom("lapack_getrf_ffi")
+def getrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    """LAPACK counts pivots from 1; a singular matrix is no failure."""
+    type_, pivots, status = w.types(op)
+    rows = tensor([*shape_of(operands[0])[:-1]], pivots.element_type)
+    factors, found, _ = w.emit("lu", operands, [type_, pivots, rows])
+    _status(w, op, factors, status)
+    users = [use.owner.operation for use in op.results[1].uses]
+    if all(user.name == "stablehlo.subtract" and _is_one(user.operands[1]) for user in users):
+        # JAX counts them from 0, as the primitive does.
+        w.passed_on.update(dict.fromkeys(users, op.results[1]))
+    else:
+        found = w.one("add", [found, w.filled(pivots, 1)], pivots)
+    return [factors, found, w.filled(status, 0)]
+
+
+def _is_one(value: ir.Value) -> bool:
+    held = held_by(value)
+    return held is not None and bool((held == 1).all())
+
+
+@custom("lapack_geqrf_ffi")
+def geqrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    return w.emit("geqrf", operands, w.types(op))
+
+
+@custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")
+def orgqr(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    return w.emit("householder_product", operands, w.types(op))
+
+
+@custom("lapack_syevd_ffi", "lapack_heevd_ffi")
+def syevd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    vectors, values, status = w.types(op)
+    lower = _letter(config, "uplo") == "L"
+    found = w.emit("eigh", operands, [vectors, values], lower=lower)
+    return [*found, _status(w, op, found[1], status, 1)]
+
+
+@custom("lapack_gesdd_ffi", "lapack_gesvd_ffi")
+def gesdd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    overwritten, s, u, vt, status = w.types(op)
+    mode = _letter(config, "mode")
+    params: dict[str, Any] = {"full_matrices": mode == "A", "compute_uv": mode != "N"}
+    if "gesvd" in attribute(op, "call_target_name"):
+        params["algorithm"] = lax.linalg.SvdAlgorithm.QR
+    types = [s, u, vt] if mode != "N" else [s]
+    found = w.emit("svd", operands, types, **params)
+    vectors = found[1:] or [w.filled(t, 0) for t in (u, vt)]
+    return [w.filled(overwritten, 0), found[0], *vectors, _status(w, op, found[0], status, 1)]
+
+
+@custom("lapack_geev_ffi")
+def geev(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    *values, left, right, status = w.types(op)
+    wanted = [_letter(config, f"compute_{side}") == "V" for side in ("left", "right")]
+    eigenvalues = tensor(values[0].shape, left.element_type)
+    types = [eigenvalues, *(t for t, want in zip((left, right), wanted, strict=True) if want)]
+    found = w.emit(
+        "eig",
+        operands,
+        types,
+        compute_left_eigenvectors=wanted[0],
+        compute_right_eigenvectors=wanted[1],
+    )
+    lambdas, given = found[0], iter(found[1:])
+    vectors = [next(given) if want else w.filled(left, 0) for want in wanted]
+    status_value = _status(w, op, lambdas, status, 1)
+    parts = [lambdas]
+    if len(values) == 2:
+        parts = [w.one(part, [lambdas], values[0]) for part in ("real", "imag")]
+    return [*parts, *vectors, status_value]
+
+
+@custom("lapack_trsm_ffi")
+def trsm(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    transpose = _letter(config, "trans_x")
+    return w.emit(
+        "triangular_solve",
+        operands[:2],
+        w.types(op),
+        left_side=_letter(config, "side") == "L",
+        lower=_letter(config, "uplo") == "L",
+        transpose_a=transpose in "TC",
+        conjugate_a=transpose == "C",
+        unit_diagonal=_letter(config, "diag") == "U",
+    )
+
+
+@custom("lapack_gehrd_ffi")
+def gehrd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    *types, status = w.types(op)
+    found = w.emit("hessenberg", operands, types)
+    return [*found, _status(w, op, found[0], status)]
+
+
+@custom("lapack_sytrd_ffi", "lapack_hetrd_ffi")
+def sytrd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    *types, status = w.types(op)
+    found = w.emit("tridiagonal", operands, types, lower=_letter(config, "uplo") == "L")
+    return [*found, _status(w, op, found[0], status)]
+
+
+@custom("lapack_gtsv_ffi")
+def gtsv(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    """What LAPACK leaves of the diagonals, JAX does not look at."""
+    *diagonals, solution, status = w.types(op)
+    found = w.one("tridiagonal_solve", operands, solution)
+    return [*(w.filled(t, 0) for t in diagonals), found, _status(w, op, found, status)]
+
+
+@custom("ApproxTopK")
+def approx_top_k(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    """The comparator's name tells whether the largest or the smallest are wanted."""
+    (comparator,) = attribute(op, "called_computations")
+    values, indices = w.types(op)
+    params: dict[str, Any] = {
+        "k": config["top_k"],
+        "reduction_dimension": config["reduction_dim"],
+        "recall_target": config["recall_target"],
+        "is_max_k": comparator.startswith("top_k_gt_"),
+        "reduction_input_size_override": config["reduction_input_size_override"],
+        "aggregate_to_topk": config["aggregate_to_topk"],
+    }
+    return w.emit("approx_top_k", operands[:1], [values, indices], **params)
+
+
+@custom("tridiagonal_solve_perturbed_ffi")
+def perturbed(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    return w.emit("tridiagonal_solve", operands, w.types(op), perturb_singular=True)
+
+
+@custom("lapack_gees_ffi")
+def gees(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    form, vectors, *values, selected, status = w.types(op)
+    wanted = _letter(config, "mode") == "V"
+    types = [form, vectors] if wanted else [form]
+    found = w.emit("schur", operands, types, compute_schur_vectors=wanted, sort_eig_vals=False)
+    rest = [w.filled(t, 0) for t in ([] if wanted else [vectors]) + values + [selected]]
+    return [*found, *rest, _status(w, op, found[0], status)]

@@ -1,0 +1,116 @@
+"""A module of StableHLO as one of the dialect, and the pass that does so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import numpy as np
+
+from jaxmlir.bridge.importer import Importer
+from jaxmlir.dialect.codec import pytrees
+from jaxmlir.dialect.ir import TREES, functions, ir, scope
+from jaxmlir.dialect.types import type_of
+from jaxmlir.errors import ImportingError
+from jaxmlir.passes.base import Pass
+from jaxmlir.raising import arrays, control, elementwise, linalg, reductions  # noqa: F401 (rules)
+from jaxmlir.raising.writer import Raising, public_functions, raised_type
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+def raise_module(module: ir.Module) -> Importer:
+    """The importer that has written a module of StableHLO in the dialect.
+
+    Args:
+      module: functions; the public ones stay so.
+
+    Raises:
+      ImportingError: an op or type has no counterpart; names the op and its place.
+    """
+    with scope():
+        public = public_functions(module)
+        if not public:
+            raise ImportingError("the module has no public function to call")
+        raising = Raising(module)
+        for name in public:
+            raising.function(name, public=True)
+        raising.write()
+        new = functions(raising.importer.module)
+        for name in public:
+            attributes = raising.source[name].attributes
+            for key in TREES:
+                if key in attributes:
+                    new[raising.symbols[name]].attributes[key] = attributes[key]
+    return raising.importer
+
+
+def raise_exported(module: ir.Module, exported: Any, *, refined: bool = False) -> Importer:
+    """The importer that has written the module of an exported function, with all of its arguments.
+
+    Args:
+      exported: a ``jax.export.Exported``: says what the arguments are, and which of them the
+        module takes.
+      refined: the module is one for arguments of sizes that are known, and takes all of them.
+
+    Raises:
+      ImportingError: an op or type has no counterpart; names the op and its place.
+    """
+    with scope():
+        raising = Raising(module)
+        (name,) = public_functions(module)
+        arguments = raising.source[name].arguments
+        if refined:
+            types = [v.type for v in arguments]
+            entry = raising.entry(name, types, range(len(types)), [])
+        else:
+            given = []
+            if len(exported.platforms) > 1:
+                given.append(np.array(_platform_of(exported), np.int32))
+            kept = exported.module_kept_var_idx
+            # The others have no type in the module.
+            types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
+            for value, k in zip(arguments[len(given) :], kept, strict=False):
+                types[k] = raised_type(value.type)
+            entry = raising.entry(name, types, kept, given)
+        raising.write()
+        for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
+            entry.attributes[key] = pytrees.encode(tree, raising.importer)
+        _named(raising, entry, exported.fun_name)
+    return raising.importer
+
+
+def _platform_of(exported: Any) -> int:
+    """The number of the platform that JAX would run on here."""
+    platform = jax.default_backend()
+    platform = {"gpu": "cuda"}.get(platform, platform)
+    if platform not in exported.platforms:
+        raise ImportingError(
+            f"{exported.fun_name} was exported for {', '.join(exported.platforms)}; "
+            f"expected {platform}, which JAX runs on here, among them"
+        )
+    return exported.platforms.index(platform)
+
+
+def _named(raising: Raising, entry: Any, name: str) -> None:
+    """Gives the public function the name that it had in Python."""
+    symbol = raising.importer.unique_name(name)
+    entry.attributes["sym_name"] = ir.StringAttr.get(symbol)
+
+
+class RaiseStablehlo(Pass):
+    """Raise a module of StableHLO and CHLO to the dialect, so that it can be transformed.
+
+    The way back from `jaxpr-legalize-to-stablehlo`. Regions become functions; sums, products and
+    other known reductions their primitives, LAPACK's calls the factorisations.
+    """
+
+    name: ClassVar[str] = "jaxpr-raise-stablehlo"
+
+    def run(self, program: Module) -> None:
+        importer = raise_module(program.module)
+        program.module = importer.module
+        program.constants.update(importer.constants)
+        program.handles.update(importer.handles)
+        program.changed()

@@ -1,0 +1,441 @@
+"""Reductions, of everything or of windows; sorting."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import dtypes
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import dtype_of
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.arrays import combinations, pairs
+from jaxmlir.raising.elementwise import lifted
+from jaxmlir.raising.writer import (
+    Values,
+    Writer,
+    attribute,
+    function_attr,
+    keyword,
+    rule,
+    shape_of,
+    tensor,
+)
+
+_REDUCTIONS = {"add": "sum", "mul": "prod"}
+
+
+def identity(how: str, dtype: Any) -> np.ndarray | None:
+    """What a combination leaves every element as it is with, as JAX writes it; of ``second``
+    nothing."""
+    if how == "add":
+        return np.zeros((), dtype)
+    if how == "mul":
+        return np.ones((), dtype)
+    if how == "xor":
+        return np.zeros((), dtype)
+    if how in ("and", "or"):
+        ones = np.array(True) if dtype == np.bool_ else np.array(-1).astype(dtype)
+        return ones if how == "and" else np.zeros((), dtype)
+    if how not in ("max", "min") or dtypes.issubdtype(dtype, np.complexfloating):
+        return None
+    if dtype == np.bool_:
+        return np.array(how == "min")
+    if dtypes.issubdtype(dtype, np.integer):
+        info = dtypes.iinfo(dtype)
+        return np.array(info.min if how == "max" else info.max, dtype)
+    if not dtypes.supports_inf(dtype):
+        return None
+    return np.array(-np.inf if how == "max" else np.inf, dtype)
+
+
+def is_identity(how: str, value: ir.Value) -> bool:
+    """Whether a value is the constant that a combination does nothing with, to the bit."""
+    held = constant_of(value)
+    dtype = dtype_of(value.type.element_type)
+    wanted = None if held is None else identity(how, dtype)
+    return wanted is not None and held.tobytes() == wanted.tobytes()
+
+
+def constant_of(value: ir.Value) -> np.ndarray | None:
+    """The scalar that a value is known to be."""
+    while not isinstance(op := value.owner, ir.Block):
+        name = op.operation.name
+        if name == "jaxpr.constant" and "value" in op.attributes:
+            return codec.decode(op.attributes["value"])
+        if name != "jaxpr.broadcast_in_dim" or op.operands[0].type != value.type:
+            break
+        value = op.operands[0]
+    return None
+
+
+@rule("reduce")
+def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A known monoid's own primitive, if it begins with that one's identity or with a value that
+    is not known; argmax and argmin, as JAX writes them; and else ``reduce``."""
+    n = len(op.results)
+    arrays, inits = operands[:n], operands[n:]
+    axes, types = attribute(op, "dimensions"), w.types(op)
+    how = combinations(op.regions[0].blocks[0], n)
+    if how is not None and "second" not in how and "sub" not in how:
+        found = [_reduced(w, *each, axes) for each in zip(how, arrays, inits, types, strict=True)]
+        if all(value is not None for value in found):
+            return found
+    index = _arg_reduction(w, op, arrays, inits, axes)
+    if index is not None:
+        return index
+    region = w.region(op.regions[0], op, "reducer")
+    if region.captured:
+        raise ImportingError("its region uses values from around it; expected none")
+    return w.emit("reduce", operands, types, dimensions=axes, jaxpr=function_attr(region.symbol))
+
+
+def _reduced(
+    w: Writer, how: str, array: ir.Value, init: ir.Value, type_: ir.Type, axes: tuple[int, ...]
+) -> ir.Value | None:
+    name = f"reduce_{_REDUCTIONS.get(how, how)}"
+    if identity(how, dtype_of(type_.element_type)) is None:
+        return None
+    if is_identity(how, init):
+        return w.one(name, [array], type_, axes=axes)
+    if constant_of(init) is not None:
+        return None
+    result = w.one(name, [array], type_, axes=axes)
+    return w.one(how, [w.broadcast(init, type_), result], type_)
+
+
+def region_text(region: Any) -> str:
+    """The ops of a region as text in which equal regions are equal, wherever they stand."""
+    block = region.blocks[0]
+    names = {argument: f"%a{i}" for i, argument in enumerate(block.arguments)}
+    lines = []
+    for view in block.operations:
+        op = view.operation
+        args = [names.get(v, "?") for v in op.operands]
+        names.update((v, f"%{len(names) + i}") for i, v in enumerate(op.results))
+        attributes = sorted(f"{a} = {op.attributes[a]}" for a in op.attributes)
+        lines.append(f"{op.name} {args} {attributes} {[str(v.type) for v in op.results]}")
+    return "\n".join(lines)
+
+
+def _arg_reduction(
+    w: Writer, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
+) -> Values | None:
+    """``argmax`` or ``argmin`` along one dimension, with the element that is there."""
+    if len(arrays) != 2 or len(axes) != 1 or constant_of(inits[0]) is None:
+        return None
+    positions = arrays[1].owner
+    if isinstance(positions, ir.Block) or positions.operation.name != "jaxpr.iota":
+        return None
+    if codec.decode(positions.attributes["dimension"]) != axes[0]:
+        return None
+    index, value = w.types(op)[::-1]
+    start = constant_of(inits[1])
+    if start is None or start.tobytes() != np.zeros_like(start).tobytes():
+        return None
+    element = arrays[0].type.element_type
+    text = region_text(op.regions[0])
+    for how, name in (("max", "argmax"), ("min", "argmin")):
+        if text == _arg_region(name, element, index.element_type) and is_identity(how, inits[0]):
+            dtype = dtype_of(index.element_type)
+            found = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
+            if next(op.results[0].uses, None) is None:
+                # Nobody asks for the element.
+                return [w.filled(value, 0), found]
+            pick = functools.partial(_pick, axis=axes[0])
+            return [*w.traced(pick, [arrays[0], found], [value]), found]
+    return None
+
+
+def _pick(x: Any, index: Any, axis: int) -> Any:
+    import jax.numpy as jnp
+
+    picked = jnp.take_along_axis(x, jnp.expand_dims(index, axis), axis, mode="clip")
+    return jnp.squeeze(picked, axis)
+
+
+@functools.cache
+def _arg_region(name: str, element: ir.Type, index: ir.Type) -> str | None:
+    """The text of the region that JAX writes for ``argmax`` of a type."""
+
+    def arg(x: Any) -> Any:
+        return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
+
+    return _jax_region(arg, [((3,), dtype_of(element))], "stablehlo.reduce")
+
+
+def _jax_region(fun: Any, args: list[Any], name: str) -> str | None:
+    """The text of the region of the first op of a name that JAX lowers a function to."""
+    import jax
+
+    from jaxmlir.dialect.ir import parse_module
+
+    wide = any(np.dtype(dtype).itemsize == 8 for _, dtype in args)
+    try:
+        with jax.enable_x64(True) if wide else jax.enable_x64(jax.config.jax_enable_x64):
+            shaped = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in args]
+            text = jax.jit(fun).trace(*shaped).lower(lowering_platforms=("cpu",)).as_text()
+    except (TypeError, NotImplementedError, ValueError):
+        return None
+    for function in parse_module(text).body.operations:
+        for op in function.regions[0].blocks[0].operations:
+            if op.operation.name == name:
+                return region_text(op.operation.regions[0])
+    return None
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def _window(op: Any, rank: int) -> dict[str, Any]:
+    ones = (1,) * rank
+    return {
+        "window_dimensions": attribute(op, "window_dimensions"),
+        "window_strides": attribute(op, "window_strides", ones),
+        "padding": pairs(op, "padding", rank),
+        "base_dilation": attribute(op, "base_dilations", ones),
+        "window_dilation": attribute(op, "window_dilations", ones),
+    }
+
+
+@rule("reduce_window")
+def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    n = len(op.results)
+    arrays, inits = operands[:n], operands[n:]
+    types, window = w.types(op), _window(op, len(shape_of(operands[0])))
+    how = combinations(op.regions[0].blocks[0], n)
+    if n == 1:
+        found = _cumulative(w, op, arrays[0], inits[0], types[0], window, how and how[0])
+        if found is not None:
+            return [found]
+    if how and all(h in ("add", "max", "min") for h in how):
+        if all(map(is_identity, how, inits)):
+            return [
+                w.one(f"reduce_window_{_REDUCTIONS.get(h, h)}", [x], t, **window)
+                for h, x, t in zip(how, arrays, types, strict=True)
+            ]
+    region = w.region(op.regions[0], op, "reducer")
+    if region.captured:
+        raise ImportingError("its region uses values from around it; expected none")
+    return w.emit("reduce_window", operands, types, jaxpr=function_attr(region.symbol), **window)
+
+
+_CUMULATIVE = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}
+
+
+def _cumulative(
+    w: Writer,
+    op: Any,
+    array: ir.Value,
+    init: ir.Value,
+    type_: ir.Type,
+    window: dict[str, Any],
+    how: str | None,
+) -> ir.Value | None:
+    """A window that is as long as a dimension, and ends or begins at the element: the cumulative
+    op, whose derivative is known for products, too."""
+    shape = shape_of(array)
+    ones = (1,) * len(shape)
+    if tuple(type_.shape) != shape or 0 in shape:
+        return None
+    if any(
+        tuple(window[k]) != ones for k in ("window_strides", "base_dilation", "window_dilation")
+    ):
+        return None
+    long = [d for d, size in enumerate(window["window_dimensions"]) if size != 1]
+    if len(long) != 1 or window["window_dimensions"][long[0]] != shape[long[0]]:
+        return None
+    (axis,) = long
+    before, after = ((shape[axis] - 1, 0), (0, shape[axis] - 1))
+    padding = window["padding"]
+    others = (p for d, p in enumerate(padding) if d != axis)
+    if padding[axis] not in (before, after) or any(p != (0, 0) for p in others):
+        return None
+    name = _CUMULATIVE.get(how or "")
+    if name is None:
+        element = array.type.element_type
+        if region_text(op.regions[0]) != _logsumexp_region(element) or not is_identity("max", init):
+            return None
+        name = "cumlogsumexp"
+    elif not is_identity(how or "", init):
+        return None
+    params = {"reverse": True} if padding[axis] == after else {}
+    return w.one(name, [array], type_, axis=axis, **params)
+
+
+@functools.cache
+def _logsumexp_region(element: ir.Type) -> str | None:
+    """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
+    dtype = dtype_of(element)
+    if not dtypes.issubdtype(dtype, np.inexact):
+        return None
+    return _jax_region(lax.cumlogsumexp, [((3,), dtype)], "stablehlo.reduce_window")
+
+
+@rule("select_and_scatter")
+def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    x, source, init = operands
+    rank = len(shape_of(x))
+    window = {
+        "window_dimensions": attribute(op, "window_dimensions", (1,) * rank),
+        "window_strides": attribute(op, "window_strides", (1,) * rank),
+        "padding": pairs(op, "padding", rank),
+    }
+    choice, combine = op.regions[0].blocks[0], op.regions[1].blocks[0]
+    select = _comparison(choice)
+    if select in ("ge", "le") and combinations(combine, 1) == ["add"] and is_identity("add", init):
+        prim = getattr(lax, f"{select}_p")
+        return w.emit(
+            "select_and_scatter_add", [source, x], w.types(op), select_prim=prim, **window
+        )
+    regions = [w.region(op.regions[k], op, hint) for k, hint in ((0, "select"), (1, "scatter"))]
+    if any(region.captured for region in regions):
+        raise ImportingError("its regions use values from around them; expected none")
+    selected, scattered = (function_attr(region.symbol) for region in regions)
+    return w.emit(
+        "select_and_scatter",
+        operands,
+        w.types(op),
+        select_jaxpr=selected,
+        scatter_jaxpr=scattered,
+        select_consts=(),
+        scatter_consts=(),
+        **window,
+    )
+
+
+def _comparison(block: ir.Block) -> str | None:
+    """The direction of a region that compares its first argument with its second."""
+    *ops, end = (view.operation for view in block.operations)
+    if len(ops) != 1 or ops[0].name != "stablehlo.compare" or len(block.arguments) != 2:
+        return None
+    if list(end.operands) != list(ops[0].results):
+        return None
+    direction = keyword(ops[0].attributes["comparison_direction"])
+    if list(ops[0].operands) != list(block.arguments):
+        return None
+    return direction.lower()
+
+
+# --- sort -----------------------------------------------------------------------------------------
+
+
+@rule("sort")
+def sort(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """``sort`` by as many keys as JAX's comparator of that text compares; of one key that is
+    compared by an op, up or down; and else by the rank of each element among the others."""
+    rank = len(shape_of(operands[0]))
+    dimension = attribute(op, "dimension", -1) % rank
+    stable = attribute(op, "is_stable", False)
+    types, block = w.types(op), op.regions[0].blocks[0]
+    params = {"dimension": dimension, "is_stable": bool(stable)}
+    text = region_text(op.regions[0])
+    elements = tuple(v.type.element_type for v in operands)
+    for num_keys in range(1, len(operands) + 1):
+        if text == _comparator(elements, num_keys):
+            return w.emit("sort", operands, types, num_keys=num_keys, **params)
+    key = _single_key(block)
+    if key is not None:
+        found = _sort_by(w, operands, types, *key, params)
+        if found is not None:
+            return found
+    return _sort_by_rank(w, block, operands, types, dimension)
+
+
+@functools.cache
+def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> str | None:
+    args = [((3,), dtype_of(element)) for element in elements]
+
+    def sorted_(*xs: Any) -> Any:
+        return lax.sort_p.bind(*xs, dimension=0, is_stable=True, num_keys=num_keys)
+
+    return _jax_region(sorted_, args, "stablehlo.sort")
+
+
+def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
+    """Which operand a region compares, in which direction, and whether by the total order."""
+    *ops, end = (view.operation for view in block.operations)
+    if len(ops) != 1 or ops[0].name != "stablehlo.compare":
+        return None
+    if list(end.operands) != list(ops[0].results):
+        return None
+    arguments = list(block.arguments)
+    given = [arguments.index(v) if v in arguments else -1 for v in ops[0].operands]
+    direction = keyword(ops[0].attributes["comparison_direction"])
+    if given[0] % 2 == 1:
+        given, direction = given[::-1], direction.translate(str.maketrans("LG", "GL"))
+    if -1 in given or given[0] % 2 or given[1] != given[0] + 1 or direction not in ("LT", "GT"):
+        return None
+    kind = ops[0].attributes["compare_type"] if "compare_type" in ops[0].attributes else None
+    return given[0] // 2, direction, kind is not None and keyword(kind) == "TOTALORDER"
+
+
+def _sort_by(
+    w: Writer,
+    operands: Values,
+    types: Values,
+    key: int,
+    direction: str,
+    total: bool,
+    params: dict[str, Any],
+) -> Values | None:
+    """Sorts by one key, upwards, or downwards by what is sorted upwards the other way.
+
+    Of floats without a total order, what becomes of NaN is nowhere said; JAX puts them last.
+    """
+    x = operands[key]
+    element = x.type.element_type
+    if isinstance(element, ir.ComplexType) or (total and direction == "GT"):
+        return None
+    if direction == "GT":
+        is_integer = isinstance(element, ir.IntegerType)
+        x = w.like("not" if is_integer else "neg", x)
+    elif key == 0:
+        return w.emit("sort", operands, types, num_keys=1, **params)
+    found = w.emit("sort", [x, *operands], [x.type, *types], num_keys=1, **params)
+    return found[1:]
+
+
+def _sort_by_rank(
+    w: Writer, block: ir.Block, operands: Values, types: Values, dimension: int
+) -> Values:
+    """Sorts by any comparator: an element's place is the number of those that go before it.
+
+    Each pair is compared, so it takes memory of the square of the dimension's size.
+    """
+    shape = shape_of(operands[0])
+    rank, size = len(shape), shape[dimension]
+    if size > _MAX_RANKED:
+        raise ImportingError(
+            f"its comparator is none of JAX's, and {size} elements are too many to be compared "
+            f"in pairs; expected at most {_MAX_RANKED}, or a comparator that compares keys"
+        )
+    # pairs[..., i, j] along the dimension and a new one after it.
+    wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])
+    first = [d if d <= dimension else d + 1 for d in range(rank)]
+    second = [d if d < dimension else d + 1 for d in range(rank)]
+    pairs_: list[ir.Value] = []
+    for x in operands:
+        type_ = tensor(wide, x.type.element_type)
+        pairs_ += [w.broadcast(x, type_, first), w.broadcast(x, type_, second)]
+    (before,) = lifted(w, block, pairs_, wide)
+
+    def places(before: Any, *xs: Any) -> Any:
+        import jax.numpy as jnp
+
+        i = lax.broadcasted_iota(np.int32, wide, dimension)
+        j = lax.broadcasted_iota(np.int32, wide, dimension + 1)
+        after = jnp.swapaxes(before, dimension, dimension + 1)
+        goes_first = after | (~before & (j < i))
+        place = jnp.sum(goes_first, axis=dimension + 1, dtype=np.int32)
+        order = jnp.argsort(place, axis=dimension)
+        return [jnp.take_along_axis(x, order, dimension, mode="clip") for x in xs]
+
+    return w.traced(places, [before, *operands], types)
+
+
+_MAX_RANKED = 4096

@@ -1,0 +1,428 @@
+"""StableHLO raised to the dialect: values, derivatives and batches, against JAX's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+import jaxmlir
+from jaxmlir.errors import ArgumentError, DiagnosticError, ImportingError, ParseError
+
+pytestmark = pytest.mark.compat
+
+
+def lowered(f, *args):
+    return jax.jit(f).lower(*args).compiler_ir()
+
+
+def close(got, want, rtol=2e-5):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=rtol, atol=1e-6)
+
+
+def same(got, want):
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def program_of(body, arguments, results):
+    return jaxmlir.from_stablehlo(
+        f"func.func public @main({arguments}) -> {results} {{\n{body}\n}}"
+    )
+
+
+# --- where it comes from --------------------------------------------------------------------------
+
+X = np.linspace(-0.9, 0.8, 12, dtype=np.float32).reshape(3, 4)
+
+
+def loss(x):
+    return jnp.sum(jnp.tanh(x @ x.T) ** 2) + jnp.max(x) + jax.nn.logsumexp(x)
+
+
+def test_text_bytecode_and_modules_are_one_program():
+    module = lowered(loss, X)
+    texts = [jaxmlir.from_stablehlo(module), jaxmlir.from_stablehlo(str(module))]
+    exported = export.export(jax.jit(loss))(X)
+    texts.append(jaxmlir.from_stablehlo(bytes(exported.mlir_module_serialized)))
+    for program in texts:
+        same(program(X), jax.jit(loss)(X))
+        close(program.grad()(X), jax.grad(loss)(X))
+
+
+def test_exported_functions_keep_pytrees_names_and_unused_arguments():
+    def f(x, unused, p):
+        return {"sum": x.sum() + p["b"], "x": [jnp.sin(x)]}
+
+    exported = export.export(jax.jit(f))(X, 2, {"b": 1.0})
+    program = jaxmlir.from_exported(exported)
+    assert program.name == "f"
+    assert program.arg_names == ("x", "", "p['b']") or "p['b']" in str(program.arg_names)
+    close(program(X, 2, {"b": 1.0}), f(X, 2, {"b": 1.0}))
+    derivative = program.jvp()((X, 2, {"b": 1.0}), (X, np.zeros((), jax.dtypes.float0), {"b": 2.0}))
+    close(derivative[1]["sum"], X.sum() + 2.0)
+
+
+def test_exported_functions_have_all_derivatives_and_batches():
+    """Of one that was exported without any."""
+    exported = export.export(jax.jit(loss))(X)
+    program = jaxmlir.from_exported(exported)
+    with pytest.raises(NotImplementedError):
+        jax.vmap(exported.call)(X[None])
+    close(program.grad()(X), jax.grad(loss)(X))
+    v = np.ones_like(X)
+    hessian = program.grad().jvp()((X,), (v,))[1]
+    close(hessian, jax.jvp(jax.grad(loss), (X,), (v,))[1], 1e-3)
+    batch = np.stack([X, 2 * X])
+    close(program.vmap()(batch), jax.vmap(loss)(batch))
+
+
+def test_a_function_that_was_exported_for_several_platforms_is_that_of_this_one():
+    exported = export.export(jax.jit(lambda x: x @ x.T), platforms=["tpu", jax.default_backend()])(
+        X
+    )
+    same(jaxmlir.from_exported(exported)(X), jax.jit(lambda x: x @ x.T)(X))
+    elsewhere = export.export(jax.jit(jnp.sin), platforms=["tpu", "rocm"])(X)
+    with pytest.raises(ImportingError, match="was exported for tpu, rocm; expected cpu"):
+        jaxmlir.from_exported(elsewhere)
+
+
+def test_serialized_functions():
+    pytest.importorskip("flatbuffers")
+    data = export.export(jax.jit(loss))(X).serialize()
+    same(jaxmlir.from_exported(data)(X), jax.jit(loss)(X))
+    with pytest.raises(ParseError):
+        jaxmlir.from_exported(bytes(data)[: len(data) // 2])
+
+
+def test_a_function_of_symbolic_sizes_is_raised_for_arguments():
+    def f(x, y):
+        return {"y": jnp.concatenate([x @ x.T, y]).sum(0) * x.shape[0]}
+
+    n, m = export.symbolic_shape("n, m")
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((n, m), (m, n))]
+    exported = export.export(jax.jit(f))(*shapes)
+    program = jaxmlir.from_exported(exported, X, jax.ShapeDtypeStruct((4, 3), np.float32))
+    close(program(X, X.T), f(X, X.T))
+    close(program.jvp()((X, X.T), (X, X.T)), jax.jvp(f, (X, X.T), (X, X.T)))
+    with pytest.raises(ImportingError, match=r"expected .* jaxmlir.from_exported\(exported, "):
+        jaxmlir.from_exported(exported)
+
+
+def test_locations_are_kept():
+    program = jaxmlir.from_stablehlo(lowered(lambda x: jnp.sin(x), X))
+    assert "test_raising.py" in program.as_text(debug_info=True)
+
+
+def test_what_was_lowered_from_the_dialect_comes_back():
+    program = jaxmlir.trace(loss)(X)
+    text = program.lower().as_text()
+    back = jaxmlir.from_stablehlo(text).lower().as_text()
+    assert back.replace("jit_main", "jit_loss", 1) == text
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "message"),
+    [
+        (3, ArgumentError, "expected the text, bytes or module of StableHLO, got int"),
+        ("func.func @f(", ParseError, "expected"),
+        (b"\xff\xfe", ParseError, "neither MLIR bytecode"),
+        (b"ML\xefR\rStableHLO_v1.0.0\0junk", ParseError, "corrupted MLIR bytecode"),
+        ("module {}", ImportingError, "no public function"),
+        (
+            "func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            ImportingError,
+            "sizes that are not known",
+        ),
+        (
+            "func.func private @g()\nfunc.func @f() { call @g() : () -> () return }",
+            ImportingError,
+            "-:2:18: error: 'func.call' op: function @g has no body",
+        ),
+        (
+            'func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = "foo.bar"(%x) : (tensor<f32>) '
+            "-> tensor<f32>\n  return %0 : tensor<f32> }",
+            ImportingError,
+            "-:2:8: error: 'foo.bar' op: there is no op of the dialect for it",
+        ),
+        (
+            "func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.custom_call "
+            "@xla_python_cpu_callback(%x) : (tensor<f32>) -> tensor<f32>\n"
+            "  return %0 : tensor<f32> }",
+            ImportingError,
+            "runs a Python function, which is in no module",
+        ),
+    ],
+)
+def test_what_cannot_be_raised_is_said(source, kind, message):
+    with pytest.raises(kind) as error:
+        jaxmlir.from_stablehlo(source)
+    assert message in str(error.value)
+
+
+def test_a_function_that_calls_itself_is_refused():
+    text = """func.func @f(%x: tensor<f32>) -> tensor<f32> {
+      %0 = call @closed_call(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }
+    func.func private @closed_call(%x: tensor<f32>) -> tensor<f32> {
+      %0 = call @CALLEE(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }
+    func.func private @g(%x: tensor<f32>) -> tensor<f32> {
+      %0 = call @closed_call(%x) : (tensor<f32>) -> tensor<f32>
+      return %0 : tensor<f32>
+    }"""
+    for callee in ("closed_call", "g"):
+        with pytest.raises(DiagnosticError):
+            jaxmlir.from_stablehlo(text.replace("CALLEE", callee))
+
+
+def test_an_unknown_custom_call_is_raised_and_has_no_derivative():
+    program = program_of(
+        "%0 = stablehlo.custom_call @my_kernel(%x) {api_version = 4 : i32, mhlo.backend_config = "
+        "{n = 3 : i64}} : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        "%x: tensor<4xf32>",
+        "tensor<4xf32>",
+    )
+    assert "custom_call @my_kernel" in program.lower().as_text()
+    assert "n = 3" in program.lower().as_text()
+    with pytest.raises(DiagnosticError, match="ffi_call"):
+        program.jvp()((X[0],), (X[0],))
+
+
+# --- ops with regions -----------------------------------------------------------------------------
+
+REDUCE = """
+%init = stablehlo.constant dense<{init}> : tensor<f32>
+%0 = stablehlo.reduce(%x init: %init) across dimensions = [1]
+  : (tensor<3x4xf32>, tensor<f32>) -> tensor<3xf32>
+ reducer(%a: tensor<f32>, %b: tensor<f32>) {{
+  {body}
+  stablehlo.return %r : tensor<f32>
+}}
+return %0 : tensor<3xf32>"""
+SUM = "%r = stablehlo.add %b, %a : tensor<f32>"
+SUM_OF_SQUARES = (
+    "%s = stablehlo.multiply %b, %b : tensor<f32>\n%r = stablehlo.add %a, %s : tensor<f32>"
+)
+
+
+@pytest.mark.parametrize(
+    ("init", "body", "op", "expected"),
+    [
+        ("0.0", SUM, "jaxpr.reduce_sum", lambda x: x.sum(1)),
+        ("2.0", SUM, "jaxpr.reduce", lambda x: x.sum(1) + 2.0),
+        (
+            "0xFF800000",
+            "%r = stablehlo.maximum %a, %b : tensor<f32>",
+            "jaxpr.reduce_max",
+            lambda x: x.max(1),
+        ),
+        (
+            "1.0",
+            "%r = stablehlo.multiply %a, %b : tensor<f32>",
+            "jaxpr.reduce_prod",
+            lambda x: x.prod(1),
+        ),
+    ],
+)
+def test_reductions(init, body, op, expected):
+    program = program_of(
+        REDUCE.format(init=init, body=body), "%x: tensor<3x4xf32>", "tensor<3xf32>"
+    )
+    assert f'"{op}"' in str(program)
+    close(program(X), expected(jnp.asarray(X)))
+    close(program.jvp()((X,), (X,))[1], jax.jvp(expected, (X,), (X,))[1])
+
+
+def test_an_initial_value_that_is_an_argument_has_a_derivative():
+    body = REDUCE.replace("%init = stablehlo.constant dense<{init}> : tensor<f32>", "")
+    program = program_of(
+        body.format(body=SUM), "%x: tensor<3x4xf32>, %init: tensor<f32>", "tensor<3xf32>"
+    )
+    f = lambda x, init: x.sum(1) + init  # noqa: E731
+    args, ones = (X, np.float32(2.0)), (X, np.float32(1.0))
+    close(program.jvp()(args, ones), jax.jvp(f, args, ones))
+
+
+SORT = """
+%0 = "stablehlo.sort"(%x) <{{dimension = 1 : i64, is_stable = true}}> ({{
+^bb0(%a: tensor<f32>, %b: tensor<f32>):
+  {body}
+  stablehlo.return %r : tensor<i1>
+}}) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+return %0 : tensor<3x4xf32>"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "%r = stablehlo.compare LT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            lambda x: np.sort(x, 1),
+        ),
+        (
+            "%r = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            lambda x: -np.sort(-x, 1),
+        ),
+        (
+            "%r = stablehlo.compare GT, %b, %a : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            lambda x: np.sort(x, 1),
+        ),
+        (
+            "%c = stablehlo.abs %a : tensor<f32>\n%d = stablehlo.abs %b : tensor<f32>\n"
+            "%r = stablehlo.compare LT, %c, %d : (tensor<f32>, tensor<f32>) -> tensor<i1>",
+            lambda x: np.take_along_axis(x, np.argsort(np.abs(x), 1, kind="stable"), 1),
+        ),
+    ],
+)
+def test_sorts_by_any_comparator(body, expected):
+    program = program_of(SORT.format(body=body), "%x: tensor<3x4xf32>", "tensor<3x4xf32>")
+    x = np.array([[3, -1, 2, 1], [0, 5, -5, 2], [1, 1, -1, 0]], np.float32)
+    same(program(x), expected(x))
+    tangent = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert sorted(program.jvp()((x,), (tangent,))[1].reshape(-1)) == sorted(tangent.reshape(-1))
+
+
+@pytest.mark.parametrize("index", [-3, 0, 1, 2, 7])
+def test_an_index_out_of_bounds_chooses_the_last_branch(index):
+    program = program_of(
+        '%0 = "stablehlo.case"(%i) ({\n stablehlo.return %x : tensor<f32>\n}, {\n'
+        " %1 = stablehlo.negate %x : tensor<f32>\n stablehlo.return %1 : tensor<f32>\n}, {\n"
+        " %1 = stablehlo.sine %x : tensor<f32>\n stablehlo.return %1 : tensor<f32>\n"
+        "}) : (tensor<i32>) -> tensor<f32>\nreturn %0 : tensor<f32>",
+        "%i: tensor<i32>, %x: tensor<f32>",
+        "tensor<f32>",
+    )
+    x = np.float32(0.5)
+    want = {0: x, 1: -x}.get(index, np.sin(x))
+    close(program(np.int32(index), x), want)
+    batch = np.array([index, 0], np.int32)
+    close(program.vmap((0, None))(batch, x), np.stack([want, x]))
+
+
+def scan(w, xs):
+    def body(carry, x):
+        carry = jnp.tanh(w @ carry + x)
+        return carry, carry.sum()
+
+    carry, ys = lax.scan(body, jnp.ones(3), xs)
+    return carry.sum() + (ys**2).sum() + lax.fori_loop(0, 4, lambda i, v: v * w[0, 0], ys[0])
+
+
+def test_loops_are_scans_with_what_they_scan():
+    w, xs = np.eye(3, dtype=np.float32) * 0.5, np.linspace(0, 1, 15, dtype=np.float32).reshape(5, 3)
+    program = jaxmlir.from_stablehlo(lowered(scan, w, xs))
+    text = str(program)
+    assert "jaxpr.while" not in text and "num_consts = 1" in text and "dynamic_slice" not in text
+    same(program(w, xs), jax.jit(scan)(w, xs))
+    close(program.grad((0, 1))(w, xs), jax.grad(scan, (0, 1))(w, xs))
+
+
+# --- idioms of JAX's lowering ---------------------------------------------------------------------
+
+SQUARE = np.array([[4, 1, 0.5], [1, 3, 0.2], [0.5, 0.2, 2]], np.float32)
+IDIOMS = {
+    "argmax": (lambda x: jnp.argmax(x, 1), X, "argmax"),
+    "argmin": (lambda x: jnp.argmin(x), X, "argmin"),
+    "cumsum": (lambda x: jnp.cumsum(x, 1), X, "cumsum"),
+    "cumprod": (lambda x: jnp.cumprod(x, 0), X, "cumprod"),
+    "cummax": (lambda x: lax.cummax(x, 0, reverse=True), X, "cummax"),
+    "cumlogsumexp": (lambda x: lax.cumlogsumexp(x, 1), X, "cumlogsumexp"),
+    "fill": (lambda x: x.at[jnp.array([0, 5])].get(mode="fill", fill_value=7.0), X, "gather"),
+    "clip": (lambda x: x.at[jnp.array([0, 5])].get(mode="clip"), X, "gather"),
+    "sort": (lambda x: jnp.sort(x, 0), X, "sort"),
+    "sort_pairs": (lambda x: lax.sort((x, -x), num_keys=2), X, "sort"),
+    "top_k": (lambda x: lax.top_k(x, 2), X, "top_k"),
+    "max_pool": (
+        lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (1, 1), "SAME"),
+        X,
+        "reduce_window_max",
+    ),
+    "cholesky": (jnp.linalg.cholesky, SQUARE, "cholesky"),
+    "lu": (lambda x: jnp.linalg.slogdet(x)[1], SQUARE, "lu"),
+    "inverse": (jnp.linalg.inv, SQUARE, "triangular_solve"),
+    "eigh": (jnp.linalg.eigh, SQUARE, "eigh"),
+    "svd": (lambda x: jnp.linalg.svd(x, full_matrices=False), SQUARE, "svd"),
+    "eigvals": (lambda x: jnp.linalg.eigvals(x).real.sum(), SQUARE, "eig"),
+    "fft": (lambda x: jnp.fft.rfft(x).real, X, "fft"),
+    "conv": (
+        lambda x: lax.conv_general_dilated(x[None, None], x[None, None], (2, 1), "SAME"),
+        X,
+        "conv_general_dilated",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_what_jax_lowers_to_idioms_is_what_it_was(name):
+    f, x, op = IDIOMS[name]
+    program = jaxmlir.from_stablehlo(lowered(f, x))
+    assert f'"jaxpr.{op}"' in str(program)
+    same(program(x), jax.jit(f)(x))
+    tangent = np.linspace(1, 2, x.size, dtype=np.float32).reshape(x.shape)
+    got, want = program.jvp()((x,), (tangent,))[1], jax.jvp(f, (x,), (tangent,))[1]
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        if b.dtype != jax.dtypes.float0:
+            close(a, b, 1e-3)
+
+
+def test_a_matrix_that_has_no_factor_gives_nans_as_before():
+    program = jaxmlir.from_stablehlo(lowered(jnp.linalg.cholesky, SQUARE))
+    assert np.isnan(program(-SQUARE)).any()
+    status = program_of(
+        "%0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x) {mhlo.backend_config = "
+        "{uplo = 76 : ui8}} : (tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<i32>)\n"
+        "return %0#1 : tensor<i32>",
+        "%x: tensor<3x3xf32>",
+        "tensor<i32>",
+    )
+    assert int(status(SQUARE)) == 0 and int(status(-SQUARE)) == 1
+
+
+def test_a_gather_clamps_and_so_does_its_derivative():
+    program = program_of(
+        '%0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<'
+        "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = "
+        "array<i64: 1>}> : "
+        "(tensor<4xf32>, tensor<3x1xi32>) -> tensor<3xf32>\nreturn %0 : tensor<3xf32>",
+        "%x: tensor<4xf32>, %i: tensor<3x1xi32>",
+        "tensor<3xf32>",
+    )
+    x, i = np.arange(4, dtype=np.float32), np.array([[-1], [2], [9]], np.int32)
+    same(program(x, i), np.array([0, 2, 3], np.float32))
+    forward, backward = program.vjp()
+    results, residuals = forward(x, i)
+    gradient = backward(residuals, np.array([1, 2, 3], np.float32))[0]
+    same(gradient, np.array([1, 0, 2, 3], np.float32))
+
+
+# --- passes and files -----------------------------------------------------------------------------
+
+
+def test_raised_programs_are_optimized_and_saved(tmp_path):
+    program = jaxmlir.from_stablehlo(lowered(loss, X))
+    close(program.grad().optimize(2)(X), jax.grad(loss)(X))
+    program.save(tmp_path / "raised")
+    close(jaxmlir.load(tmp_path / "raised").grad()(X), jax.grad(loss)(X))
+    assert "jaxpr.tanh" in str(program) and "tanh" in str(program.to_jaxpr())
+
+
+def test_the_pass_is_the_way_back_from_the_lowering():
+    program = jaxmlir.trace(loss)(X)
+    back = program.run_passes("jaxpr-legalize-to-stablehlo,jaxpr-raise-stablehlo,jaxpr-verify")
+    assert "stablehlo" not in str(back)
+    same(back(X), program(X))
+
+
+def test_large_constants_are_kept_beside_the_module():
+    table = np.arange(5000, dtype=np.float32)
+    program = jaxmlir.from_stablehlo(lowered(lambda i: jnp.asarray(table)[i], 3))
+    assert len(program.constants) == 1 and len(str(program)) < 4000
+    assert float(program(np.int32(7))) == 7.0
