@@ -35,6 +35,7 @@ ROOMS = (
     "optimize",
     "lowering",
     "interpret",
+    "sparse",
     "runtime",
     "artifact",
     "program",

@@ -27,6 +27,7 @@ from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.derived import derived_once
+from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
@@ -63,7 +64,7 @@ class _OfInstances(property):
         return super().__get__(instance, owner)
 
 
-class Program(Module):
+class Program(SparseDerivatives, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
