@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -257,8 +257,8 @@ class _Compression:
                 given[i] = x
             return self.program(*given, **kwargs)
 
-        outs = self.program.out_avals
-        dtype = jax.numpy.result_type(*(aval.dtype for aval in outs if _is_inexact(aval)), *chosen_types(chosen))
+        given = [*self.program.out_avals, *jax.tree.leaves(chosen)]
+        dtype = jax.numpy.result_type(*(x.dtype for x in given if _is_inexact(x)))
         parts = []
         if self.coloring.forward:
             parts.append(self._forward(function, chosen, dtype))
@@ -266,58 +266,81 @@ class _Compression:
             parts.append(self._reverse(function, chosen, dtype))
         if not parts:
             return jax.numpy.zeros(0, dtype)
-        flat = jax.numpy.concatenate([x.reshape(-1) for x in parts]) if len(parts) > 1 else parts[0]
         source = self.coloring.source
-        kind = np.int32 if flat.size < 2**31 else np.int64
-        return flat.reshape(-1).at[source.astype(kind)].get(mode="promise_in_bounds")
+        if len(parts) == 1:
+            # One product for each row, as it were: XLA fuses it into the gather, which then is all
+            # there is to do.
+            places = np.stack(np.divmod(source, max(1, parts[0].shape[1])), axis=1)
+            return _gathered(parts[0], places)
+        flat = jax.numpy.concatenate([x.reshape(-1) for x in parts])
+        return _gathered(flat, source[:, None])
 
     def _forward(self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any) -> Any:
         """The products from the right: ``[colours, rows]``."""
         _, push = jax.linearize(function, *chosen)
         leaves, tree = jax.tree.flatten(tuple(chosen))
 
-        def product(c: Any) -> Any:
-            tangents = jax.tree.unflatten(tree, _seeds(self.coloring.columns, c, leaves))
-            return _joined(push(*tangents), dtype)
+        def product(seeds: Sequence[Any]) -> Any:
+            return _joined(push(*jax.tree.unflatten(tree, seeds)), dtype)
 
-        return self._of_each(product, self.coloring.forward)
+        return self._of_each(product, self.coloring.columns, leaves)
 
     def _reverse(self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any) -> Any:
         """The products from the left: ``[colours, columns]``."""
         result, pull = jax.vjp(function, *chosen)
         leaves, tree = jax.tree.flatten(result)
 
-        def product(c: Any) -> Any:
-            cotangent = jax.tree.unflatten(tree, _seeds(self.coloring.rows, c, leaves))
-            return _joined(pull(cotangent), dtype)
+        def product(seeds: Sequence[Any]) -> Any:
+            return _joined(pull(jax.tree.unflatten(tree, seeds)), dtype)
 
-        return self._of_each(product, self.coloring.reverse)
+        return self._of_each(product, self.coloring.rows, leaves)
 
-    def _of_each(self, product: Callable[[Any], Any], count: int) -> Any:
-        colors = jax.numpy.arange(count, dtype=np.int32)
-        if self.chunk_size is None or self.chunk_size >= count:
-            return jax.vmap(product)(colors)
-        return jax.lax.map(product, colors, batch_size=integer(self.chunk_size))
+    def _of_each(
+        self, product: Callable[[Any], Any], colors: np.ndarray, leaves: Sequence[Any]
+    ) -> Any:
+        """The products with the sums of unit vectors of each colour."""
+        numbers = np.arange(colors.max() + 1, dtype=np.int32)
+        if self.chunk_size is None or self.chunk_size >= len(numbers):
+            # As constants: what an op makes of them, XLA computes when it compiles.
+            seeds = _seeds(colors[None, :], numbers[:, None], leaves)
+            return jax.vmap(product)(seeds)
+        of_colors = jax.numpy.asarray(colors.astype(np.int32))
+        return jax.lax.map(
+            lambda c: product(_seeds(of_colors[None, :], c[None, None], leaves, alone=True)),
+            jax.numpy.asarray(numbers),
+            batch_size=integer(self.chunk_size),
+        )
+
+
+def _gathered(array: Any, places: np.ndarray) -> Any:
+    """The elements at some places, which are in bounds."""
+    axes = tuple(range(array.ndim))
+    numbers = jax.lax.GatherDimensionNumbers((), axes, axes)
+    kind = np.int32 if array.size < 2**31 else np.int64
+    ones, mode = (1,) * array.ndim, jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return jax.lax.gather(array, places.astype(kind), numbers, ones, mode=mode)
 
 
 def _is_inexact(x: Any) -> bool:
     return jax.dtypes.issubdtype(x.dtype, np.inexact)
 
 
-def chosen_types(chosen: Sequence[Any]) -> Iterator[Any]:
-    return (leaf.dtype for leaf in jax.tree.leaves(chosen))
+def _seeds(colors: Any, numbers: Any, leaves: Sequence[Any], *, alone: bool = False) -> list[Any]:
+    """The sums of the unit vectors of some colours, as arrays like ``leaves``.
 
-
-def _seeds(colors: np.ndarray, c: Any, leaves: Sequence[Any]) -> list[Any]:
-    """The sum of the unit vectors of a colour, as arrays like ``leaves``."""
-    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
-    parts = zip(np.split(colors.astype(np.int32), ends), leaves, strict=True)
-    return [
-        (part.reshape(leaf.shape) == c).astype(leaf.dtype)
-        if _is_inexact(leaf)
-        else np.zeros(leaf.shape, jax.dtypes.float0)
-        for part, leaf in parts
-    ]
+    Args:
+      alone: there is one colour, and no axis for it.
+    """
+    chosen, found, start = colors == numbers, [], 0
+    for leaf in leaves:
+        shape = leaf.shape if alone else (len(chosen), *leaf.shape)
+        part = chosen[:, start : start + leaf.size].reshape(shape)
+        start += leaf.size
+        if _is_inexact(leaf):
+            found.append(jax.numpy.asarray(part).astype(leaf.dtype))
+        else:
+            found.append(np.zeros(shape, jax.dtypes.float0))
+    return found
 
 
 def _joined(tree: Any, dtype: Any) -> Any:

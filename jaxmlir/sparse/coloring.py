@@ -117,6 +117,8 @@ def row_numbers(pattern: Matrix) -> np.ndarray:
 _FEW = 4
 _GREEDY = 5_000_000
 """Patterns of more elements are not coloured greedily in several ways."""
+_GREEDY_TOO = 100_000
+"""Nor are those of more elements coloured greedily that have a colouring by lattice."""
 _LONGEST_ROW = 32
 
 
@@ -156,9 +158,9 @@ def _splits(pattern: Matrix, best: int) -> Iterator[Coloring]:
     lengths = np.diff(pattern.indptr)
     order = np.argsort(-lengths, kind="stable")
     for k in itertools.takewhile(lambda k: k < min(best, len(order)), (2**i for i in range(20))):
-        from_left = np.zeros(pattern.shape[0], bool)
-        from_left[order[:k]] = True
-        if _bound(pattern[~from_left]) < best:
+        if 2 * lengths[order[k]] <= best:
+            from_left = np.zeros(pattern.shape[0], bool)
+            from_left[order[:k]] = True
             yield _split(pattern, from_left, (), ())
 
 
@@ -176,7 +178,7 @@ def column_colors(pattern: Matrix, shapes: Sequence[Shape]) -> np.ndarray:
         if best is not None and best.max() + 1 == least:
             return best
     by_column = pattern.T.tocsr()
-    large = pattern.nnz > _GREEDY
+    large = pattern.nnz > (_GREEDY if best is None else _GREEDY_TOO)
     for order in itertools.islice(_orders(np.diff(by_column.indptr)), 1 if large else None):
         if best is not None and large:
             break
@@ -245,9 +247,7 @@ def _by_lattice(pattern: Matrix, shapes: Sequence[Shape], least: int) -> np.ndar
     rows, n = _sample(pattern), pattern.shape[1]
     best: np.ndarray | None = None
     for grid in _grids(rows, n, shapes):
-        points = np.array(np.unravel_index(np.concatenate(rows), grid))
-        ends = np.cumsum([len(row) for row in rows])[:-1]
-        apart = _distances(np.split(points, ends, axis=1))
+        apart = _distances(rows, grid)
         limit = 2 * least if best is None else int(best.max())
         for count in range(least, limit + 1):
             for factors in _factors(apart, count):
@@ -294,13 +294,19 @@ def _grids(rows: list[np.ndarray], n: int, shapes: Sequence[Shape]) -> Iterator[
             yield n // k, k // m, m
 
 
-def _distances(rows: Iterable[np.ndarray]) -> np.ndarray:
-    """How far points are apart that a row has both of; one of a vector and its negative."""
-    found = set()
-    for points in rows:
-        for k in range(1, points.shape[1]):
-            found.update(map(tuple, (points[:, k:] - points[:, :-k]).T.tolist()))
-    return np.array(sorted(found))
+def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
+    """How far points of a grid are apart that a row has both of."""
+    of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    points = np.array(np.unravel_index(np.concatenate(rows), grid))
+    base = 2 * max(grid) + 1
+    weights = base ** np.arange(len(grid), dtype=np.int64)
+    numbers = []
+    for k in range(1, max(map(len, rows))):
+        together = of_row[k:] == of_row[:-k]
+        apart = (points[:, k:] - points[:, :-k])[:, together]
+        numbers.append(np.unique(weights @ (apart + base // 2)))
+    found = np.unique(np.concatenate(numbers))
+    return found[:, None] // weights % base - base // 2
 
 
 def _factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
