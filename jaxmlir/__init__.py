@@ -24,7 +24,7 @@ _EXPORTS = {
     "Program": "program.program",
     "custom_inverse": "transforms.inverses.given",
     "from_jaxpr": "program.staging",
-    "jacobian": "program.sparse",
+    "jacobian": "program.transforms.sparse",
     "jit": "program.staging",
     "load": "program.staging",
     "parse": "program.staging",

@@ -8,8 +8,8 @@ holds all of them.  To part the columns into as few such groups as possible is t
    tried as the colour, for all ``a`` and for ``c`` from the longest row on, which no colouring goes
    below: 3 colours for a tridiagonal matrix, 5 for the five-point stencil.  The grid is that of the
    argument's shape, or is read off the distances of the columns in a row.
-2. *greedily*, in several orders, each column the first colour that no row of it has: a row's colours
-   are the bits of one integer.
+2. *greedily*, in several orders, each column the first colour that no row of it has: the colours of
+   a row are the bits of one integer.
 
 Of a symmetric matrix an element is told by either of its two places: *star* colouring.  Where a few
 rows are long and all others short, the long ones are told by products from the left (*both* modes).
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +78,10 @@ def color(
       mode: ``"forward"`` (columns), ``"reverse"`` (rows), ``"both"``, or ``"auto"`` for the best.
       in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
     """
-    found = []
+    found: list[Coloring] = []
+    if not pattern.nnz:
+        none = [np.full(size, -1) for size in (*pattern.shape[::-1], 0)]
+        return Coloring(*none)
     if mode != "reverse":
         found.append(_split(pattern, np.zeros(pattern.shape[0], bool), in_shapes, out_shapes))
     if mode == "reverse" or (mode != "forward" and found[0].total > _bound(pattern.T.tocsr())):
@@ -91,6 +94,8 @@ def color(
 
 def color_symmetric(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
     """The star colouring of a symmetric matrix, by products from the right."""
+    if not pattern.nnz:
+        return color(pattern, "forward", shapes, shapes)
     colors = column_colors(pattern, shapes)
     size, cols = pattern.shape[0], pattern.indices
     if pattern.nnz <= _GREEDY and colors.max(initial=-1) + 1 > 2:
@@ -100,11 +105,13 @@ def color_symmetric(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
                 colors = other
     rows = row_numbers(pattern)
     count = int(colors.max(initial=-1)) + 1
-    # An element is in its row's product of its column's colour, if it is alone of that colour there.
-    _, which, times = np.unique(
-        rows * count + colors[cols], return_inverse=True, return_counts=True
-    )
-    alone = times[which] == 1
+    # An element is in its row, in the product of its column's colour, if no other there has that.
+    keys = rows * count + colors[cols]
+    if size * count <= _COUNTED:
+        alone = np.bincount(keys)[keys] == 1
+    else:
+        _, which, times = np.unique(keys, return_inverse=True, return_counts=True)
+        alone = times[which] == 1
     source = np.where(alone, colors[cols] * size + rows, colors[rows] * size + cols)
     return Coloring(colors, np.full(size, -1), source)
 
@@ -115,6 +122,7 @@ def row_numbers(pattern: Matrix) -> np.ndarray:
 
 
 _FEW = 4
+_COUNTED = 100_000_000
 _GREEDY = 5_000_000
 """Patterns of more elements are not coloured greedily in several ways."""
 _GREEDY_TOO = 100_000

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from jaxmlir.dialect import custom_rule_ops
+from jaxmlir.dialect.builder import named_ops, reachable, returned, set_results
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
@@ -19,19 +21,17 @@ from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 from jaxmlir.transforms.jvp import active_arguments, jvp
 from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.vjp import grad
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 
-def jacobian_sparsity(
-    program: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool = False
-) -> SparsityPattern:
+def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> SparsityPattern:
     """The pattern of the Jacobian of all results of ``@symbol`` in some of its flat arguments.
 
     Args:
-      argnums: arguments of real or complex numbers, in the order of the columns.
-      symmetric: the Jacobian is a Hessian: an element is zero where its mirror image is.
+      argnums: arguments that have tangents, in the order of the columns.
 
     Raises:
       ArgumentError: shapes are symbolic.
@@ -40,6 +40,45 @@ def jacobian_sparsity(
     """
     copy = program.clone()
     discharge_refs(copy)
+    return _pattern(copy, symbol, argnums, symmetric=False)
+
+
+def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> SparsityPattern:
+    """The pattern of the Hessian of ``@symbol``: that of its gradient's Jacobian.
+
+    It is symmetric, so an element is zero where its mirror image is.  With custom derivative rules
+    the gradient need not be one, and the pattern is not taken for symmetric.
+
+    Raises:
+      ArgumentError, TransformError, PatternTooDense: as for :func:`jacobian_sparsity`; also where
+        the function's result is no scalar.
+    """
+    copy = program.clone()
+    discharge_refs(copy)
+    with scope():
+        functions = copy.functions
+        has_rules = any(
+            name in custom_rule_ops.OPS
+            for function in reachable(functions, symbol)
+            for _, name in named_ops(functions[function])
+        )
+        active = active_arguments(copy, symbol, tuple(argnums))
+        gradient = grad(Rules(copy, reverse=True), symbol, active)
+        _put_in_order(copy.function(gradient), active, argnums)
+    copy.changed()
+    return _pattern(copy, gradient, argnums, symmetric=not has_rules)
+
+
+def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int]) -> None:
+    """Has a gradient return its results in the order of ``argnums``, not of the arguments."""
+    found = dict(zip((i for i, a in enumerate(active) if a), returned(gradient), strict=True))
+    set_results(gradient, [found[i] for i in argnums])
+
+
+def _pattern(
+    copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool
+) -> SparsityPattern:
+    """The pattern, of a program that is changed for it."""
     with scope():
         function = copy.function(symbol)
         types = list(function.type.inputs)
@@ -76,7 +115,8 @@ def jacobian_sparsity(
         rows = columns.written_out(columns.joined(parts))
     except PatternTooDense as e:
         size = f"{sum(map(math.prod, out_shapes)):,} x {columns.inputs:,}"
-        message = f"the Jacobian of @{symbol}, of {size} elements, is dense: {e}"
+        what = "Hessian" if symmetric else "Jacobian"
+        message = f"the {what} of @{symbol}, of {size} elements, is dense: {e}"
         raise PatternTooDense([Diagnostic("error", message, notes=said)]) from None
     if symmetric:
         rows = rows.multiply(rows.T).tocsr()

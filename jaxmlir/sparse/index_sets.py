@@ -47,7 +47,7 @@ class Columns:
         return _rows(np.arange(start, start + size), np.arange(size + 1), self.width)
 
     def shared(self, rows: Rows) -> Rows:
-        """The same sets, each by one column: a hub."""
+        """Sets as single columns: a hub for each of them."""
         count = rows.shape[0]
         self._blocks.append(rows)
         self.width += count

@@ -105,8 +105,8 @@ class SparsityPattern:
         """The products with vectors that tell the matrix.
 
         Args:
-          mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest; of
-            a symmetric matrix always JVPs, by star colouring where the mode is ``"auto"``.
+          mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest;
+            of a symmetric matrix JVPs by star colouring.
 
         Raises:
           ArgumentError: there is no such mode.

@@ -105,7 +105,7 @@ def numbers_of(shape: Sequence[int]) -> np.ndarray:
     return np.arange(math.prod(shape)).reshape(shape)
 
 
-# --- elementwise, and ops that pass each operand on ------------------------------------------------
+# --- elementwise, and ops that pass each operand on -----------------------------------------------
 
 
 def spread(columns: Columns, rows: Rows, have: Sequence[int], want: Sequence[int]) -> Rows:
@@ -203,7 +203,8 @@ def _run_on_numbers(
         return None
     # What is filled in is 0 or not a number: numbers begin at 1.
     args = [
-        x if i in indices else (x + 1).astype(np.float32) for i, x in enumerate(map(np.asarray, numbers))
+        x if i in indices else (x + 1).astype(np.float32)
+        for i, x in enumerate(map(np.asarray, numbers))
     ]
     found = [np.nan_to_num(np.asarray(x), nan=0) for x in leaf.bind(*args)]
     return [np.where((x >= 1) & (x <= count), x, 0).astype(int) - 1 for x in found]
@@ -307,7 +308,9 @@ def _dot_general(leaf: Leaf) -> Sets | None:
     repeated = [x.shape[d] for d in free]
     if math.prod(repeated) * nonzero[0].size > _MOST_READS:
         return None
-    at = {loop: n.reshape(-1, *(1,) * len(free)) for loop, n in zip(of_factor, nonzero, strict=True)}
+    at = {
+        loop: n.reshape(-1, *(1,) * len(free)) for loop, n in zip(of_factor, nonzero, strict=True)
+    }
     for k, d in enumerate(free):
         line = np.arange(x.shape[d])
         at[of_x[d]] = line.reshape([-1 if i == k + 1 else 1 for i in range(len(free) + 1)])

@@ -2,8 +2,9 @@
 
 What is interpreted is the program's own derivative, as the compiler writes it (``jaxpr-jvp``): its
 ops are linear in the tangents, the rules of custom derivatives and of rematerialised functions are
-in it, and what has no derivative is not.  Of a value that depends on the tangents its index sets are
-followed; what depends on no argument is computed where a rule asks for it: indices, masks, stencils.
+in it, and what has no derivative is not.  Of a value that depends on the tangents its index sets
+are followed; what depends on no argument is computed where a rule asks for it: indices, masks,
+stencils.
 
 A loop is run as often as it says, where that is soon done and something tells its iterations apart.
 Else its body is interpreted once, with inputs of its own, as a relation ``T`` between what an
@@ -39,6 +40,7 @@ _UNROLLED = 4_000
 """Loops of at most so many ops, all iterations together, are run."""
 _CLOSURE = 20_000_000
 """Closures of at most so many elements are made; larger ones are taken for dense in parts."""
+_FEW_INPUTS = 4
 _FEW = 64
 """Values of so few elements are computed at once: a loop's counter is asked for in the end."""
 
@@ -119,8 +121,10 @@ class Tracer:
             return
         before = max(_longest(x.rows) for x in operands)
         after = max(map(_longest, found), default=0)
-        if after > max(before, inputs // 2):
-            self._because(node, f"an element of its result depends on {after:,} of {inputs:,} inputs")
+        if after > max(before, inputs // 2, _FEW_INPUTS):
+            self._because(
+                node, f"an element of its result depends on {after:,} of {inputs:,} inputs"
+            )
 
     def _because(self, node: Node, what: str) -> None:
         if node.op in self.reasons:
@@ -143,8 +147,8 @@ class Tracer:
         """A loop's carry after any number of iterations, and the relation that an iteration is.
 
         Args:
-          slices: what an iteration reads of the arrays that the loop goes over: their sets are those
-            of all iterations together.
+          slices: what an iteration reads of the arrays that the loop goes over: their sets are
+            those of all iterations together.
         """
         carry = [x._replace(known=None) for x in carry]
         slices = [x._replace(known=None) for x in slices]
