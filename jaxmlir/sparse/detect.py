@@ -79,6 +79,8 @@ def _pattern(
     copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool
 ) -> SparsityPattern:
     """The pattern, of a program that is changed for it."""
+    if not argnums:
+        raise ArgumentError(f"the sparsity pattern of @{symbol}: the arguments hold no arrays")
     with scope():
         function = copy.function(symbol)
         types = list(function.type.inputs)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
+import zipfile
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from scipy import sparse
 
@@ -87,8 +89,8 @@ class SparsityPattern:
         from jax.experimental.sparse import BCOO
 
         indices = np.stack([self.rows, self.cols], axis=1).astype(np.int32)
-        options: Any = {"indices_sorted": True, "unique_indices": True}
-        return BCOO((np.ones(self.nnz, bool), indices), shape=self.shape, **options)
+        parts = jax.numpy.ones(self.nnz, bool), jax.numpy.asarray(indices)
+        return BCOO(parts, shape=self.shape, indices_sorted=True, unique_indices=True)
 
     def to_dense(self) -> np.ndarray:
         """The pattern as an array of booleans."""
@@ -157,7 +159,7 @@ class SparsityPattern:
             reasons = [Diagnostic(*reason) for reason in about.pop("reasons")]
             found = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
             found.to_scipy().check_format()
-        except (ValueError, KeyError, TypeError, EOFError) as e:
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as e:
             raise ArgumentError(f"{os.fspath(path)} is no sparsity pattern: {e}") from e
         return found
 

@@ -81,12 +81,16 @@ def _has_op(program: Program, names: frozenset[str]) -> bool:
 
 
 def _mode(program: Program, mode: str) -> str:
-    """The mode that is meant: functions with a custom VJP rule have none but reverse mode."""
-    needs_reverse = mode == "auto" and _has_op(program, frozenset({_CUSTOM_VJP, _CUSTOM_LIN}))
-    return "reverse" if needs_reverse else mode
+    """The mode that is meant, where some op can be differentiated in one mode only."""
+    if mode != "auto":
+        return mode
+    if _has_op(program, _REVERSE_ONLY):
+        return "reverse"
+    return "forward" if _has_op(program, _FORWARD_ONLY) else mode
 
 
-_CUSTOM_VJP, _CUSTOM_LIN = "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"
+_REVERSE_ONLY = frozenset({"jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
+_FORWARD_ONLY = frozenset({"jaxpr.while"})
 
 
 def sparse_matrix(
@@ -125,7 +129,7 @@ def _warn_if_dense(
         warnings.warn(
             f"{name} of @{program.name} takes {coloring} for {fewest} rows or columns: its "
             f"pattern is dense{reasons}",
-            stacklevel=6,
+            stacklevel=7,
         )
 
 
