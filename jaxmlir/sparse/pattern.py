@@ -85,11 +85,11 @@ class SparsityPattern:
         return sparse.csr_matrix(parts, shape=self.shape)
 
     def to_bcoo(self) -> BCOO:
-        """The pattern as JAX's BCOO matrix of booleans."""
+        """The pattern as JAX's BCOO matrix, of ones."""
         from jax.experimental.sparse import BCOO
 
         indices = np.stack([self.rows, self.cols], axis=1).astype(np.int32)
-        parts = jax.numpy.ones(self.nnz, bool), jax.numpy.asarray(indices)
+        parts = jax.numpy.ones(self.nnz, np.float32), jax.numpy.asarray(indices)
         return BCOO(parts, shape=self.shape, indices_sorted=True, unique_indices=True)
 
     def to_dense(self) -> np.ndarray:
@@ -153,9 +153,10 @@ class SparsityPattern:
           OSError: the file cannot be read.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                indptr, indices = file["indptr"], file["indices"]
+            with open(path, "rb") as file:
+                parts = np.load(file, allow_pickle=False)
+                about = json.loads(str(parts["about"]))
+                indptr, indices = parts["indptr"], parts["indices"]
             reasons = [Diagnostic(*reason) for reason in about.pop("reasons")]
             found = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
             found.to_scipy().check_format()

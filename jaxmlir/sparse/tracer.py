@@ -130,7 +130,7 @@ class Tracer:
         if node.op in self.reasons:
             return
         with context():
-            message = f"'{node.name}' op: {what}"
+            message = f"'{node.name}' op of the derivative: {what}"
             position = locations.position(node.op.location)
             self.reasons[node.op] = Diagnostic("remark", message, *position)
             remark(node.op, message)
