@@ -18,7 +18,7 @@
 // An op that mixes all elements is named, with its place: here by what its derivative reads.
 // DENSE:      <SparsityPattern 5 x 5, 25 elements (1)>
 // DENSE:      5 JVPs
-// DENSE-NEXT: jacobian-sparsity.mlir:[[# @LINE + 16]]:{{.*}}: remark: [jaxpr-jacobian-sparsity] 'jaxpr.gather' op of the derivative: an element of its result depends on 5 of 5 inputs
+// DENSE-NEXT: jacobian-sparsity.mlir:[[# @LINE + 15]]:{{.*}}: remark: [jaxpr-jacobian-sparsity] 'jaxpr.gather' op of the derivative: an element of its result depends on 5 of 5 inputs
 
 // The product with the sum of the first, third and fifth unit vector has the elements of these
 // columns, one in each row: 2 (x[i+1] - x[i]), negative where the column is the left one.
