@@ -100,3 +100,20 @@ class SparseDerivatives:
         found = self.hessian_sparsity(argnums) if pattern is None else pattern
         options = (argnums, mode, format, chunk_size, found)
         return transforms.sparse_matrix(self.grad(argnums), *options, "sparse_hessian")
+
+    @derived_once
+    def laplacian(self, argnums: int | Sequence[int] = 0) -> Self:
+        """The Laplacian of each element of the result, in one pass forward.
+
+        It is the sum of the second derivatives in all elements of the arguments ``argnums``, each
+        twice: the trace of the Hessian, of which nothing is computed.  With each value go its first
+        derivatives, so the memory is that of :meth:`jacfwd`.
+
+        Returns:
+          A program of the same arguments.  It gives what has the pytree and shapes of the result.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument, or one is not of real numbers.
+          TransformError, EvaluationError: an op cannot be differentiated; names it.
+        """
+        return transforms.laplacian(self, argnums)

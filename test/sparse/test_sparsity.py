@@ -1,7 +1,9 @@
 """Patterns of derivatives, against the derivatives that JAX computes: no element outside of a
 pattern is other than zero, and what has a known structure is found to have it."""
 
+import runpy
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ import jaxmlir
 from jaxmlir.errors import ArgumentError
 from jaxmlir.sparse.index_sets import PatternTooDense
 
+ROOT = Path(__file__).resolve().parents[2]
 X = jnp.array([0.5, 0.3, -0.2, 0.8, 0.4])
 UPPER = np.diag(np.ones(5, np.float32)) + np.diag(np.ones(4, np.float32), 1)
 PLACES = np.array([0, 2, 4, 1, 3])
@@ -232,7 +235,8 @@ def test_a_dense_pattern_says_why():
     with pytest.raises(PatternTooDense, match=r"test_sparsity.py:\d+.*reduce_sum.*1,000,000"):
         pattern_of(centred, jax.ShapeDtypeStruct((1_000_000,), np.float32))
     x = jnp.arange(40.0)
-    with pytest.warns(UserWarning, match=r"takes 40 JVPs.*\n.*'jaxpr.reduce_sum' op of the derivative") as caught:
+    said = r"takes 40 JVPs.*\n.*'jaxpr.reduce_sum' op of the derivative"
+    with pytest.warns(UserWarning, match=said) as caught:
         jaxmlir.trace(centred)(x).sparse_jacobian()
     assert caught[0].filename == __file__
 
@@ -377,3 +381,14 @@ def test_symbolic_sizes_are_to_be_given():
     program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct((size,), np.float32))
     with pytest.raises(ArgumentError, match="program.specialize"):
         program.jacobian_sparsity()
+
+
+def test_the_example_solves_and_differentiates_an_equation():
+    example = runpy.run_path(str(ROOT / "examples" / "sparse_newton.py"))
+    with jax.enable_x64(True):
+        u, sensitivity = example["solve"](6)
+        residual = example["residual"]
+        assert np.abs(residual(jnp.asarray(u), 5.0)).max() < 1e-8
+        by_u = np.asarray(jax.jacfwd(residual)(u, 5.0)).reshape(36, 36)
+        by_lam = np.asarray(jax.jacfwd(residual, 1)(u, 5.0)).ravel()
+        np.testing.assert_allclose(sensitivity.ravel(), -np.linalg.solve(by_u, by_lam), rtol=1e-8)
