@@ -1,12 +1,12 @@
 """The Laplacian of a program in one pass forward, without second derivatives of the whole.
 
-With each value that depends on the inputs go its derivatives in all of them, ``J``, and its Laplacian
-``L``.  An op ``y = f(x)`` takes both along (Li et al. 2024, "forward Laplacian")::
+With each value that depends on the inputs go its derivatives in all of them, ``J``, and its
+Laplacian ``L``.  An op ``y = f(x)`` takes both along (Li et al. 2024, "forward Laplacian")::
 
     J_y = f'(x) J_x        L_y = f'(x) L_x + sum_k f''(x)[J_x[k], J_x[k]]
 
-The sum is left out of an op that is linear.  An op with functions other than a plain call (a loop, a
-custom rule) is one op ``f``, whose derivatives are by its own rules.
+The sum is left out of an op that is linear.  An op with functions other than a plain call (a loop,
+a custom rule) is one op ``f``, whose derivatives are by its own rules.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
     for i in chosen:
         if not jax.dtypes.issubdtype(program.in_avals[i].dtype, np.floating):
             raise ArgumentError(
-                f"laplacian of @{program.name}: expected arguments of real numbers to differentiate "
-                f"in, got {program.in_avals[i].str_short()}"
+                f"laplacian of @{program.name}: expected arguments of real numbers to "
+                f"differentiate in, got {program.in_avals[i].str_short()}"
             )
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
