@@ -37,9 +37,9 @@ def solve(size: int, lam: float = 5.0, tolerance: float = 1e-8):
     for step in range(20):
         wrong = np.asarray(program(u, lam))
         print(f"step {step}: residual {np.abs(wrong).max():.1e}")
+        factors = factorised(jacobian(u, lam), pattern)
         if np.abs(wrong).max() < tolerance:
             break
-        factors = factorised(jacobian(u, lam), pattern)
         u = u - factors.solve(wrong.ravel()).reshape(u.shape)
     _, change = jax.jvp(lambda lam: program(u, lam), (lam,), (1.0,))
     sensitivity = -factors.solve(np.asarray(change).ravel()).reshape(u.shape)

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import context
-from jaxmlir.dialect.ops import CALLEES
+from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.errors import Diagnostic
 from jaxmlir.interpret.interpreter import Node, plan_of
 from jaxmlir.passes.remarks import remark
@@ -43,6 +43,10 @@ _CLOSURE = 20_000_000
 _FEW_INPUTS = 4
 _FEW = 64
 """Values of so few elements are computed at once: a loop's counter is asked for in the end."""
+
+
+# What the user's own code, or another device, has a say in is not run to be analysed.
+_NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL)
 
 
 class Tracer:
@@ -65,7 +69,7 @@ class Tracer:
         values: list[Any] = [None] * plan.size
         values[: len(arguments)] = arguments
         for number, array in plan.constants:
-            values[number] = Value(np.shape(array), None, functools.partial(np.asarray, array))
+            values[number] = Value(np.shape(array), None, functools.partial(_as_numpy, array))
         for node in plan.nodes:
             found = self._op(node, [values[i] for i in node.operands])
             for number, value in zip(node.results, found, strict=True):
@@ -93,7 +97,8 @@ class Tracer:
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
     ) -> list[Value]:
         """The results of an op that no input reaches."""
-        if any(x.known is None for x in operands) or _has_effects(node):
+        known_operands = all(x.known is not None for x in operands)
+        if not known_operands or node.name in _NOT_RUN or _has_effects(node):
             return [Value(shape) for shape in shapes]
 
         @functools.cache
