@@ -67,16 +67,15 @@ class Columns:
         nnz = int(lengths[numbers].sum())
         if nnz > max(_SMALL, 3 * rows.nnz) and lengths.max() > _WORTH_SHARING:
             return self.take(self._with_hubs(rows), numbers)
-        padded = _rows(rows.indices, np.append(rows.indptr, rows.indptr[-1]), rows.shape[1])
-        return padded[np.where(numbers < 0, size, numbers)]
+        return _picked(rows, numbers)
 
     def _with_hubs(self, rows: Rows) -> Rows:
         """The sets, in which each large one is a hub."""
         large = np.diff(rows.indptr) > _WORTH_SHARING
         places = np.where(large, np.cumsum(large) - 1, -1)
         hubs = self.shared(rows[np.flatnonzero(large)])
-        small = rows.multiply(~large[:, None]).tocsr().astype(bool)
-        return self.union(self.take(hubs, places), small)
+        small = _picked(rows, np.where(large, -1, np.arange(large.size)))
+        return self.union(_picked(hubs, places), small)
 
     def union(self, a: Rows | None, b: Rows | None) -> Rows | None:
         """The unions of two values' sets, element by element; ``None`` stands for empty sets."""
@@ -151,6 +150,12 @@ def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
         rows = _rows(rows.indices, rows.indptr, inputs)
     rows.sort_indices()
     return rows
+
+
+def _picked(rows: Rows, numbers: np.ndarray) -> Rows:
+    """Rows by their numbers; -1 is an empty one."""
+    padded = _rows(rows.indices, np.append(rows.indptr, rows.indptr[-1]), rows.shape[1])
+    return padded[np.where(numbers < 0, rows.shape[0], numbers)]
 
 
 def empty(size: int, width: int) -> Rows:

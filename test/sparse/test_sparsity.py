@@ -242,6 +242,16 @@ def test_a_dense_pattern_says_why():
     assert caught[0].filename == __file__
 
 
+def test_sets_that_many_elements_share_are_kept_once():
+    def f(x):
+        mixed = jnp.concatenate([x[:500] ** 2, x[500:] - jnp.mean(x[300:])])
+        return jnp.tile(mixed, 3).reshape(3, -1).sum(0) * jnp.roll(mixed, 1)
+
+    x = jnp.asarray(np.random.default_rng(0).uniform(1, 2, 1000), jnp.float32)
+    wanted = dense_jacobian(f, x) != 0
+    np.testing.assert_array_equal(pattern_of(f, x).to_dense(), wanted)
+
+
 # --- Hessians -------------------------------------------------------------------------------------
 
 
