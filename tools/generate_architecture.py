@@ -38,6 +38,7 @@ _PURPOSES = {
     "optimize.cpu": "For XLA's CPU compiler",
     "transforms": "Differentiate, batch, invert",
     "analysis": "Analyse",
+    "sparse": "Sparsity of derivatives",
     "verify": "Check",
     "lowering": "Lower",
 }

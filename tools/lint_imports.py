@@ -36,6 +36,7 @@ ROOMS = (
     "optimize",
     "lowering",
     "interpret",
+    "sparse",
     "runtime",
     "artifact",
     "program",

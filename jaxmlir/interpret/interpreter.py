@@ -166,7 +166,7 @@ def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
 
     def bind(*args: Any) -> list[Any]:
         with ctx.manager:
-            outs = primitive.bind(*args, **parameters)
+            outs = primitive.bind(*args, **primitive.get_bind_params(parameters))
         return list(outs) if primitive.multiple_results else [outs]
 
     bind.__name__ = bind.__qualname__ = primitive.name

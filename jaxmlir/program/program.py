@@ -27,6 +27,7 @@ from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
+from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
@@ -48,7 +49,7 @@ SHOWN = 10
 """How many arguments, or results, the ``repr`` of a program has."""
 
 
-class Program(Module):
+class Program(SparseDerivatives, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -711,9 +712,14 @@ class Program(Module):
 
         if any(map(specialization.is_symbolic, self.in_avals)):
             return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
+<<<<<<< HEAD
         flat = self.flat_arguments(args, kwargs)
         results = Interpreter(self, hooks).run(self.name, list(map(arguments.as_array, flat)))
         return jax.tree.unflatten(self.out_tree, results)
+=======
+        flat = list(map(_as_array, self.flat_arguments(args, kwargs)))
+        return jax.tree.unflatten(self.out_tree, Interpreter(self, hooks).run(self.name, flat))
+>>>>>>> sparse
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         program: Program = self

@@ -201,7 +201,9 @@ def eager(name):
 OTHER_FUNCTIONS = {
     "jaxpr-cost",
     "jaxpr-grad",
+    "jaxpr-hessian-sparsity",
     "jaxpr-inverse",
+    "jaxpr-jacobian-sparsity",
     "jaxpr-jvp",
     "jaxpr-legalize-to-stablehlo",
     "jaxpr-linearize",

@@ -8,15 +8,31 @@ from __future__ import annotations
 
 from jaxmlir.support.lazy import lazy_names
 
-__all__ = ["grad", "inverse", "jacobian", "jvp", "linearize", "vjp", "vmap"]
+__all__ = [
+    "grad",
+    "hessian_sparsity",
+    "inverse",
+    "jacobian",
+    "jacobian_sparsity",
+    "jvp",
+    "laplacian",
+    "linearize",
+    "sparse_matrix",
+    "vjp",
+    "vmap",
+]
 
 # A process needs one or two of them, as a rule.
 _EXPORTS = {
     "grad": "derivatives",
+    "hessian_sparsity": "sparse",
     "inverse": "inverses",
     "jacobian": "derivatives",
+    "jacobian_sparsity": "sparse",
     "jvp": "derivatives",
+    "laplacian": "laplacian",
     "linearize": "derivatives",
+    "sparse_matrix": "sparse",
     "vjp": "derivatives",
     "vmap": "batches",
 }

@@ -344,11 +344,11 @@ def jacobian(
     """
     to_differentiate(options["argnums"], program.in_tree.children()[0])
     program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
-    found = _composed(program, kind, getattr(jax, kind)(program, **options))
+    found = composed(program, kind, getattr(jax, kind)(program, **options))
     if not _needs_forward_mode(found):
         return found
     if kind == "hessian":
-        return _composed(program, kind, jax.jacrev(jax.jacrev(program, **options), **options))
+        return composed(program, kind, jax.jacrev(jax.jacrev(program, **options), **options))
     # Lowering says of which function, and on what line of the user's.
     by_keyword = program.in_tree.children()[1].num_leaves
     (found if by_keyword else program.jvp()).lower()
@@ -368,7 +368,7 @@ def _needs_forward_mode(program: Program) -> bool:
     return False
 
 
-def _composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program:
+def composed(program: Program, kind: str, of_jax: Callable[..., Any]) -> Program:
     """What JAX's composition of transformations makes of a program, as a program."""
     from jaxmlir.program.staging import trace
 

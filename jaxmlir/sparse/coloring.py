@@ -1,0 +1,340 @@
+"""Colourings: which columns, or rows, of a pattern one product with a vector can tell apart.
+
+Columns that share no row may be summed and told apart again: ``J @ (sum of their unit vectors)``
+holds all of them.  To part the columns into as few such groups as possible is to colour a graph
+(Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005).  Here
+
+1. *by lattice*: a stencil looks the same from every point of a grid, so ``(a . point) mod c`` is
+   tried as the colour, for all ``a`` and for ``c`` from the longest row on, which no colouring goes
+   below: 3 colours for a tridiagonal matrix, 5 for the five-point stencil.  The grid is that of the
+   argument's shape, or is read off the distances of the columns in a row.
+2. *greedily*, in several orders, each column the first colour that no row of it has: the colours of
+   a row are the bits of one integer.
+
+Of a symmetric matrix an element is told by either of its two places: *star* colouring.  Where a few
+rows are long and all others short, the long ones are told by products from the left (*both* modes).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+Matrix = sparse.csr_matrix
+Shape = tuple[int, ...]
+
+
+class Coloring(NamedTuple):
+    """A way to tell all elements of a matrix by products with vectors.
+
+    Attributes:
+      columns: the colour of each column, of products from the right (JVPs); -1: none.
+      rows: the colour of each row, of products from the left (VJPs); -1: none.
+      source: where each element of the pattern is, in row-major order: its number in the products
+        from the right, each of which has as many elements as there are rows, followed by those from
+        the left.
+    """
+
+    columns: np.ndarray
+    rows: np.ndarray
+    source: np.ndarray
+
+    @property
+    def forward(self) -> int:
+        """How many products from the right there are."""
+        return int(self.columns.max(initial=-1)) + 1
+
+    @property
+    def reverse(self) -> int:
+        """How many products from the left there are."""
+        return int(self.rows.max(initial=-1)) + 1
+
+    @property
+    def total(self) -> int:
+        """How many products there are."""
+        return self.forward + self.reverse
+
+    def __str__(self) -> str:
+        """``'3 JVPs'``, ``'2 JVPs and 1 VJP'``."""
+        parts = [
+            f"{n} {name}" + "s" * (n != 1)
+            for n, name in ((self.forward, "JVP"), (self.reverse, "VJP"))
+            if n
+        ]
+        return " and ".join(parts) or "no product"
+
+
+def color(
+    pattern: Matrix, mode: str, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]
+) -> Coloring:
+    """The colouring of a matrix that takes fewest products.
+
+    Args:
+      mode: ``"forward"`` (columns), ``"reverse"`` (rows), ``"both"``, or ``"auto"`` for the best.
+      in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
+    """
+    found: list[Coloring] = []
+    if not pattern.nnz:
+        none = [np.full(size, -1) for size in (*pattern.shape[::-1], 0)]
+        return Coloring(*none)
+    if mode != "reverse":
+        found.append(_split(pattern, np.zeros(pattern.shape[0], bool), in_shapes, out_shapes))
+    if mode == "reverse" or (mode != "forward" and found[0].total > _bound(pattern.T.tocsr())):
+        found.append(_split(pattern, np.ones(pattern.shape[0], bool), in_shapes, out_shapes))
+    best = min(found, key=lambda c: c.total)
+    if mode in ("both", "auto") and best.total > _FEW and pattern.nnz <= _GREEDY:
+        best = min([best, *_splits(pattern, best.total)], key=lambda c: c.total)
+    return best
+
+
+def color_symmetric(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
+    """The star colouring of a symmetric matrix, by products from the right."""
+    if not pattern.nnz:
+        return color(pattern, "forward", shapes, shapes)
+    colors = column_colors(pattern, shapes)
+    size, cols = pattern.shape[0], pattern.indices
+    if pattern.nnz <= _GREEDY and colors.max(initial=-1) + 1 > 2:
+        for order in _orders(np.diff(pattern.indptr)):
+            other = _star(pattern, order)
+            if other.max() < colors.max():
+                colors = other
+    rows = row_numbers(pattern)
+    count = int(colors.max(initial=-1)) + 1
+    # An element is in its row, in the product of its column's colour, if no other there has that.
+    keys = rows * count + colors[cols]
+    if size * count <= _COUNTED:
+        alone = np.bincount(keys)[keys] == 1
+    else:
+        _, which, times = np.unique(keys, return_inverse=True, return_counts=True)
+        alone = times[which] == 1
+    source = np.where(alone, colors[cols] * size + rows, colors[rows] * size + cols)
+    return Coloring(colors, np.full(size, -1), source)
+
+
+def row_numbers(pattern: Matrix) -> np.ndarray:
+    """The row of each element."""
+    return np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+
+
+_FEW = 4
+_COUNTED = 100_000_000
+_GREEDY = 5_000_000
+"""Patterns of more elements are not coloured greedily in several ways."""
+_GREEDY_TOO = 100_000
+"""Nor are those of more elements coloured greedily that have a colouring by lattice."""
+_LONGEST_ROW = 32
+
+
+def _bound(pattern: Matrix) -> int:
+    """No colouring has fewer colours: the elements of the longest row."""
+    return int(np.diff(pattern.indptr).max(initial=0))
+
+
+# --- both modes -----------------------------------------------------------------------------------
+
+
+def _split(
+    pattern: Matrix, from_left: np.ndarray, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]
+) -> Coloring:
+    """The colouring in which some rows are told by products from the left, the rest from the right.
+
+    Args:
+      from_left: which rows.
+    """
+    m, n = pattern.shape
+    columns, rows = np.full(n, -1), np.full(m, -1)
+    if not from_left.all():
+        part = pattern if not from_left.any() else pattern[~from_left]
+        columns = column_colors(part, in_shapes)
+    if from_left.any():
+        part = pattern if from_left.all() else pattern[from_left]
+        rows[from_left] = column_colors(part.T.tocsr(), out_shapes if from_left.all() else ())
+    numbers, cols = row_numbers(pattern), pattern.indices
+    forward = int(columns.max(initial=-1)) + 1
+    by_column = columns[cols] * m + numbers
+    by_row = forward * m + rows[numbers] * n + cols
+    return Coloring(columns, rows, np.where(from_left[numbers], by_row, by_column))
+
+
+def _splits(pattern: Matrix, best: int) -> Iterator[Coloring]:
+    """Colourings with the longest rows from the left, or all but the longest columns' rows."""
+    lengths = np.diff(pattern.indptr)
+    order = np.argsort(-lengths, kind="stable")
+    for k in itertools.takewhile(lambda k: k < min(best, len(order)), (2**i for i in range(20))):
+        if 2 * lengths[order[k]] <= best:
+            from_left = np.zeros(pattern.shape[0], bool)
+            from_left[order[:k]] = True
+            yield _split(pattern, from_left, (), ())
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def column_colors(pattern: Matrix, shapes: Sequence[Shape]) -> np.ndarray:
+    """Colours of the columns, of which no row has two alike."""
+    least = _bound(pattern)
+    if least <= 1:
+        return np.zeros(pattern.shape[1], int)
+    best: np.ndarray | None = None
+    if least <= _LONGEST_ROW:
+        best = _by_lattice(pattern, shapes, least)
+        if best is not None and best.max() + 1 == least:
+            return best
+    by_column = pattern.T.tocsr()
+    large = pattern.nnz > (_GREEDY if best is None else _GREEDY_TOO)
+    for order in itertools.islice(_orders(np.diff(by_column.indptr)), 1 if large else None):
+        if best is not None and large:
+            break
+        found = _greedy(by_column, order)
+        if best is None or found.max() < best.max():
+            best = found
+        if best.max() + 1 == least:
+            break
+    return best
+
+
+def _orders(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Orders of columns that are tried: as they are, longest first, at random."""
+    yield np.arange(len(lengths))
+    if lengths.size and lengths.max() != lengths.min():
+        yield np.argsort(-lengths, kind="stable")
+    yield np.random.default_rng(0).permutation(len(lengths))
+
+
+def _greedy(by_column: Matrix, order: np.ndarray) -> np.ndarray:
+    indptr, indices = by_column.indptr.tolist(), by_column.indices.tolist()
+    used, colors = [0] * by_column.shape[1], [0] * by_column.shape[0]
+    for j in order.tolist():
+        rows = indices[indptr[j] : indptr[j + 1]]
+        taken = 0
+        for r in rows:
+            taken |= used[r]
+        first = ~taken & (taken + 1)
+        colors[j] = first.bit_length() - 1
+        for r in rows:
+            used[r] |= first
+    return np.array(colors)
+
+
+def _star(pattern: Matrix, order: np.ndarray) -> np.ndarray:
+    """Greedy star colouring: no path of four vertices has two colours (GMP 2005, algorithm 4.1)."""
+    indptr, indices = pattern.indptr.tolist(), pattern.indices.tolist()
+    size = pattern.shape[0]
+    near = [[w for w in indices[indptr[v] : indptr[v + 1]] if w != v] for v in range(size)]
+    colors = [-1] * size
+    around: list[dict[int, int]] = [{} for _ in range(size)]
+    for v in order.tolist():
+        taken = 0
+        for w in near[v]:
+            of_w = colors[w]
+            if of_w < 0:
+                for c in around[w]:
+                    taken |= 1 << c
+                continue
+            taken |= 1 << of_w
+            for x in near[w]:
+                if colors[x] >= 0 and around[x].get(of_w, 0) > 1:
+                    taken |= 1 << colors[x]
+        c = (~taken & (taken + 1)).bit_length() - 1
+        colors[v] = c
+        for w in near[v]:
+            around[w][c] = around[w].get(c, 0) + 1
+    return np.array(colors)
+
+
+# --- stencils -------------------------------------------------------------------------------------
+
+
+def _by_lattice(pattern: Matrix, shapes: Sequence[Shape], least: int) -> np.ndarray | None:
+    """Colours ``(a . point) mod c`` of the points of a grid, if there are any with few colours."""
+    rows, n = _sample(pattern), pattern.shape[1]
+    best: np.ndarray | None = None
+    for grid in _grids(rows, n, shapes):
+        apart = _distances(rows, grid)
+        limit = 2 * least if best is None else int(best.max())
+        for count in range(least, limit + 1):
+            for factors in _factors(apart, count):
+                colors = _lattice_colors(grid, factors, count)
+                if _is_valid(pattern, colors, count):
+                    best = colors
+                    break
+            else:
+                continue
+            break
+        if best is not None and best.max() + 1 == least:
+            return best
+    return best
+
+
+def _sample(pattern: Matrix) -> list[np.ndarray]:
+    """The columns of some rows: at both ends, in the middle, and at random."""
+    m = pattern.shape[0]
+    chosen = np.arange(m)
+    if m > 1000:
+        ends = np.arange(100)
+        random = np.random.default_rng(0).integers(0, m, 800)
+        chosen = np.unique(np.concatenate([ends, m - 1 - ends, random]))
+    starts, stops = pattern.indptr[chosen], pattern.indptr[chosen + 1]
+    return [pattern.indices[a:b] for a, b in zip(starts, stops, strict=True) if b - a > 1]
+
+
+def _grids(rows: list[np.ndarray], n: int, shapes: Sequence[Shape]) -> Iterator[Shape]:
+    """Grids that the columns may be the points of."""
+    if shapes and len(set(shapes)) == 1:
+        grid = tuple(d for d in (len(shapes), *shapes[0]) if d != 1)
+        if 1 < len(grid) <= 4 and math.prod(grid) == n:
+            yield grid
+    apart, times = np.unique(np.concatenate([np.diff(row) for row in rows]), return_counts=True)
+    often = apart[np.argsort(-times)][:8].tolist()
+    yield (n,)
+    # A point's number in a grid of rows of m goes up by m from row to row.
+    likely = sorted({m + d for m in often for d in (-2, -1, 0, 1, 2) if m > 4})
+    widths = [m for m in likely if 1 < m < n and n % m == 0]
+    for m in widths:
+        yield n // m, m
+    for m, k in itertools.combinations(widths, 2):
+        if k % m == 0:
+            yield n // k, k // m, m
+
+
+def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
+    """How far points of a grid are apart that a row has both of."""
+    of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    points = np.array(np.unravel_index(np.concatenate(rows), grid))
+    base = 2 * max(grid) + 1
+    weights = base ** np.arange(len(grid), dtype=np.int64)
+    numbers = []
+    for k in range(1, max(map(len, rows))):
+        together = of_row[k:] == of_row[:-k]
+        apart = (points[:, k:] - points[:, :-k])[:, together]
+        numbers.append(np.unique(weights @ (apart + base // 2)))
+    found = np.unique(np.concatenate(numbers))
+    return found[:, None] // weights % base - base // 2
+
+
+def _factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
+    """Factors for which points of a row have different numbers, modulo ``count``; the best few."""
+    rank = apart.shape[1]
+    if count**rank > 200_000:
+        return
+    tried = np.array(list(itertools.product(range(count), repeat=rank)))
+    valid = (tried @ apart.T % count != 0).all(axis=1)
+    yield from tried[valid][:2]
+
+
+def _lattice_colors(grid: Shape, factors: np.ndarray, count: int) -> np.ndarray:
+    number = np.zeros((1,) * len(grid), np.int64)
+    for d, (size, factor) in enumerate(zip(grid, factors, strict=True)):
+        line = np.arange(size) * factor
+        number = number + line.reshape([-1 if i == d else 1 for i in range(len(grid))])
+    return (number % count).reshape(-1)
+
+
+def _is_valid(pattern: Matrix, colors: np.ndarray, count: int) -> bool:
+    keys = row_numbers(pattern) * count + colors[pattern.indices]
+    return bool(np.bincount(keys, minlength=1).max() <= 1)

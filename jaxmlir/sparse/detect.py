@@ -1,0 +1,144 @@
+"""The pattern of a program's Jacobian: its derivative is written, and index sets go through it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxmlir.dialect import custom_rule_ops
+from jaxmlir.dialect.builder import named_ops, reachable, returned, set_results
+from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
+from jaxmlir.sparse.index_sets import Columns, PatternTooDense, empty
+from jaxmlir.sparse.pattern import SparsityPattern
+from jaxmlir.sparse.rules import Value
+from jaxmlir.sparse.tracer import Tracer
+from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
+from jaxmlir.transforms.jvp import active_arguments, jvp
+from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.vjp import grad
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> SparsityPattern:
+    """The pattern of the Jacobian of all results of ``@symbol`` in some of its flat arguments.
+
+    Args:
+      argnums: arguments that have tangents, in the order of the columns.
+
+    Raises:
+      ArgumentError: shapes are symbolic.
+      TransformError: an argument has no tangents, or an op cannot be differentiated; names it.
+      PatternTooDense: there are more elements than are written out; names the ops that mix them.
+    """
+    copy = program.clone()
+    discharge_refs(copy)
+    return _pattern(copy, symbol, argnums, symmetric=False)
+
+
+def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> SparsityPattern:
+    """The pattern of the Hessian of ``@symbol``: that of its gradient's Jacobian.
+
+    It is symmetric, so an element is zero where its mirror image is.  With custom derivative rules
+    the gradient need not be one, and the pattern is not taken for symmetric.
+
+    Raises:
+      ArgumentError, TransformError, PatternTooDense: as for :func:`jacobian_sparsity`; also where
+        the function's result is no scalar.
+    """
+    copy = program.clone()
+    discharge_refs(copy)
+    with scope():
+        functions = copy.functions
+        has_rules = any(
+            name in custom_rule_ops.OPS
+            for function in reachable(functions, symbol)
+            for _, name in named_ops(functions[function])
+        )
+        active = active_arguments(copy, symbol, tuple(argnums))
+        gradient = grad(Rules(copy, reverse=True), symbol, active)
+        _put_in_order(copy.function(gradient), active, argnums)
+    copy.changed()
+    return _pattern(copy, gradient, argnums, symmetric=not has_rules)
+
+
+def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int]) -> None:
+    """Has a gradient return its results in the order of ``argnums``, not of the arguments."""
+    found = dict(zip((i for i, a in enumerate(active) if a), returned(gradient), strict=True))
+    set_results(gradient, [found[i] for i in argnums])
+
+
+def _pattern(
+    copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool
+) -> SparsityPattern:
+    """The pattern, of a program that is changed for it."""
+    if not argnums:
+        raise ArgumentError(f"the sparsity pattern of @{symbol}: the arguments hold no arrays")
+    with scope():
+        function = copy.function(symbol)
+        types = list(function.type.inputs)
+        shapes = [_shape(symbol, t) for t in types]
+        out_shapes = [_shape(symbol, t) for t in function.type.results]
+        active = active_arguments(copy, symbol, tuple(argnums))
+        rules = Rules(copy)
+        derivative, active_out = jvp(rules, symbol, active)
+        try:
+            expand_custom_lin(rules, [derivative])
+        except TransformError:
+            # A backward rule that is not seen to be linear is taken for dense.
+            pass
+    copy.changed()
+    sizes = [math.prod(shapes[i]) for i in argnums]
+    columns = Columns(sum(sizes))
+    starts = dict(zip(argnums, (sum(sizes[:i]) for i in range(len(sizes))), strict=True))
+    given = [Value(shape) for shape in shapes]
+    given += [
+        Value(shapes[i], columns.inputs_from(starts[i], math.prod(shapes[i])))
+        for i, a in enumerate(active)
+        if a
+    ]
+    reasons: dict[Any, Diagnostic] = {}
+    with jax.ensure_compile_time_eval():
+        found = Tracer(copy, columns, reasons).enter(derivative, given)
+    tangents = iter(found[len(out_shapes) :])
+    parts = []
+    for shape, a in zip(out_shapes, active_out, strict=True):
+        rows = next(tangents).rows if a else None
+        parts.append(empty(math.prod(shape), columns.width) if rows is None else rows)
+    said = tuple(reasons.values())
+    try:
+        rows = columns.written_out(columns.joined(parts))
+    except PatternTooDense as e:
+        size = f"{sum(map(math.prod, out_shapes)):,} x {columns.inputs:,}"
+        what = "Hessian" if symmetric else "Jacobian"
+        message = f"the {what} of @{symbol}, of {size} elements, is dense: {e}"
+        raise PatternTooDense([Diagnostic("error", message, notes=said)]) from None
+    if symmetric:
+        rows = rows.multiply(rows.T).tocsr()
+        rows.sort_indices()
+    return SparsityPattern(
+        rows.shape,
+        rows.indptr,
+        rows.indices,
+        in_shapes=tuple(shapes[i] for i in argnums),
+        out_shapes=tuple(out_shapes),
+        symmetric=symmetric,
+        reasons=said,
+    )
+
+
+def _shape(symbol: str, type_: Any) -> tuple[int, ...]:
+    shape = tuple(aval_of(type_).shape)
+    if not all(isinstance(size, int) for size in shape):
+        raise ArgumentError(
+            f"the sparsity pattern of @{symbol}: expected shapes of numbers, got {shape}; "
+            "program.specialize(...) is the program at given sizes"
+        )
+    return shape

@@ -1,0 +1,177 @@
+"""Index sets in compressed form: of each element of a value, the inputs that it may depend on.
+
+The sets of a value are the rows of a boolean CSR matrix (SciPy's), so what an op does to them is
+a gather of rows, a union of two matrices, or a product with the op's own boolean matrix, all in C.
+
+Sets that many elements share are not repeated: they become *hubs*, further columns that stand for
+the set.  So ``x - mean(x)`` of a million elements holds one large set and a million references to
+it, and an op that mixes everything costs no more than its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from jaxmlir.errors import DiagnosticError
+
+Rows = sparse.csr_matrix
+"""The sets of a value's elements, in row-major order."""
+
+MOST = 100_000_000
+"""So many elements of a pattern are written out."""
+_WORTH_SHARING = 8
+_SMALL = 100_000
+
+
+class PatternTooDense(DiagnosticError):
+    """A pattern has more elements than are written out."""
+
+
+class Columns:
+    """What sets are made of: the inputs, numbered from 0, and after them the hubs.
+
+    Args:
+      inputs: how many there are.
+    """
+
+    def __init__(self, inputs: int):
+        self.inputs = self.width = inputs
+        self._blocks: list[Rows] = []
+
+    def inputs_from(self, start: int, size: int) -> Rows:
+        """The sets of a value that is a range of the inputs."""
+        return _rows(np.arange(start, start + size), np.arange(size + 1), self.width)
+
+    def shared(self, rows: Rows) -> Rows:
+        """Sets as single columns: a hub for each of them."""
+        count = rows.shape[0]
+        self._blocks.append(rows)
+        self.width += count
+        return self.inputs_from(self.width - count, count)
+
+    def take(self, rows: Rows, numbers: np.ndarray) -> Rows:
+        """The sets of a value whose elements are those of another one, by their numbers; -1 is an
+        element that depends on nothing."""
+        numbers = numbers.reshape(-1)
+        size = rows.shape[0]
+        if numbers.size == size and (numbers == np.arange(size)).all():
+            return rows
+        lengths = np.diff(rows.indptr)
+        if not lengths.size or not lengths.max():
+            return empty(numbers.size, self.width)
+        lengths = np.append(lengths, 0)
+        nnz = int(lengths[numbers].sum())
+        if nnz > max(_SMALL, 3 * rows.nnz) and lengths.max() > _WORTH_SHARING:
+            return self.take(self._with_hubs(rows), numbers)
+        return _picked(rows, numbers)
+
+    def _with_hubs(self, rows: Rows) -> Rows:
+        """The sets, in which each large one is a hub."""
+        large = np.diff(rows.indptr) > _WORTH_SHARING
+        places = np.where(large, np.cumsum(large) - 1, -1)
+        hubs = self.shared(rows[np.flatnonzero(large)])
+        small = _picked(rows, np.where(large, -1, np.arange(large.size)))
+        return self.union(_picked(hubs, places), small)
+
+    def union(self, a: Rows | None, b: Rows | None) -> Rows | None:
+        """The unions of two values' sets, element by element; ``None`` stands for empty sets."""
+        if a is None or b is None or a is b:
+            return b if a is None else a
+        if a.nnz == b.nnz and np.array_equal(a.indptr, b.indptr):
+            if np.array_equal(a.indices, b.indices):
+                return a
+        self._widen(a, b)
+        return a + b
+
+    def through(self, op: Rows, rows: Rows) -> Rows:
+        """The sets of results: row ``i`` of ``op`` has the operand's elements that ``i`` reads."""
+        result = op @ rows
+        result.sort_indices()
+        return result
+
+    def grouped(self, rows: Rows, groups: np.ndarray, count: int) -> Rows:
+        """The unions of the sets of each of ``count`` groups of elements."""
+        return self.through(reads(groups, np.arange(rows.shape[0]), count, rows.shape[0]), rows)
+
+    def joined(self, parts: Sequence[Rows]) -> Rows:
+        """The sets of values one after the other."""
+        self._widen(*parts)
+        return sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
+
+    def _widen(self, *parts: Rows) -> None:
+        for part in parts:
+            if part.shape[1] < self.width:
+                part.resize(part.shape[0], self.width)
+
+    def written_out(self, rows: Rows, most: int = MOST) -> Rows:
+        """The sets without hubs, sorted.
+
+        Raises:
+          PatternTooDense: they have more than ``most`` elements.
+        """
+        self._widen(rows)
+        sets = self._hubs_written_out(rows, most)
+        return _substituted(rows, self.inputs, sets, most)
+
+    def _hubs_written_out(self, rows: Rows, most: int) -> Rows:
+        """The sets of the hubs, those empty that nothing in ``rows`` refers to."""
+        needed = np.zeros(self.width, bool)
+        needed[rows.indices] = True
+        starts = self.width - np.cumsum([block.shape[0] for block in self._blocks[::-1]])
+        for start, block in zip(starts, self._blocks[::-1], strict=True):
+            rows_needed = needed[start : start + block.shape[0]]
+            needed[block.indices[np.repeat(rows_needed, np.diff(block.indptr))]] = True
+        sets = empty(0, self.inputs)
+        for block in self._blocks:
+            start = self.inputs + sets.shape[0]
+            wanted = np.flatnonzero(needed[start : start + block.shape[0]])
+            found = _substituted(block[wanted], self.inputs, sets, most)
+            spread = reads(wanted, np.arange(wanted.size), block.shape[0], wanted.size)
+            sets = sparse.vstack([sets, spread @ found], format="csr")
+        return sets
+
+
+def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
+    """The rows, with the sets of hubs in the place of their columns."""
+    is_hub = rows.indices >= inputs
+    if is_hub.any():
+        hubs = rows[:, inputs : inputs + sets.shape[0]]
+        rows = rows[:, :inputs]
+        total = int(np.diff(sets.indptr).astype(np.int64)[hubs.indices].sum())
+        # An upper bound, where sets overlap.
+        if rows.nnz + total > most:
+            raise PatternTooDense(f"its pattern has some {rows.nnz + total:,} elements")
+        rows = rows + hubs @ sets
+    elif rows.shape[1] != inputs:
+        rows = _rows(rows.indices, rows.indptr, inputs)
+    rows.sort_indices()
+    return rows
+
+
+def _picked(rows: Rows, numbers: np.ndarray) -> Rows:
+    """Rows by their numbers; -1 is an empty one."""
+    padded = _rows(rows.indices, np.append(rows.indptr, rows.indptr[-1]), rows.shape[1])
+    return padded[np.where(numbers < 0, rows.shape[0], numbers)]
+
+
+def empty(size: int, width: int) -> Rows:
+    """The sets of elements that depend on nothing."""
+    return sparse.csr_matrix((size, width), dtype=bool)
+
+
+def reads(results: np.ndarray, operands: np.ndarray, rows: int, columns: int) -> Rows:
+    """The matrix of an op: results that read elements of the operand, pair by pair."""
+    pairs = np.ravel(results), np.ravel(operands)
+    made = sparse.coo_matrix((np.ones(pairs[0].size, bool), pairs), shape=(rows, columns))
+    return made.tocsr()
+
+
+def _rows(indices: np.ndarray, indptr: np.ndarray, width: int) -> Rows:
+    data = np.ones(len(indices), bool)
+    kind = np.int32 if max(len(indices), width) < 2**31 else np.int64
+    parts: Any = (data, indices.astype(kind, copy=False), indptr.astype(kind, copy=False))
+    return sparse.csr_matrix(parts, shape=(len(indptr) - 1, width))

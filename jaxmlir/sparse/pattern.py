@@ -1,0 +1,221 @@
+"""``SparsityPattern``: which elements of a matrix of derivatives can be other than zero."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from scipy import sparse
+
+from jaxmlir.errors import ArgumentError, Diagnostic
+from jaxmlir.sparse import coloring
+
+if TYPE_CHECKING:
+    from jax.experimental.sparse import BCOO
+
+MODES = ("auto", "forward", "reverse", "both")
+_WIDTH, _HEIGHT = 64, 24
+"""A picture has at most so many characters a line, and lines."""
+
+
+class SparsityPattern:
+    """The pattern of a Jacobian, or of a Hessian: a matrix of those results by those inputs.
+
+    Rows are the elements of the program's flat results, columns those of the flat arguments that it
+    is differentiated in, in the order of ``jax.flatten_util.ravel_pytree``.  An element that is not
+    in the pattern is zero for all arguments; one that is may be zero for some, or all.
+
+    Args:
+      shape: rows and columns.
+      indptr, indices: the columns of each row in order, as in SciPy's CSR.
+      in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
+      symmetric: it is that of a symmetric matrix, which takes fewer products to tell.
+      reasons: what made it dense: each names an op and the user's line.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        *,
+        in_shapes: Sequence[Sequence[int]] = (),
+        out_shapes: Sequence[Sequence[int]] = (),
+        symmetric: bool = False,
+        reasons: Sequence[Diagnostic] = (),
+    ):
+        self.shape = (int(shape[0]), int(shape[1]))
+        self.indptr, self.indices = indptr, indices
+        self.in_shapes = tuple(map(tuple, in_shapes))
+        self.out_shapes = tuple(map(tuple, out_shapes))
+        self.symmetric = symmetric
+        self.reasons = tuple(reasons)
+
+    # -- the elements --
+
+    @property
+    def nnz(self) -> int:
+        """How many elements can be other than zero."""
+        return len(self.indices)
+
+    @property
+    def density(self) -> float:
+        """The fraction of all elements that can be other than zero."""
+        return self.nnz / max(1, self.shape[0] * self.shape[1])
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        """The row of each element, in row-major order."""
+        return coloring.row_numbers(self.to_scipy())
+
+    @property
+    def cols(self) -> np.ndarray:
+        """The column of each element, in row-major order."""
+        return self.indices
+
+    def to_scipy(self) -> sparse.csr_matrix:
+        """The pattern as SciPy's CSR matrix of booleans."""
+        parts = np.ones(self.nnz, bool), self.indices, self.indptr
+        return sparse.csr_matrix(parts, shape=self.shape)
+
+    def to_bcoo(self) -> BCOO:
+        """The pattern as JAX's BCOO matrix, of ones."""
+        from jax.experimental.sparse import BCOO
+
+        indices = np.stack([self.rows, self.cols], axis=1).astype(np.int32)
+        parts = jax.numpy.ones(self.nnz, np.float32), jax.numpy.asarray(indices)
+        return BCOO(parts, shape=self.shape, indices_sorted=True, unique_indices=True)
+
+    def to_dense(self) -> np.ndarray:
+        """The pattern as an array of booleans."""
+        return self.to_scipy().toarray()
+
+    # -- colourings --
+
+    @property
+    def colors(self) -> int:
+        """How many products with vectors tell the matrix, in the best mode."""
+        return self.coloring("auto").total
+
+    def coloring(self, mode: str = "auto") -> coloring.Coloring:
+        """The products with vectors that tell the matrix.
+
+        Args:
+          mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest;
+            of a symmetric matrix JVPs by star colouring.
+
+        Raises:
+          ArgumentError: there is no such mode.
+        """
+        if mode not in MODES:
+            raise ArgumentError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
+        known = self.__dict__.setdefault("_colorings", {})
+        if mode not in known:
+            if self.symmetric and mode == "auto":
+                known[mode] = coloring.color_symmetric(self.to_scipy(), self.in_shapes)
+            else:
+                matrix = self.to_scipy()
+                known[mode] = coloring.color(matrix, mode, self.in_shapes, self.out_shapes)
+        return known[mode]
+
+    # -- files --
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the pattern to one file of numpy's format, which :meth:`load` reads.
+
+        Raises:
+          OSError: the file cannot be written.
+        """
+        about = {
+            "shape": self.shape,
+            "in_shapes": self.in_shapes,
+            "out_shapes": self.out_shapes,
+            "symmetric": self.symmetric,
+            "reasons": [reason[:5] for reason in self.reasons],
+        }
+        with open(path, "wb") as file:
+            np.savez_compressed(
+                file, indptr=self.indptr, indices=self.indices, about=json.dumps(about)
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SparsityPattern:
+        """The pattern that :meth:`save` wrote.
+
+        Raises:
+          ArgumentError: the file is no such pattern.
+          OSError: the file cannot be read.
+        """
+        try:
+            with open(path, "rb") as file:
+                parts = np.load(file, allow_pickle=False)
+                about = json.loads(str(parts["about"]))
+                indptr, indices = parts["indptr"], parts["indices"]
+            reasons = [Diagnostic(*reason) for reason in about.pop("reasons")]
+            found = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
+            found.to_scipy().check_format()
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as e:
+            raise ArgumentError(f"{os.fspath(path)} is no sparsity pattern: {e}") from e
+        return found
+
+    # -- pictures --
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        return f"<SparsityPattern {m} x {n}, {self.nnz} elements ({self.density:.2g})>"
+
+    def __str__(self) -> str:
+        """The pattern in braille, eight places a character, with what made it dense below."""
+        lines = [repr(self), *self._braille(), *map(str, self.reasons)]
+        return "\n".join(lines)
+
+    def _braille(self) -> list[str]:
+        dots = self._dots(4 * _HEIGHT, 2 * _WIDTH)
+        h, w = -(-dots.shape[0] // 4), -(-dots.shape[1] // 2)
+        padded = np.zeros((4 * h, 2 * w), int)
+        padded[: dots.shape[0], : dots.shape[1]] = dots
+        bits = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])
+        codes = np.einsum("hiwj,ij->hw", padded.reshape(h, 4, w, 2), bits)
+        return ["".join(chr(0x2800 + int(code)) for code in line) for line in codes]
+
+    def _dots(self, height: int, width: int) -> np.ndarray:
+        """The pattern, or its picture of at most so many places."""
+        scale = max(1.0, self.shape[0] / height, self.shape[1] / width)
+        size = [max(1, int(np.ceil(n / scale))) for n in self.shape]
+        dots = np.zeros(size, bool)
+        if self.nnz:
+            dots[(self.rows / scale).astype(int), (self.cols / scale).astype(int)] = True
+        return dots
+
+    def _repr_html_(self) -> str:
+        """The picture that a notebook shows: an SVG image of at most 200 x 200 places."""
+        dots = self._dots(200, 200)
+        h, w = dots.shape
+        marks = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(dots))
+        text = repr(self).replace("<", "&lt;").replace(">", "&gt;")
+        return (
+            f'<div>{text}<br><svg viewBox="0 0 {w} {h}" width="{min(400, 8 * w)}" '
+            f'style="border:1px solid #888"><path d="{marks}" fill="currentColor"/></svg></div>'
+        )
+
+    def spy(self, ax: Any = None, **options: Any) -> Any:
+        """The pattern as a plot of matplotlib, which has to be installed.
+
+        Args:
+          ax: the axes to plot in, by default the current ones.
+          options: those of matplotlib's ``spy``.
+
+        Returns:
+          The axes.
+        """
+        from matplotlib import pyplot
+
+        ax = pyplot.gca() if ax is None else ax
+        ax.spy(self.to_scipy(), **({"markersize": 1} | options))
+        return ax

@@ -1,0 +1,53 @@
+"""``jaxpr-jacobian-sparsity`` and ``jaxpr-hessian-sparsity``: patterns of derivatives, printed.
+
+The pattern is printed on stderr as a picture in braille, eight places a character, with the
+products with vectors that tell the matrix.  Ops that make it dense are named in remarks, with the
+user's line.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, ClassVar
+
+from jaxmlir.passes.base import Pass
+from jaxmlir.sparse.detect import hessian_sparsity, jacobian_sparsity
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+class PrintJacobianSparsity(Pass):
+    """Print which elements of a function's Jacobian can be other than zero, on stderr.
+
+    Options:
+      func: the function; by default the public one.
+      argnums: the flat arguments that it is differentiated in.
+    """
+
+    name: ClassVar[str] = "jaxpr-jacobian-sparsity"
+    func: str = ""
+    argnums: tuple[int, ...] = (0,)
+
+    def run(self, program: Module) -> bool:
+        pattern = jacobian_sparsity(program, program.chosen(self.func), self.argnums)
+        print(pattern, pattern.coloring(), sep="\n", file=sys.stderr)
+        return False
+
+
+class PrintHessianSparsity(Pass):
+    """Print which elements of a function's Hessian can be other than zero, on stderr.
+
+    Options:
+      func: the function, of one scalar result; by default the public one.
+      argnums: the flat arguments that it is differentiated in.
+    """
+
+    name: ClassVar[str] = "jaxpr-hessian-sparsity"
+    func: str = ""
+    argnums: tuple[int, ...] = (0,)
+
+    def run(self, program: Module) -> bool:
+        pattern = hessian_sparsity(program, program.chosen(self.func), self.argnums)
+        print(pattern, pattern.coloring(), sep="\n", file=sys.stderr)
+        return False

@@ -1,0 +1,544 @@
+"""What an op does to index sets, for the kinds of ops there are.
+
+Ops are those of a derivative, so they are linear in what depends on an input, and the sets of a
+result are unions of sets of the operands.  An op is looked up in this order:
+
+    values known          mul, select_n, dot_general: zeros of the other factor count
+    movement              run on the numbers of the operand's elements
+    UPDATE                the operand passes; each update goes where the op's transpose reads
+    windows               convolutions and pooling: index arithmetic
+    elementwise           the union of the operands' sets, element by element
+    an indexing map       the op repeats itself along loops, and mixes along all other dimensions
+    anything else         every result depends on all that any operand depends on
+
+The last is always right, so an op nobody has thought of makes a pattern dense, not wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxmlir.analysis.index_maps import Dims, maps_of
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.ops import OPS, Trait, with_trait
+from jaxmlir.interpret.interpreter import Node
+from jaxmlir.sparse.index_sets import Columns, Rows, reads
+from jaxmlir.sparse.movement import MOVES
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+class Value(NamedTuple):
+    """A value: what its elements depend on, and what they are where that is known.
+
+    Attributes:
+      rows: ``None`` where it depends on no input.
+      known: computes it, if no operand of what it is computed from depends on the arguments.
+    """
+
+    shape: tuple[int, ...]
+    rows: Rows | None = None
+    known: Callable[[], np.ndarray] | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+Sets = list[Rows | None]
+
+
+class Leaf(NamedTuple):
+    """An op without functions, as the rules see it."""
+
+    columns: Columns
+    node: Node
+    operands: Sequence[Value]
+    shapes: Sequence[tuple[int, ...]]
+    program: Module
+
+    @property
+    def name(self) -> str:
+        return self.node.name.removeprefix("jaxpr.")
+
+    @property
+    def bind(self) -> Callable[..., list[Any]]:
+        """The op itself, on arrays."""
+        return self.node.bind(self.program)
+
+    @property
+    def depending(self) -> list[int]:
+        """The operands that depend on an input."""
+        return [i for i, x in enumerate(self.operands) if x.rows is not None]
+
+
+def sets_of(leaf: Leaf) -> Sets | None:
+    """What the results of an op depend on; ``None`` where no rule knows."""
+    for rule in _rules_of(leaf.name):
+        found = rule(leaf)
+        if found is not None:
+            return found
+    return None
+
+
+def dense(leaf: Leaf) -> Sets:
+    """Every result depends on all that any operand depends on."""
+    columns, parts = leaf.columns, [leaf.operands[i].rows for i in leaf.depending]
+    whole = columns.grouped(columns.joined(parts), np.zeros(sum(p.shape[0] for p in parts), int), 1)
+    return [
+        columns.take(whole, np.zeros(math.prod(shape), int)) if math.prod(shape) else None
+        for shape in leaf.shapes
+    ]
+
+
+def numbers_of(shape: Sequence[int]) -> np.ndarray:
+    """The numbers of a value's elements."""
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+# --- elementwise, and ops that pass each operand on -----------------------------------------------
+
+
+def spread(columns: Columns, rows: Rows, have: Sequence[int], want: Sequence[int]) -> Rows:
+    """The sets of an operand where it serves every place of the result."""
+    if tuple(have) == tuple(want):
+        return rows
+    numbers = numbers_of(have if len(have) == len(want) else (1,) * len(want))
+    return columns.take(rows, np.broadcast_to(numbers, want))
+
+
+def _where(columns: Columns, rows: Rows, kept: np.ndarray) -> Rows:
+    kept = kept.reshape(-1)
+    return rows if kept.all() else columns.take(rows, np.where(kept, np.arange(kept.size), -1))
+
+
+def _elementwise(leaf: Leaf) -> Sets:
+    (shape,) = leaf.shapes
+    found: Rows | None = None
+    for i in leaf.depending:
+        x = leaf.operands[i]
+        found = leaf.columns.union(found, spread(leaf.columns, x.rows, x.shape, shape))
+    return [found]
+
+
+# d(x y) = y dx: nothing where y is known to be 0
+def _mul(leaf: Leaf) -> Sets | None:
+    if len(leaf.depending) != 1:
+        return None
+    (i,), (shape,) = leaf.depending, leaf.shapes
+    x, factor = leaf.operands[i], leaf.operands[1 - i]
+    if factor.known is None:
+        return None
+    nonzero = np.broadcast_to(factor.known() != 0, shape)
+    return [_where(leaf.columns, spread(leaf.columns, x.rows, x.shape, shape), nonzero)]
+
+
+# d(select(p, x, y)) = select(p, dx, dy)
+def _select(leaf: Leaf) -> Sets | None:
+    which, *cases = leaf.operands
+    if which.known is None:
+        return None
+    chosen = np.broadcast_to(np.asarray(which.known()).astype(int), leaf.shapes[0])
+    found: Rows | None = None
+    for i, case in enumerate(cases):
+        if case.rows is not None:
+            rows = spread(leaf.columns, case.rows, case.shape, leaf.shapes[0])
+            found = leaf.columns.union(found, _where(leaf.columns, rows, chosen == i))
+    return [found]
+
+
+def _each(leaf: Leaf) -> Sets | None:
+    """Ops whose results are their operands, one by one."""
+    if [x.shape for x in leaf.operands] != list(leaf.shapes):
+        return None
+    return [x.rows for x in leaf.operands]
+
+
+# --- movement -------------------------------------------------------------------------------------
+
+
+def _moved(leaf: Leaf) -> Sets | None:
+    """The op, run on numbers: those of operands that depend on nothing are -1."""
+    record, arity = OPS[leaf.name], len(leaf.operands)
+    indices = record.index_operands(arity)
+    if any(leaf.operands[i].known is None for i in indices):
+        return None
+    numbers, parts, start = [], [], 0
+    for i, x in enumerate(leaf.operands):
+        if i in indices:
+            numbers.append(x.known())
+        elif x.rows is None:
+            numbers.append(np.full(x.shape, -1))
+        else:
+            numbers.append(numbers_of(x.shape) + start)
+            parts.append(x.rows)
+            start += x.size
+    move = MOVES.get(leaf.name, lambda node, operands: None)
+    found = move(leaf.node, numbers)
+    if found is None:
+        found = _run_on_numbers(leaf, numbers, indices, start)
+    if found is None:
+        return None
+    rows = leaf.columns.joined(parts)
+    return [leaf.columns.take(rows, x) for x in found]
+
+
+# All whole numbers up to here have a float32 of their own.
+_COUNTED_IN_F32 = 2**24
+
+
+def _run_on_numbers(
+    leaf: Leaf, numbers: Sequence[np.ndarray], indices: Sequence[int], count: int
+) -> list[np.ndarray] | None:
+    if count >= _COUNTED_IN_F32:
+        return None
+    # What is filled in is 0 or not a number: numbers begin at 1.
+    args = [
+        x if i in indices else (x + 1).astype(np.float32)
+        for i, x in enumerate(map(np.asarray, numbers))
+    ]
+    found = [np.nan_to_num(np.asarray(x), nan=0) for x in leaf.bind(*args)]
+    return [np.where((x >= 1) & (x <= count), x, 0).astype(int) - 1 for x in found]
+
+
+# y = x, y[p] += u: u's elements go where the transpose, a gather, takes its own from
+def _update(leaf: Leaf) -> Sets:
+    """Elements that are overwritten are taken for kept, which is no error."""
+    x, which = leaf.operands[0], OPS[leaf.name].update
+    updates = leaf.operands[which]
+    if updates.rows is None:
+        return [x.rows]
+    added = _scattered(leaf, x.shape, updates)
+    if added is None:
+        maps = _maps_of(leaf)
+        of_update, of_result = (maps.operands[which], maps.results[0]) if maps else ((), ())
+        added = _through_loops(leaf.columns, updates, of_update, of_result, x.shape)
+    return [leaf.columns.union(x.rows, added)]
+
+
+def _scattered(leaf: Leaf, shape: tuple[int, ...], updates: Value) -> Rows | None:
+    """What updates at known places bring in."""
+    indices, size = leaf.operands[1], math.prod(shape)
+    if leaf.name not in ("scatter_add", "scatter_sub") or indices.known is None:
+        return None
+    if size >= _COUNTED_IN_F32:
+        return None
+    zeros, places = np.zeros(shape, np.float32), indices.known()
+    transposed = jax.linear_transpose(
+        lambda u: leaf.bind(zeros, places, u)[0],
+        jax.ShapeDtypeStruct(updates.shape, np.float32),
+    )
+    # The numbers begin at 1: what is dropped reads 0.
+    (found,) = transposed(jax.numpy.asarray(numbers_of(shape) + 1, np.float32))
+    to = np.abs(np.asarray(found)).reshape(-1).astype(int) - 1
+    kept = np.flatnonzero(to >= 0)
+    return leaf.columns.through(reads(to[kept], kept, size, updates.size), updates.rows)
+
+
+# --- ops along loops ------------------------------------------------------------------------------
+
+
+def _maps_of(leaf: Leaf) -> Any:
+    with context():
+        op = leaf.node.op
+        return maps_of(op_signature.of_op(op, leaf.node.name, list(op.operands)))
+
+
+def _along_loops(leaf: Leaf) -> Sets | None:
+    """Ops with an indexing map."""
+    maps = _maps_of(leaf)
+    if maps is None:
+        return None
+    found: Sets = []
+    for shape, of_result in zip(leaf.shapes, maps.results, strict=True):
+        sets: Rows | None = None
+        for i in leaf.depending:
+            rows = _through_loops(
+                leaf.columns, leaf.operands[i], maps.operands[i], of_result, shape
+            )
+            sets = leaf.columns.union(sets, rows)
+        found.append(sets)
+    return found
+
+
+def _through_loops(
+    columns: Columns, x: Value, of_operand: Dims, of_result: Dims, shape: tuple[int, ...]
+) -> Rows:
+    """Each result depends on all elements of the operand at its place in the loops of both."""
+    shared = [loop for loop in of_operand if loop is not None and loop in of_result]
+    sizes = {loop: x.shape[of_operand.index(loop)] for loop in shared}
+
+    def groups(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
+        """For each element of a value, the number of its place in the loops of both."""
+        number = np.zeros((1,) * len(of), int)
+        for loop in shared:
+            d = dims.index(loop)
+            line = np.arange(sizes[loop]).reshape([-1 if i == d else 1 for i in range(len(of))])
+            number = number * sizes[loop] + line
+        return np.broadcast_to(number, of)
+
+    total = math.prod(sizes.values())
+    rows = columns.grouped(x.rows, groups(of_operand, x.shape), total)
+    return columns.take(rows, groups(of_result, shape))
+
+
+# y[b,i,j] = sum_k u[b,i,k] v[b,k,j]: nothing where v is known to be 0
+def _dot_general(leaf: Leaf) -> Sets | None:
+    if len(leaf.depending) != 1:
+        return None
+    (i,) = leaf.depending
+    x, factor = leaf.operands[i], leaf.operands[1 - i]
+    maps = _maps_of(leaf)
+    if factor.known is None or maps is None:
+        return None
+    of_factor, of_x, (of_result,) = maps.operands[1 - i], maps.operands[i], maps.results
+    nonzero = np.nonzero(factor.known())
+    if factor.size == nonzero[0].size if nonzero else True:
+        return None
+    free = [d for d in range(len(of_x)) if of_x[d] not in of_factor]
+    repeated = [x.shape[d] for d in free]
+    if math.prod(repeated) * nonzero[0].size > _MOST_READS:
+        return None
+    at = {
+        loop: n.reshape(-1, *(1,) * len(free)) for loop, n in zip(of_factor, nonzero, strict=True)
+    }
+    for k, d in enumerate(free):
+        line = np.arange(x.shape[d])
+        at[of_x[d]] = line.reshape([-1 if i == k + 1 else 1 for i in range(len(free) + 1)])
+    (shape,) = leaf.shapes
+    whole = (nonzero[0].size, *repeated)
+
+    def places(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
+        found = np.ravel_multi_index([np.broadcast_to(at[d], whole) for d in dims], of) if of else 0
+        return np.broadcast_to(found, whole)
+
+    op = reads(places(of_result, shape), places(of_x, x.shape), math.prod(shape), x.size)
+    return [leaf.columns.through(op, x.rows)]
+
+
+_MOST_READS = 30_000_000
+"""An op's own matrix has at most so many elements."""
+
+
+# y[i] = sum_{j <= i} x[j]
+def _cumulative(leaf: Leaf) -> Sets | None:
+    (x,) = leaf.operands
+    axis, length = leaf.node.get("axis"), x.shape[leaf.node.get("axis")]
+    if x.size * length > _MOST_READS:
+        return None
+    numbers = np.moveaxis(numbers_of(x.shape), axis, -1).reshape(-1, length)
+    i, j = np.tril_indices(length)
+    if leaf.node.get("reverse", False):
+        i, j = j, i
+    op = reads(numbers[:, i], numbers[:, j], x.size, x.size)
+    return [leaf.columns.through(op, x.rows)]
+
+
+def _last(leaf: Leaf) -> Sets | None:
+    """Fourier transforms: each of the leading dimensions by itself."""
+    rank = len(leaf.operands[0].shape) - len(leaf.node.get("fft_lengths"))
+    dims = (*range(rank), *(None,) * (len(leaf.operands[0].shape) - rank))
+    return [_through_loops(leaf.columns, leaf.operands[0], dims, dims, leaf.shapes[0])]
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def _windows(
+    have: int, want: int, size: int, stride: int, low: int, base: int, window: int
+) -> np.ndarray:
+    """What each result reads along one dimension: ``[want, size]``, -1 where that is padding."""
+    places = stride * np.arange(want)[:, None] + window * np.arange(size) - low
+    inside = (places >= 0) & (places <= (have - 1) * base) & (places % base == 0)
+    return np.where(inside, places // base, -1)
+
+
+def _numbers_in_windows(along: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
+    """The elements that each result reads: ``[*results, *taps]``, -1 for padding.
+
+    Args:
+      along: of each dimension, what :func:`_windows` gives.
+      shape: the operand's.
+    """
+    rank = len(shape)
+    number, inside = np.zeros((1,) * (2 * rank), int), np.ones((1,) * (2 * rank), bool)
+    for d, (places, size) in enumerate(zip(along, shape, strict=True)):
+        sizes = [1] * (2 * rank)
+        sizes[d], sizes[rank + d] = places.shape
+        places = places.reshape(sizes)
+        number, inside = number * size + places, inside & (places >= 0)
+    return np.where(inside, number, -1)
+
+
+def _pooling_windows(leaf: Leaf, have: tuple[int, ...], want: tuple[int, ...]) -> np.ndarray | None:
+    sizes = leaf.node.get("window_dimensions")
+    ones = (1,) * len(sizes)
+    if math.prod(want) * math.prod(sizes) > _MOST_READS:
+        return None
+    along = [
+        _windows(*of_one)
+        for of_one in zip(
+            have,
+            want,
+            sizes,
+            leaf.node.get("window_strides") or ones,
+            [low for low, _ in leaf.node.get("padding")],
+            leaf.node.get("base_dilation") or ones,
+            leaf.node.get("window_dilation") or ones,
+            strict=True,
+        )
+    ]
+    return _numbers_in_windows(along, have)
+
+
+def _pooling(leaf: Leaf) -> Sets | None:
+    """Reductions of windows, of each of the operands; an initial value is one number."""
+    have, found = leaf.operands[0].shape, None
+    numbers = _pooling_windows(leaf, have, leaf.shapes[0])
+    if numbers is None or any(leaf.operands[i].shape != have for i in leaf.depending):
+        return None
+    numbers = numbers.reshape(math.prod(leaf.shapes[0]), -1)
+    results = np.broadcast_to(np.arange(len(numbers))[:, None], numbers.shape)
+    read = numbers >= 0
+    op = reads(results[read], numbers[read], len(numbers), math.prod(have))
+    for i in leaf.depending:
+        found = leaf.columns.union(found, leaf.columns.through(op, leaf.operands[i].rows))
+    return [found] * len(leaf.shapes)
+
+
+# y[p(i)] += x[i], for some p(i) in i's window
+def _scattered_windows(leaf: Leaf) -> Sets | None:
+    source = leaf.operands[0]
+    if leaf.depending != [0]:
+        return None
+    numbers = _pooling_windows(leaf, leaf.shapes[0], source.shape)
+    if numbers is None:
+        return None
+    numbers = numbers.reshape(source.size, -1)
+    sources = np.broadcast_to(np.arange(source.size)[:, None], numbers.shape)
+    read = numbers >= 0
+    op = reads(numbers[read], sources[read], math.prod(leaf.shapes[0]), source.size)
+    return [leaf.columns.through(op, source.rows)]
+
+
+# y[n,f,i] = sum_{c,a} x[n,c,i+a] w[f,c,a]
+def _convolution(leaf: Leaf) -> Sets | None:
+    image, kernel = leaf.operands
+    node, (shape,) = leaf.node, leaf.shapes
+    if node.get("batch_group_count", 1) != 1:
+        return None
+    spec, groups = node.get("dimension_numbers"), node.get("feature_group_count", 1)
+    features = shape[spec.out_spec[1]]
+    found: Rows | None = None
+    if kernel.rows is not None:
+        of_feature = np.broadcast_to(
+            np.arange(features).reshape(_at(spec.rhs_spec[0], len(shape))), kernel.shape
+        )
+        rows = leaf.columns.grouped(kernel.rows, of_feature, features)
+        by_feature = np.arange(features).reshape(_at(spec.out_spec[1], len(shape)))
+        found = leaf.columns.take(rows, np.broadcast_to(by_feature, shape))
+    if image.rows is not None:
+        rows = _through_kernel(leaf, spec, groups)
+        if rows is None:
+            return None
+        found = leaf.columns.union(found, rows)
+    return [found]
+
+
+def _at(d: int, rank: int) -> list[int]:
+    return [-1 if i == d else 1 for i in range(rank)]
+
+
+def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
+    image, kernel = leaf.operands
+    node, (shape,) = leaf.node, leaf.shapes
+    lhs, rhs, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec
+    sizes, outs = [[of[d] for d in dims[2:]] for of, dims in ((image.shape, lhs), (shape, out))]
+    taps = [kernel.shape[d] for d in rhs[2:]]
+    ones = (1,) * len(taps)
+    options = zip(
+        sizes,
+        outs,
+        taps,
+        node.get("window_strides"),
+        [low for low, _ in node.get("padding")],
+        node.get("lhs_dilation") or ones,
+        node.get("rhs_dilation") or ones,
+        strict=True,
+    )
+    images, features = image.shape[lhs[0]], shape[out[1]]
+    channels = kernel.shape[rhs[1]]
+    if kernel.known is None:
+        of_each = np.ones((groups, channels, math.prod(taps)), bool)
+    else:
+        of_each = np.transpose(kernel.known() != 0, rhs).reshape(features, channels, -1)
+        if of_each.all():
+            of_each = of_each[:: features // groups]
+    kinds = len(of_each)
+    if images * math.prod(outs) * of_each.size > _MOST_READS:
+        return None
+    read = _numbers_in_windows([_windows(*one) for one in options], sizes)
+    read = read.reshape(math.prod(outs), -1)
+    kind, channel, tap = np.nonzero(of_each)
+    # Of an image: results by kind and place, operands by channel and place.
+    places = read[:, tap]
+    from_channel = (kind // (kinds // groups)) * channels + channel
+    operands = from_channel * math.prod(sizes) + places
+    results = kind * math.prod(outs) + np.arange(math.prod(outs))[:, None]
+    results, operands = results[places >= 0], operands[places >= 0]
+    n = np.arange(images)[:, None]
+    op = reads(
+        n * (kinds * math.prod(outs)) + results,
+        n * (groups * channels * math.prod(sizes)) + operands,
+        images * kinds * math.prod(outs),
+        image.size,
+    )
+    columns = leaf.columns
+    rows = columns.through(op, columns.take(image.rows, numbers_of(image.shape).transpose(lhs)))
+    numbers = np.arange(images * kinds * math.prod(outs)).reshape(images, kinds, *outs)
+    numbers = np.repeat(numbers, features // kinds, axis=1)
+    return columns.take(rows, numbers.transpose(np.argsort(out)))
+
+
+Rule = Callable[[Leaf], "Sets | None"]
+
+_RULES: dict[str, Rule] = {
+    "conv_general_dilated": _convolution,
+    "dot_general": _dot_general,
+    "fft": _last,
+    "mul": _mul,
+    "select_and_gather_add": _pooling,
+    "select_and_scatter_add": _scattered_windows,
+    "select_n": _select,
+    **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
+    **dict.fromkeys(("optimization_barrier", "device_put", "reduce_precision"), _each),
+    **dict.fromkeys(("sharding_constraint", "reshard", "layout_constraint", "name"), _each),
+    **dict.fromkeys(("pvary", "pbroadcast", "copy"), _each),
+}
+
+
+@functools.cache
+def _rules_of(name: str) -> tuple[Rule, ...]:
+    """The rules for an op, to be tried in order."""
+    full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
+    kinds = (
+        (Trait.UPDATE, _update),
+        (Trait.MOVEMENT, _moved),
+        (Trait.CUMULATIVE, _cumulative),
+    )
+    found += [rule for trait, rule in kinds if full in with_trait(trait)]
+    if full in with_trait(Trait.UPDATE, Trait.MOVEMENT):
+        # Overwriting at known places is a movement; elsewhere old and new are taken together.
+        found.reverse()
+    if full in ELEMENTWISE:
+        found.append(_elementwise)
+    return (*found, _along_loops)

@@ -1,0 +1,388 @@
+"""The abstract interpretation of a derivative: index sets go through its ops, calls and loops.
+
+What is interpreted is the program's own derivative, as the compiler writes it (``jaxpr-jvp``): its
+ops are linear in the tangents, the rules of custom derivatives and of rematerialised functions are
+in it, and what has no derivative is not.  Of a value that depends on the tangents its index sets
+are followed; what depends on no argument is computed where a rule asks for it: indices, masks,
+stencils.
+
+A loop is run as often as it says, where that is soon done and something tells its iterations apart.
+Else its body is interpreted once, with inputs of its own, as a relation ``T`` between what an
+iteration is given and gives.  What the carry depends on after any number of iterations is the
+reflexive and transitive closure of ``T``: elements of a strongly connected component depend on the
+same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from jaxmlir.dialect import locations
+from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
+from jaxmlir.errors import Diagnostic
+from jaxmlir.interpret.interpreter import Node, plan_of
+from jaxmlir.passes.remarks import remark
+from jaxmlir.sparse import rules
+from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
+from jaxmlir.sparse.movement import VALUES
+from jaxmlir.sparse.rules import Leaf, Value
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+_UNROLLED = 4_000
+"""Loops of at most so many ops, all iterations together, are run."""
+_CLOSURE = 20_000_000
+"""Closures of at most so many elements are made; larger ones are taken for dense in parts."""
+_FEW_INPUTS = 4
+_FEW = 64
+"""Values of so few elements are computed at once: a loop's counter is asked for in the end."""
+
+
+# What the user's own code, or another device, has a say in is not run to be analysed.
+_NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL)
+
+
+class Tracer:
+    """Interprets functions of a program.
+
+    Args:
+      columns: the inputs.
+      reasons: takes what made a pattern dense.
+
+    Attributes:
+      reasons: by op, what made a set dense.
+    """
+
+    def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
+        self.program, self.columns, self.reasons = program, columns, reasons
+
+    def enter(self, symbol: str, arguments: Sequence[Value]) -> list[Value]:
+        """The results of a function."""
+        plan = plan_of(self.program, symbol)
+        values: list[Any] = [None] * plan.size
+        values[: len(arguments)] = arguments
+        for number, array in plan.constants:
+            values[number] = Value(np.shape(array), None, functools.partial(_as_numpy, array))
+        for node in plan.nodes:
+            found = self._op(node, [values[i] for i in node.operands])
+            for number, value in zip(node.results, found, strict=True):
+                values[number] = value
+        return [values[i] for i in plan.results]
+
+    def _op(self, node: Node, operands: list[Value]) -> list[Value]:
+        if node.name in _CALLS:
+            return self.enter(node.get(_CALLS[node.name]), operands)
+        if node.name in _CONTROL:
+            return _CONTROL[node.name](self, node, operands)
+        shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
+        if all(x.rows is None for x in operands):
+            return self._independent(node, operands, shapes)
+        leaf = Leaf(self.columns, node, operands, shapes, self.program)
+        found = rules.sets_of(leaf)
+        if found is None:
+            found = rules.dense(leaf)
+            self._because(node, "no rule says which elements it mixes, so all of them")
+        self._look_at(node, operands, found)
+        found = [None if rows is not None and not rows.nnz else rows for rows in found]
+        return [Value(shape, rows) for shape, rows in zip(shapes, found, strict=True)]
+
+    def _independent(
+        self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
+    ) -> list[Value]:
+        """The results of an op that no input reaches."""
+        known_operands = all(x.known is not None for x in operands)
+        if not known_operands or node.name in _NOT_RUN or _has_effects(node):
+            return [Value(shape) for shape in shapes]
+
+        @functools.cache
+        def results() -> list[Any]:
+            given = [x.known() for x in operands]
+            compute = VALUES.get(node.name.removeprefix("jaxpr."))
+            with np.errstate(all="ignore"):
+                found = compute and compute(node, given)
+            return node.bind(self.program)(*given) if found is None else found
+
+        def known(i: int) -> Callable[[], Any]:
+            return lambda: _as_numpy(results()[i])
+
+        values = [Value(shape, None, known(i)) for i, shape in enumerate(shapes)]
+        if sum(x.size for x in (*values, *operands)) <= _FEW and node.name[6:] in VALUES:
+            results()
+        return values
+
+    # -- what is said --
+
+    def _look_at(self, node: Node, operands: Sequence[Value], found: Sequence[Any]) -> None:
+        """Notes an op whose results depend on most inputs, where no operand does."""
+        inputs = self.columns.inputs
+        if inputs < 2:
+            return
+        before = max(_longest(x.rows) for x in operands)
+        after = max(map(_longest, found), default=0)
+        if after > max(before, inputs // 2, _FEW_INPUTS):
+            self._because(
+                node, f"an element of its result depends on {after:,} of {inputs:,} inputs"
+            )
+
+    def _because(self, node: Node, what: str) -> None:
+        if node.op in self.reasons:
+            return
+        with context():
+            message = f"'{node.name}' op of the derivative: {what}"
+            position = locations.position(node.op.location)
+            self.reasons[node.op] = Diagnostic("remark", message, *position)
+            remark(node.op, message)
+
+    # -- loops --
+
+    def loop(
+        self,
+        symbol: str,
+        consts: Sequence[Value],
+        carry: Sequence[Value],
+        slices: Sequence[Value] = (),
+    ) -> tuple[list[Value], Relation]:
+        """A loop's carry after any number of iterations, and the relation that an iteration is.
+
+        Args:
+          slices: what an iteration reads of the arrays that the loop goes over: their sets are
+            those of all iterations together.
+        """
+        carry = [x._replace(known=None) for x in carry]
+        slices = [x._replace(known=None) for x in slices]
+        depend = [x.rows is not None for x in carry]
+        while True:
+            found = self._relation(symbol, [*consts, *carry, *slices], len(consts), depend)
+            grown = [a or r is not None for a, r in zip(depend, found.rows, strict=False)]
+            if grown == depend:
+                break
+            depend = grown
+        own = [i for i, d in enumerate(depend) if d]
+        if not own:
+            return carry, found
+        columns, first, last = self.columns, len(consts), len(consts) + len(carry)
+        sizes = [carry[i].size for i in own]
+        step = found.all_of(own, sizes)
+        begin = [_rows_of(carry[i], columns) for i in own]
+        blank = [x._replace(rows=None) for x in carry]
+        outside = found.applied(columns, step, [*consts, *blank, *slices])
+        base = columns.union(columns.joined(begin), outside)
+        whole = self._closure(step[:, found.starts[first] : found.starts[last]], base)
+        ends = np.cumsum([0, *sizes])
+        for i, start, end in zip(own, ends[:-1], ends[1:], strict=True):
+            carry[i] = carry[i]._replace(rows=whole[start:end])
+        return carry, found
+
+    def _relation(
+        self, symbol: str, arguments: Sequence[Value], first: int, depend: Sequence[bool]
+    ) -> Relation:
+        """What the results of a function depend on, of its own arguments.
+
+        Args:
+          first: the number of the first argument of the carry.
+          depend: which of the carry depend on an input.
+        """
+        pattern = [x.rows is not None for x in arguments]
+        pattern[first : first + len(depend)] = depend
+        sizes = [x.size if d else 0 for x, d in zip(arguments, pattern, strict=True)]
+        starts = np.cumsum([0, *sizes])
+        columns = Columns(int(starts[-1]))
+        given = [
+            x._replace(rows=columns.inputs_from(start, size) if d else None)
+            for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
+        ]
+        inner = Tracer(self.program, columns, self.reasons)
+        rows = [x.rows for x in inner.enter(symbol, given)]
+        try:
+            rows = [r if r is None else columns.written_out(r, _CLOSURE) for r in rows]
+        except PatternTooDense:
+            rows = [r if r is None else _full(r.shape[0], columns.inputs) for r in rows]
+        return Relation(rows, pattern, starts)
+
+    def _closure(self, step: Rows, base: Rows) -> Rows:
+        """What a carry depends on after any number of iterations.
+
+        Args:
+          step: which elements an iteration computes from which.
+          base: what they depend on besides: at first, and by what is not carried.
+        """
+        size, columns = step.shape[0], self.columns
+        count, labels = sparse.csgraph.connected_components(step, connection="strong")
+        member = rules.reads(labels, np.arange(size), count, size)
+        reached = (member @ step @ member.T + sparse.identity(count, bool, "csr")).tocsr()
+        while reached.nnz <= _CLOSURE:
+            further = reached @ reached
+            if further.nnz == reached.nnz:
+                rows = columns.through(reached, columns.through(member, base))
+                return columns.take(rows, labels)
+            reached = further
+        count, labels = sparse.csgraph.connected_components(step, directed=False)
+        return columns.take(columns.grouped(base, labels, count), labels)
+
+
+class Relation(NamedTuple):
+    """What a function's results depend on, of its own arguments.
+
+    Attributes:
+      rows: of each result; the columns are the elements of those arguments that depend on an input.
+      pattern: which these are.
+      starts: the first column of each argument.
+    """
+
+    rows: list[Rows | None]
+    pattern: list[bool]
+    starts: np.ndarray
+
+    def all_of(self, results: Sequence[int], sizes: Sequence[int]) -> Rows:
+        """The rows of some results, one after the other."""
+        width = int(self.starts[-1])
+        parts = [self.rows[i] for i in results]
+        given = zip(parts, sizes, strict=True)
+        return sparse.vstack([empty(n, width) if r is None else r for r, n in given], format="csr")
+
+    def applied(self, columns: Columns, rows: Rows, arguments: Sequence[Value]) -> Rows:
+        """What results depend on, where the function is given these arguments."""
+        given = [_rows_of(x, columns) for x, d in zip(arguments, self.pattern, strict=True) if d]
+        if not given:
+            return empty(rows.shape[0], columns.width)
+        return columns.through(rows, columns.joined(given))
+
+
+def _rows_of(x: Value, columns: Columns) -> Rows:
+    return empty(x.size, columns.width) if x.rows is None else x.rows
+
+
+# --- ops with functions ---------------------------------------------------------------------------
+
+
+def _cond(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
+    """The branch that is known to be taken; else what any branch gives."""
+    which, *arguments = operands
+    branches = node.get("branches")
+    if which.known is not None:
+        index = int(which.known())
+        last = len(branches) - 1
+        return tracer.enter(branches[index if 0 <= index < last else last], arguments)
+    results = [tracer.enter(branch, arguments) for branch in branches]
+    joined = tracer.columns.union
+    return [
+        Value(values[0].shape, functools.reduce(joined, [x.rows for x in values]))
+        for values in zip(*results, strict=True)
+    ]
+
+
+def _while(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
+    carried = len(operands) - len(node.results)
+    consts = operands[node.get("cond_nconsts", 0) : carried]
+    return tracer.loop(node.get("body_jaxpr"), consts, operands[carried:])[0]
+
+
+def _scan(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
+    n, length = node.get("num_consts", 0), node.get("length")
+    m = n + node.get("num_carry", 0)
+    consts, carry, arrays = operands[:n], operands[n:m], operands[m:]
+    if length and length * len(plan_of(tracer.program, node.get("jaxpr")).nodes) <= _UNROLLED:
+        return _run(tracer, node, consts, carry, arrays)
+    columns = tracer.columns
+    slices = []
+    for x in arrays:
+        part, rows = Value(x.shape[1:]), None
+        if x.rows is not None and length:
+            rows = columns.grouped(x.rows, np.arange(x.size) % part.size, part.size)
+        slices.append(part._replace(rows=rows))
+    carry, found = tracer.loop(node.get("jaxpr"), consts, carry, slices)
+    shapes = [tuple(aval.shape) for aval in node.avals()]
+    stacked = [
+        Value(shape, _stacked(columns, found, rows, [*consts, *carry], arrays, length))
+        for shape, rows in zip(shapes[m - n :], found.rows[m - n :], strict=True)
+    ]
+    return [*carry, *stacked]
+
+
+def _stacked(
+    columns: Columns,
+    relation: Relation,
+    rows: Rows | None,
+    fixed: Sequence[Value],
+    arrays: Sequence[Value],
+    length: int,
+) -> Rows | None:
+    """What a scan stacks up, of a result with these rows."""
+    if rows is None:
+        return None
+    blank = [Value(x.shape[1:]) for x in arrays]
+    same = relation.applied(columns, rows, [*fixed, *blank])
+    found = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
+    for i, x in enumerate(arrays, len(fixed)):
+        if x.rows is not None:
+            own = rows[:, relation.starts[i] : relation.starts[i + 1]]
+            each = sparse.kron(sparse.identity(length, bool), own, "csr").astype(bool)
+            found = columns.union(found, columns.through(each, x.rows))
+    return found
+
+
+def _run(
+    tracer: Tracer, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
+) -> list[Value]:
+    """A scan, iteration by iteration."""
+    length, columns = node.get("length"), tracer.columns
+    order = range(length)[::-1] if node.get("reverse", False) else range(length)
+    given: list[list[Value]] = [[]] * length
+    for i in order:
+        slices = [_slice(x, i) for x in arrays]
+        outs = tracer.enter(node.get("jaxpr"), [*consts, *carry, *slices])
+        carry, given[i] = outs[: len(carry)], outs[len(carry) :]
+    stacked = []
+    for parts in zip(*given, strict=True):
+        shape = (length, *parts[0].shape)
+        if all(x.rows is None for x in parts):
+            known = None
+            if all(x.known is not None for x in parts):
+                known = functools.partial(_stack_known, parts)
+            stacked.append(Value(shape, None, known))
+        else:
+            stacked.append(Value(shape, columns.joined([_rows_of(x, columns) for x in parts])))
+    return [*carry, *stacked]
+
+
+def _slice(x: Value, i: int) -> Value:
+    part = Value(x.shape[1:], None, None if x.known is None else lambda: x.known()[i])
+    if x.rows is None:
+        return part
+    rows = x.rows[i * part.size : (i + 1) * part.size]
+    return part._replace(rows=rows if rows.nnz else None)
+
+
+def _stack_known(parts: Sequence[Value]) -> np.ndarray:
+    return np.stack([x.known() for x in parts])
+
+
+_CALLS = CALLEES | {"jaxpr.linear_call": "callee", "jaxpr.remat_opt": "fwd_jaxpr"}
+_CONTROL = {"jaxpr.cond": _cond, "jaxpr.scan": _scan, "jaxpr.while": _while}
+
+
+def _full(rows: int, width: int) -> Rows:
+    return sparse.csr_matrix(np.ones((rows, width), bool))
+
+
+def _longest(rows: Rows | None) -> int:
+    return 0 if rows is None or not rows.shape[0] else int(np.diff(rows.indptr).max())
+
+
+def _has_effects(node: Node) -> bool:
+    with context():
+        return "jaxpr.effects" in node.op.attributes
+
+
+def _as_numpy(value: Any) -> Any:
+    try:
+        return np.asarray(value)
+    except TypeError:  # a key of random numbers
+        return value

@@ -1,0 +1,38 @@
+// Which elements of a Jacobian can be other than zero: a picture on stderr, eight places a
+// character, while the module goes through as it is.
+//
+//   f(x) = (x[1:] - x[:-1])^2      f reads two neighbours: a band, told by two products
+
+// RUN: jaxmlir-opt --jaxpr-jacobian-sparsity %s 2>&1 >/dev/null | FileCheck %s
+// RUN: jaxmlir-opt --jaxpr-jacobian-sparsity %s 2>/dev/null | FileCheck %s --check-prefix=MODULE
+// RUN: jaxmlir-opt --jaxpr-jacobian-sparsity='func=mixed' --remarks %s 2>&1 >/dev/null | FileCheck %s --check-prefix=DENSE
+// RUN: jaxmlir-opt --jaxpr-jvp %s -o %t
+// RUN: jaxmlir-run %t --entry=f.jvp --args '[0.0, 1.0, 3.0, 6.0, 10.0], [1.0, 0.0, 1.0, 0.0, 1.0]' | FileCheck %s --check-prefix=EXEC
+
+// CHECK:      <SparsityPattern 4 x 5, 8 elements (0.4)>
+// CHECK-NEXT: ⠙⢦⡀
+// CHECK-NEXT: 2 JVPs
+
+// MODULE: func.func public @f
+
+// An op that mixes all elements is named, with its place: here by what its derivative reads.
+// DENSE:      <SparsityPattern 5 x 5, 25 elements (1)>
+// DENSE:      5 JVPs
+// DENSE-NEXT: jacobian-sparsity.mlir:[[# @LINE + 15]]:{{.*}}: remark: [jaxpr-jacobian-sparsity] 'jaxpr.gather' op of the derivative: an element of its result depends on 5 of 5 inputs
+
+// The product with the sum of the first, third and fifth unit vector has the elements of these
+// columns, one in each row: 2 (x[i+1] - x[i]), negative where the column is the left one.
+// EXEC: [1.0, 4.0, 9.0, 16.0]
+// EXEC: [-2.0, 4.0, -6.0, 8.0]
+
+func.func public @f(%x: tensor<5xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.slice"(%x) {limit_indices = array<i64: 5>, start_indices = array<i64: 1>} : (tensor<5xf32>) -> tensor<4xf32>
+  %1 = "jaxpr.slice"(%x) {limit_indices = array<i64: 4>, start_indices = array<i64: 0>} : (tensor<5xf32>) -> tensor<4xf32>
+  %2 = "jaxpr.sub"(%0, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %3 = "jaxpr.mul"(%2, %2) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
+func.func private @mixed(%x: tensor<5xf32>) -> tensor<5xf32> {
+  %0 = "jaxpr.sort"(%x) {dimension = 0 : i64, is_stable = true, num_keys = 1 : i64} : (tensor<5xf32>) -> tensor<5xf32>
+  return %0 : tensor<5xf32>
+}

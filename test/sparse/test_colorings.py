@@ -1,0 +1,88 @@
+"""Colourings tell every element of a matrix, and patterns are kept and shown."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from jaxmlir.errors import ArgumentError, Diagnostic
+from jaxmlir.sparse.pattern import MODES, SparsityPattern
+
+
+def pattern_of(matrix, **options):
+    found = sparse.csr_matrix(matrix != 0)
+    found.sort_indices()
+    return SparsityPattern(found.shape, found.indptr, found.indices, **options)
+
+
+def told(matrix, pattern, mode="auto"):
+    """The matrix, from its products with the sums of unit vectors of each colour."""
+    coloring = pattern.coloring(mode)
+    right = [matrix @ (coloring.columns == c) for c in range(coloring.forward)]
+    left = [(coloring.rows == c) @ matrix for c in range(coloring.reverse)]
+    products = np.concatenate([*right, *left, np.zeros(0)])
+    found = np.zeros_like(matrix)
+    found[pattern.rows, pattern.cols] = products[coloring.source]
+    return found
+
+
+def matrices(square=False):
+    def make(seed, m, n, share):
+        rng = np.random.default_rng(seed)
+        n = m if square else n
+        matrix = rng.uniform(1, 2, (m, n)) * (rng.uniform(size=(m, n)) < share)
+        return matrix + matrix.T if square else matrix
+
+    sizes = st.integers(1, 14)
+    return st.builds(make, st.integers(0, 1000), sizes, sizes, st.sampled_from([0.05, 0.2, 0.5]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(matrices(), st.sampled_from(MODES))
+def test_a_colouring_tells_a_matrix(matrix, mode):
+    pattern = pattern_of(matrix)
+    np.testing.assert_array_equal(told(matrix, pattern, mode), matrix)
+    assert pattern.coloring(mode).total <= max(matrix.shape)
+
+
+@settings(max_examples=40, deadline=None)
+@given(matrices(square=True))
+def test_a_star_colouring_tells_a_symmetric_matrix(matrix):
+    pattern = pattern_of(matrix, symmetric=True)
+    np.testing.assert_array_equal(told(matrix, pattern), matrix)
+    assert pattern.colors <= pattern_of(matrix).coloring("forward").total
+
+
+@pytest.mark.parametrize("width", range(1, 5))
+def test_a_band_takes_as_many_products_as_it_is_wide(width):
+    matrix = sum(np.eye(40, k=k) for k in range(-width, width + 1))
+    assert pattern_of(matrix).colors == 2 * width + 1
+
+
+def test_a_pattern_is_kept_in_a_file(tmp_path):
+    reason = Diagnostic("remark", "'jaxpr.sort' op: mixes", "model.py", 3, 1)
+    pattern = pattern_of(np.eye(5, k=1), in_shapes=[(5,)], reasons=[reason])
+    pattern.save(tmp_path / "pattern.npz")
+    found = SparsityPattern.load(tmp_path / "pattern.npz")
+    np.testing.assert_array_equal(found.to_dense(), pattern.to_dense())
+    assert (found.in_shapes, found.reasons, found.symmetric) == (((5,),), (reason,), False)
+    (tmp_path / "other.npz").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(ArgumentError, match="is no sparsity pattern"):
+        SparsityPattern.load(tmp_path / "other.npz")
+
+
+def test_a_pattern_is_shown():
+    pattern = pattern_of(np.eye(8) + np.eye(8, k=-8 + 1))
+    assert str(pattern) == "<SparsityPattern 8 x 8, 9 elements (0.14)>\n⠑⢄⠀⠀\n⡀⠀⠑⢄"
+    assert pattern._repr_html_().count("h1v1h-1z") == pattern.nnz
+    large = pattern_of(sparse.identity(5000, format="csr"))
+    assert max(map(len, str(large).splitlines())) <= 64
+
+
+def test_a_pattern_is_a_matrix_of_scipy_and_of_jax():
+    matrix = np.eye(4, 6, k=1)
+    pattern = pattern_of(matrix)
+    np.testing.assert_array_equal(pattern.to_bcoo().todense(), matrix != 0)
+    np.testing.assert_array_equal(pattern.to_scipy().toarray(), matrix != 0)
+    assert (pattern.nnz, pattern.density) == (4, 4 / 24)

@@ -1,0 +1,81 @@
+"""The forward Laplacian, against the trace of the Hessian that JAX computes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+from jaxmlir.errors import ArgumentError
+
+
+def weights(*shape, seed):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32) / 2
+
+
+LAYERS = [weights(6, 8, seed=1), weights(8, 3, seed=2)]
+HEAD = [weights(3, 3, seed=3 + i) for i in range(4)]
+
+
+def perceptron(x):
+    for layer in LAYERS:
+        x = jnp.tanh(x @ layer + 0.1)
+    return jnp.log(1 + jnp.sum(x**2))
+
+
+def attention(x):
+    h = x.reshape(2, 3)
+    q, k, v = (h @ w for w in HEAD[:3])
+    h = jax.nn.gelu(h + jax.nn.softmax(q @ k.T) @ v) @ HEAD[3]
+    return jnp.linalg.slogdet(h[:, :2])[1]
+
+
+@jax.custom_jvp
+def ruled(x):
+    return x**3
+
+
+@ruled.defjvp
+def _(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return ruled(x), 2 * x**2 * t
+
+
+FUNCTIONS = {
+    "perceptron": perceptron,
+    "attention": attention,
+    "scan": lambda x: lax.scan(lambda c, a: (jnp.sin(c * a) + c, c**2), x[:2], x[2:4])[1].sum(),
+    "rule": lambda x: jnp.sum(ruled(x) * x[::-1]),
+    "several-results": lambda x: {"cubes": x**3, "products": jnp.outer(x, x), "rounded": x.round()},
+    "integers": lambda x: x[(2 * x).astype(int).sum() % 6] ** 2,
+}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_laplacian_is_the_trace_of_the_hessian(name):
+    f, x = FUNCTIONS[name], jnp.asarray(weights(6, seed=7))
+    wanted = jax.tree.map(
+        lambda hessian: jnp.trace(hessian, axis1=-2, axis2=-1), jax.jacfwd(jax.jacfwd(f))(x)
+    )
+    found = jaxmlir.trace(f)(x).laplacian()(x)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), found, wanted)
+
+
+def test_the_laplacian_in_some_of_the_arguments():
+    def f(a, b):
+        return jnp.sum(a**3 * b["u"]) + b["v"] ** 4
+
+    args = jnp.arange(1.0, 4), {"u": jnp.arange(3.0), "v": jnp.float32(2)}
+    program = jaxmlir.trace(f)(*args)
+    np.testing.assert_allclose(program.laplacian(0)(*args), 6 * jnp.sum(args[0] * args[1]["u"]))
+    np.testing.assert_allclose(program.laplacian(1)(*args), 48.0)
+    with pytest.raises(ArgumentError, match="argnums=2"):
+        program.laplacian(2)
+
+
+def test_complex_arguments_are_refused():
+    program = jaxmlir.trace(jnp.sin)(jnp.ones(2, complex))
+    with pytest.raises(ArgumentError, match="expected arguments of real numbers"):
+        program.laplacian()

@@ -1,0 +1,405 @@
+"""Patterns of derivatives, against the derivatives that JAX computes: no element outside of a
+pattern is other than zero, and what has a known structure is found to have it."""
+
+import runpy
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from jax import lax
+from random_programs import budget, forward_programs, reverse_programs, run
+
+import jaxmlir
+from jaxmlir.errors import ArgumentError
+from jaxmlir.sparse.index_sets import PatternTooDense
+
+ROOT = Path(__file__).resolve().parents[2]
+X = jnp.array([0.5, 0.3, -0.2, 0.8, 0.4])
+UPPER = np.diag(np.ones(5, np.float32)) + np.diag(np.ones(4, np.float32), 1)
+PLACES = np.array([0, 2, 4, 1, 3])
+
+
+@jax.custom_jvp
+def mirrored(x):
+    return x
+
+
+@mirrored.defjvp
+def _(primals, tangents):
+    return primals[0], 3 * tangents[0][::-1]
+
+
+@jax.custom_vjp
+def pulled_back(x):
+    return 2 * x
+
+
+pulled_back.defvjp(lambda x: (2 * x, x), lambda x, ct: (ct[::-1] * x,))
+
+
+def recurrence(x):
+    return lax.fori_loop(1, 5, lambda i, y: y.at[i].set(x[i] + y[i - 1] ** 2), x)
+
+
+def until(x):
+    def step(carry):
+        n, y = carry
+        return n + 1, jnp.concatenate([y[:1], y[1:] * y[:-1]])
+
+    return lax.while_loop(lambda carry: carry[0] < 4 + 0 * x[0], step, (0.0, x))[1]
+
+
+def dense_jacobian(f, x, jacobian=jax.jacfwd):
+    leaves = jax.tree.leaves(jacobian(f)(x))
+    return np.concatenate([np.asarray(leaf).reshape(-1, x.size) for leaf in leaves])
+
+
+def pattern_of(f, x):
+    return jaxmlir.trace(f)(x).jacobian_sparsity()
+
+
+# Functions of which the pattern is that of the derivative at X, to the element.
+TIGHT = {
+    "elementwise": lambda x: jnp.sin(x) * x,
+    "matrix": lambda x: UPPER @ x,
+    "gather": lambda x: x[PLACES] ** 2,
+    "gather-filled": lambda x: x.at[np.array([3, 9])].get(mode="fill", fill_value=1.0),
+    "scatter-add": lambda x: jnp.zeros(8).at[np.array([1, 3, 5, 5, 7])].add(x**2),
+    "scatter-set": lambda x: x.at[PLACES[:3]].set(x[:3] ** 2),
+    "computed-indices": lambda x: x[(2 * jnp.arange(5)) % 5] * x,
+    "mask": lambda x: jnp.where(np.arange(5) < 2, x, x[::-1] * x),
+    "zeros": lambda x: x[::-1] * np.array([1.0, 0, 0, 2, 0], np.float32),
+    "random-factors": lambda x: x[::-1] * jax.random.bernoulli(jax.random.key(3), 0.5, (5,)),
+    "pad": lambda x: lax.pad(x**2, 0.0, [(-1, 2, 1)]),
+    "blocks": lambda x: jnp.outer(x, x)[:2].sum(1),
+    "convolution": lambda x: jnp.convolve(x, np.array([1.0, 0, -1.0], np.float32), mode="same"),
+    "cumsum": lambda x: jnp.cumsum(x**2),
+    "pool": lambda x: lax.reduce_window(x**2, 0.0, lax.add, (2,), (2,), "VALID"),
+    "rule": mirrored,
+    "remat": jax.checkpoint(lambda x: jnp.sin(x) * jnp.roll(x, 1)),
+    "stop": lambda x: lax.stop_gradient(x) * x[::-1],
+    "scan": lambda x: lax.scan(lambda c, a: (c * a, c + a), jnp.float32(1), x)[1],
+    "fori": recurrence,
+    "batched": lambda x: jax.vmap(lambda i: x[i] ** 2)(jnp.arange(5)[::-1]),
+    "tree": lambda x: {"a": x[:2] ** 2, "b": [x[2] * x[3]]},
+    "long-scan": lambda x: lax.scan(lambda c, a: (c, c[0] * a), x, jnp.tile(x, 2000))[1][:7],
+}
+# Functions whose pattern holds for arguments at which more is other than zero.
+SOUND = {
+    "sort": jnp.sort,
+    "sort-pairs": lambda x: lax.sort((x, x**2), num_keys=1)[1],
+    "max": lambda x: jnp.max(x[:, None] * jnp.ones((5, 3)), axis=0),
+    "pool-max": lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "VALID"),
+    "dynamic": lambda x: lax.dynamic_slice(x, (jnp.argmax(x),), (2,)),
+    "written": lambda x: lax.dynamic_update_slice(x, x[:2] ** 2, (jnp.argmin(x),)),
+    "cond": lambda x: lax.cond(x[0] > 0, lambda x: x**2, lambda x: x[::-1], x),
+    "while": until,
+    "solve": lambda x: jnp.linalg.solve(UPPER + jnp.diag(x), x),
+    "softmax": jax.nn.softmax,
+    "fft": lambda x: jnp.fft.fft(x).imag,
+    "long-loop": lambda x: lax.fori_loop(0, 3000, lambda _, c: c * jnp.roll(c, 1), x),
+}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("name", TIGHT)
+def test_a_pattern_is_the_structure_of_the_derivative(name):
+    f = TIGHT[name]
+    wanted = dense_jacobian(f, X) != 0
+    np.testing.assert_array_equal(pattern_of(f, X).to_dense(), wanted)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_depends_on_values_is_in_the_pattern(name):
+    f = SOUND[name]
+    nonzero = dense_jacobian(f, X) != 0
+    assert not nonzero[~pattern_of(f, X).to_dense()].any()
+
+
+def test_a_backward_rule_is_what_counts():
+    wanted = dense_jacobian(pulled_back, X, jax.jacrev)
+    program = jaxmlir.trace(pulled_back)(X)
+    np.testing.assert_array_equal(program.jacobian_sparsity().to_dense(), wanted != 0)
+    np.testing.assert_allclose(program.sparse_jacobian()(X).todense(), wanted)
+
+
+def check(steps, jacobian):
+    """A random program's pattern, and its Jacobian told with it."""
+
+    def f(z):
+        return run(steps, z[:3], z[3:])
+
+    z = jnp.array([0.3, -0.4, 0.9, 0.2, 0.7, -0.6])
+    wanted = dense_jacobian(f, z, jacobian)
+    program = jaxmlir.trace(f)(z)
+    pattern = program.jacobian_sparsity()
+    assert not (wanted != 0)[~pattern.to_dense()].any()
+    found = program.sparse_jacobian(pattern=pattern)(z).todense()
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+
+
+@settings(budget, max_examples=4)
+@given(reverse_programs)
+def test_random_programs_with_rules(steps):
+    check(steps, jax.jacrev)
+
+
+@settings(budget, max_examples=3)
+@given(forward_programs)
+def test_random_programs_with_loops(steps):
+    check(steps, jax.jacfwd)
+
+
+# --- stencils -------------------------------------------------------------------------------------
+
+
+def differences(u):
+    """The star of 2 d + 1 points of a grid, with zeros around it."""
+    padded, total = jnp.pad(u, 1), jnp.exp(u)
+    for d in range(u.ndim):
+        for shift in (-1, 1):
+            near = jnp.roll(padded, shift, d)[(slice(1, -1),) * u.ndim]
+            total += near * (1 + d)
+    return total
+
+
+def brusselator(uv):
+    u, v = uv
+    wrapped = jnp.pad(uv, ((0, 0), (1, 1), (1, 1)), mode="wrap")
+    near = wrapped[:, 2:, 1:-1] + wrapped[:, :-2, 1:-1] + wrapped[:, 1:-1, 2:]
+    near += wrapped[:, 1:-1, :-2] - 4 * uv
+    return near + jnp.stack([1 + u**2 * v - 4 * u, 3 * u - u**2 * v])
+
+
+def arrow(x):
+    return jnp.concatenate([jnp.sum(x**2)[None], x[0] * x[1:] ** 2])
+
+
+def finite_volume(u):
+    """Fluxes over the edges of a ring, added up in cells."""
+    left = np.arange(u.size)
+    right = (left + 1) % u.size
+    flux = u[left] ** 2 - u[right]
+    return jnp.zeros_like(u).at[left].add(flux).at[right].add(-flux)
+
+
+def graph_laplacian(u):
+    cells = np.tile(np.arange(u.size), 2)
+    others = (cells + np.random.default_rng(0).integers(1, u.size, cells.size)) % u.size
+    return jnp.zeros_like(u).at[cells].add(u[others] - 2 * u[cells]) * u
+
+
+def blocks(u):
+    return jnp.einsum("bi,bj->bi", u, jnp.sin(u))
+
+
+STENCILS = {
+    "line": (differences, (20,), 3),
+    "plane": (differences, (9, 11), 5),
+    "plane-flat": (lambda x: differences(x.reshape(9, 11)).ravel(), (99,), 5),
+    "space": (differences, (5, 6, 7), 7),
+    "brusselator": (brusselator, (2, 8, 8), 8),
+    "arrow": (arrow, (20,), 3),
+    "finite-volume": (finite_volume, (21,), 3),
+    "graph": (graph_laplacian, (30,), 30),
+    "blocks": (blocks, (6, 4), 4),
+}
+
+
+@pytest.mark.parametrize("name", STENCILS)
+def test_stencils_have_their_structure_and_take_few_products(name):
+    f, shape, most = STENCILS[name]
+    x = jnp.asarray(np.random.default_rng(1).uniform(0.5, 1, shape), jnp.float32)
+    wanted = dense_jacobian(f, x)
+    program = jaxmlir.trace(f)(x)
+    pattern = program.jacobian_sparsity()
+    np.testing.assert_array_equal(pattern.to_dense(), wanted != 0)
+    assert pattern.colors <= most
+    matrix = program.sparse_jacobian(pattern=pattern)(x)
+    assert matrix.nse == pattern.nnz
+    np.testing.assert_allclose(matrix.todense(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_million_unknowns_take_three_products():
+    pattern = pattern_of(differences, jax.ShapeDtypeStruct((1_000_000,), np.float32))
+    assert (pattern.nnz, pattern.colors) == (2_999_998, 3)
+
+
+def test_a_dense_pattern_says_why():
+    def centred(x):
+        return x - jnp.mean(x)
+
+    with pytest.raises(PatternTooDense, match=r"test_sparsity.py:\d+.*reduce_sum.*1,000,000"):
+        pattern_of(centred, jax.ShapeDtypeStruct((1_000_000,), np.float32))
+    x = jnp.arange(40.0)
+    said = r"takes 40 JVPs.*\n.*'jaxpr.reduce_sum' op of the derivative"
+    with pytest.warns(UserWarning, match=said) as caught:
+        jaxmlir.trace(centred)(x).sparse_jacobian()
+    assert caught[0].filename == __file__
+
+
+def test_sets_that_many_elements_share_are_kept_once():
+    def f(x):
+        mixed = jnp.concatenate([x[:500] ** 2, x[500:] - jnp.mean(x[300:])])
+        return jnp.tile(mixed, 3).reshape(3, -1).sum(0) * jnp.roll(mixed, 1)
+
+    x = jnp.asarray(np.random.default_rng(0).uniform(1, 2, 1000), jnp.float32)
+    wanted = dense_jacobian(f, x) != 0
+    np.testing.assert_array_equal(pattern_of(f, x).to_dense(), wanted)
+
+
+# --- Hessians -------------------------------------------------------------------------------------
+
+
+def rosenbrock(x):
+    return jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def hub(x):
+    return jnp.sum(x[0] * x[1:] ** 2) + x[0] ** 3
+
+
+def smooth(u):
+    return jnp.sum((u[1:] - u[:-1]) ** 4) + jnp.sum((u[:, 1:] - u[:, :-1]) ** 4)
+
+
+def trained(x):
+    state, losses = lax.scan(lambda c, a: (c, c[0] * a**2), x[:2], x[2:])
+    return jnp.sum(losses) + state[1] ** 2
+
+
+@pytest.mark.parametrize(
+    ("f", "shape", "most"),
+    [(rosenbrock, (30,), 3), (hub, (30,), 2), (smooth, (5, 6), 5), (trained, (12,), 3)],
+)
+def test_hessians_are_told_by_symmetry(f, shape, most):
+    x = jnp.asarray(np.random.default_rng(1).uniform(0.5, 1, shape), jnp.float32)
+    wanted = np.asarray(jax.hessian(f)(x)).reshape(x.size, x.size)
+    program = jaxmlir.trace(f)(x)
+    pattern = program.hessian_sparsity()
+    np.testing.assert_array_equal(pattern.to_dense(), wanted != 0)
+    assert pattern.symmetric
+    assert pattern.colors <= most
+    found = program.sparse_hessian()(x)
+    np.testing.assert_allclose(found.todense(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_gradient_by_a_rule_is_not_taken_for_symmetric():
+    def f(x):
+        return jnp.sum(mirrored(x) ** 2 * jnp.arange(5.0))
+
+    wanted = dense_jacobian(jax.grad(f), X)
+    program = jaxmlir.trace(f)(X)
+    assert not program.hessian_sparsity().symmetric
+    np.testing.assert_allclose(program.sparse_hessian()(X).todense(), wanted, rtol=1e-5)
+
+
+# --- the programs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "forward"},
+        {"mode": "reverse"},
+        {"mode": "both"},
+        {"format": "dense"},
+        {"chunk_size": 1},
+        {"chunk_size": 2, "mode": "reverse"},
+    ],
+    ids=str,
+)
+def test_ways_to_compute_a_jacobian_give_the_same(options):
+    x = jnp.linspace(0.1, 1, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # an arrow takes many products of one kind
+        found = jaxmlir.trace(arrow)(x).sparse_jacobian(**options)(x)
+    dense = found if options.get("format") == "dense" else found.todense()
+    np.testing.assert_allclose(dense, jax.jacfwd(arrow)(x), rtol=1e-6)
+
+
+@pytest.mark.compat
+def test_a_sparse_jacobian_is_a_program(tmp_path):
+    x = jnp.linspace(0.1, 1, 12)
+    program = jaxmlir.trace(arrow)(x).sparse_jacobian()
+    wanted = jax.jacfwd(arrow)(x)
+    program.save(tmp_path / "jacobian.jaxmlir")
+    loaded = jaxmlir.load(tmp_path / "jacobian.jaxmlir")
+    np.testing.assert_allclose(loaded(x).todense(), wanted, rtol=1e-6)
+    np.testing.assert_allclose(program.optimize(2)(x).todense(), wanted, rtol=1e-6)
+    batch = program.vmap(axis_size=2)(jnp.stack([x, 2 * x]))
+    np.testing.assert_allclose(batch.data[1], program(2 * x).data, rtol=1e-6)
+    gradient = jax.grad(lambda x: jnp.sum(program(x).data ** 2))(x)
+    by_jax = jax.grad(lambda x: jnp.sum(jax.jacfwd(arrow)(x) ** 2))(x)
+    np.testing.assert_allclose(gradient, by_jax, rtol=1e-5)
+
+
+def test_a_loaded_program_has_a_sparse_jacobian(tmp_path):
+    jaxmlir.trace(until)(X).save(tmp_path / "until.jaxmlir")
+    loaded = jaxmlir.load(tmp_path / "until.jaxmlir")
+    np.testing.assert_allclose(
+        loaded.sparse_jacobian()(X).todense(), jax.jacfwd(until)(X), rtol=1e-5
+    )
+
+
+def test_columns_are_those_of_the_arguments_asked_for():
+    def f(a, b):
+        return a[:3] * b["u"], b["v"] ** 2
+
+    args = jnp.arange(1.0, 5), {"u": jnp.arange(1.0, 4), "v": jnp.arange(1.0, 3)}
+    blocks = jax.jacfwd(f, (1, 0))(*args)
+    rows = [[b["u"], b["v"], a] for b, a in blocks]
+    wanted = np.block([[np.asarray(x) for x in row] for row in rows])
+    program = jaxmlir.trace(f)(*args)
+    np.testing.assert_array_equal(program.jacobian_sparsity((1, 0)).to_dense(), wanted != 0)
+    np.testing.assert_allclose(program.sparse_jacobian((1, 0))(*args).todense(), wanted)
+
+
+def test_one_call_says_what_it_did(capsys):
+    x = jnp.arange(10.0)
+    matrix = jaxmlir.jacobian(differences, x)
+    np.testing.assert_allclose(matrix.todense(), jax.jacfwd(differences)(x), rtol=1e-6)
+    said = "jacobian of differences: 10 x 10, 28 elements; 3 JVPs instead of 10\n"
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "sideways"}, "mode: expected one of auto, forward, reverse, both"),
+        ({"format": "csr"}, "format: expected 'bcoo' or 'dense', got 'csr'"),
+        ({"chunk_size": 0}, "chunk_size: expected a positive number or None, got 0"),
+        ({"argnums": 1}, "argnums=1 for a program of 1 positional argument"),
+    ],
+)
+def test_wrong_options_are_said(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        jaxmlir.trace(arrow)(X).sparse_jacobian(**options)
+
+
+def test_complex_arguments_are_refused():
+    program = jaxmlir.trace(jnp.sin)(X.astype(complex))
+    with pytest.raises(ArgumentError, match="expected arguments of real numbers"):
+        program.sparse_jacobian()
+
+
+def test_symbolic_sizes_are_to_be_given():
+    (size,) = jax.export.symbolic_shape("n")
+    program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct((size,), np.float32))
+    with pytest.raises(ArgumentError, match="program.specialize"):
+        program.jacobian_sparsity()
+
+
+def test_the_example_solves_and_differentiates_an_equation():
+    example = runpy.run_path(str(ROOT / "examples" / "sparse_newton.py"))
+    with jax.enable_x64(True):
+        u, sensitivity = example["solve"](6)
+        residual = example["residual"]
+        assert np.abs(residual(jnp.asarray(u), 5.0)).max() < 1e-8
+        by_u = np.asarray(jax.jacfwd(residual)(u, 5.0)).reshape(36, 36)
+        by_lam = np.asarray(jax.jacfwd(residual, 1)(u, 5.0)).ravel()
+        np.testing.assert_allclose(sensitivity.ravel(), -np.linalg.solve(by_u, by_lam), rtol=1e-8)
