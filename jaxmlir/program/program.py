@@ -712,14 +712,9 @@ class Program(SparseDerivatives, Module):
 
         if any(map(specialization.is_symbolic, self.in_avals)):
             return self.specialize(*args, **kwargs).eval(*args, hooks=hooks, **kwargs)
-<<<<<<< HEAD
         flat = self.flat_arguments(args, kwargs)
         results = Interpreter(self, hooks).run(self.name, list(map(arguments.as_array, flat)))
         return jax.tree.unflatten(self.out_tree, results)
-=======
-        flat = list(map(_as_array, self.flat_arguments(args, kwargs)))
-        return jax.tree.unflatten(self.out_tree, Interpreter(self, hooks).run(self.name, flat))
->>>>>>> sparse
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         program: Program = self

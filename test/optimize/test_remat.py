@@ -22,10 +22,10 @@ from scipy.sparse.csgraph import maximum_flow
 import jaxmlir
 from benchmarks.programs import PROGRAMS
 from jaxmlir.dialect.ir import scope
+from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.remat import Remat
 from jaxmlir.optimize.memory.remat.choice import FlowNetwork, choose
 from jaxmlir.optimize.memory.remat.joint import Joint, Pair, loops_of, needed_for, segments
-from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.transforms.templates import Rules
 
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)

@@ -31,7 +31,7 @@ import jaxmlir
 from jaxmlir.cli import opt, translate
 from jaxmlir.cli import run as run_tool
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.optimize.memory.remat import price
+from jaxmlir.optimize.memory import price
 from jaxmlir.targets import target
 
 pytestmark = pytest.mark.compat

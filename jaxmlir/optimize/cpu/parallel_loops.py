@@ -22,7 +22,7 @@ from jaxmlir.analysis.op_counts import elements
 from jaxmlir.analysis.parallel_loops import ATTRIBUTE
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
-from jaxmlir.optimize.memory.remat.price import Prices
+from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 

@@ -28,8 +28,8 @@ import numpy as np
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short, total
-from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
 from jaxmlir.passes.base import Amount, Count, Pass
 

@@ -19,26 +19,27 @@ second begins.  Each of them computes ``e`` from ``s``, which they read as quick
 where ``again`` puts its operand behind a barrier, or selects it by a boolean that the compiler does
 not know to be true; so it does not find that the two are the same.
 
-Where a value is read is found from the end: an elementwise op is part of the kernel that its result
-is read in, any other op is a kernel, and so is a function that several of them read.  A value is
-computed again if all of its users read it in one kernel each, elementwise or to sum it up (an
-operand of a matrix product is stored anyway), if it is made of one stored value of its size, and of
-no more than ``MAX_FUNCTIONS`` functions that take long.
+Where a value is read the profile of the memory knows (:mod:`jaxmlir.optimize.memory.profile`).  A
+value is computed again if all of its users read it in one kernel each, elementwise or to sum it up
+(an operand of a matrix product is stored anyway), if it is made of one stored value of its size,
+and of no more than ``MAX_FUNCTIONS`` functions that take long.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from jaxmlir.analysis.function_view import OpView, ops_of
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUNCTIONS, SLOW
 from jaxmlir.analysis.manager import outside_kernels
-from jaxmlir.analysis.op_counts import is_plain_op, size
-from jaxmlir.dialect.builder import copy, is_constant, returned
+from jaxmlir.analysis.op_counts import is_plain_signature, size
+from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.barriers import Together, written_again
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
-from jaxmlir.optimize.memory.profile import FUSED, REDUCTIONS, VIEWS, peak
+from jaxmlir.optimize.memory.profile import FUSED, REDUCTIONS, MemoryProfile, peak
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 
@@ -103,7 +104,7 @@ def recompute(program: Module, options: DuplicateProducers) -> int:
         compile_time = CompileTime(program, options.calls)
         for function in outside_kernels(program):
             for _ in range(MAX_SWEEPS):
-                found = _Kernels(function, min_bytes, compile_time, costs).recompute(again)
+                found = _Duplication(function, min_bytes, compile_time, costs).write(again)
                 count += found
                 if not found:
                     break
@@ -112,176 +113,144 @@ def recompute(program: Module, options: DuplicateProducers) -> int:
     return count
 
 
-Places = frozenset[int]
-# The place of a value that is in memory anyway.
-_STORED = -1
-
-
-class _Kernels:
-    """Which values of a function are read in which kernels."""
+class _Duplication:
+    """The values of a function that are computed again, by the profile of its memory."""
 
     def __init__(
         self, function: func.FuncOp, min_bytes: int, compile_time: CompileTime, costs: Costs
     ):
         self._symbol, self._compile_time = function.name.value, compile_time
-        self._nodes = [OpView(op, name, operands) for op, name, operands in ops_of(function)]
+        self._view = FunctionView(function)
         self._min_bytes, self._costs = min_bytes, costs
-        self._makers = {v: node for node in self._nodes for v in node.op.results}
-        self._order = {v: i for i, node in enumerate(self._nodes) for v in node.op.results}
-        self._returned = set(returned(function))
         # Ops that have other operands than when they were looked at, or copies.
         self._touched: set[int] = set()
 
-    def recompute(self, again: Together) -> int:
+    def write(self, again: Together) -> int:
         """Writes what is computed again; how often."""
-        large = [node for node in self._nodes if self._is_candidate(node)]
+        large = [index for index in range(len(self._view.ops)) if self._is_candidate(index)]
         if not large:
             return 0
-        self._find_places()
-        count = 0
-        for node in large:
-            count += self._split(node, again)
-        return count
+        self._profile = MemoryProfile(self._view)
+        return sum(self._split(index, again) for index in large)
 
-    def _is_candidate(self, node: OpView) -> bool:
+    def _is_candidate(self, index: int) -> bool:
+        signature = self._view.signatures[index]
         return (
-            _is_function(node)
-            and size(node.op.results[0].type) >= self._min_bytes
-            and is_plain_op(node)
+            self._is_function(index)
+            and size(signature.results[0]) >= self._min_bytes
+            and is_plain_signature(signature)
         )
 
-    # --- where values are read ---
+    def _is_function(self, index: int) -> bool:
+        """Whether an elementwise op is not computed again as it is; quotients by constants are."""
+        view = self._view
+        if view.names[index] == "jaxpr.div":
+            maker = view.makers[view.operands[index][1]]
+            if maker is not None and view.names[maker] == "jaxpr.constant":
+                return False
+        return view.names[index] in FUNCTIONS
 
-    def _find_places(self) -> None:
-        """For each value the kernels that read it, by the number of an op."""
-        self._users: dict[ir.Value, list[int]] = {}
-        for i, node in enumerate(self._nodes):
-            for v in dict.fromkeys(node.operands):
-                self._users.setdefault(v, []).append(i)
-        self._places: dict[ir.Value, Places] = {}
-        for node in reversed(self._nodes):
-            for v in node.op.results:
-                self._places[v] = self._places_of(v)
+    def _kernel(self, index: int) -> int | None:
+        """The only kernel in which an op reads its operands; ``None`` where that is several, or one
+        for which they are stored in any case."""
+        least, greatest, _ = self._profile.reading(index)
+        if least != greatest:
+            return None
+        # A reduction computes what it reads.
+        if least < 0:
+            return ~least if self._view.names[~least] in REDUCTIONS else None
+        return least
 
-    def _places_of(self, value: ir.Value) -> Places:
-        """The kernels in which a value is read; of many, some."""
-        found: set[int] = {_STORED} if value in self._returned else set()
-        for i in self._users.get(value, ()):
-            found |= self._places_by(i)
-            if len(found) > MAX_COPIES:
-                break
-        return frozenset(found)
-
-    def _places_by(self, i: int) -> Places:
-        """The kernels in which an op reads its operands."""
-        node = self._nodes[i]
-        if node.name not in FUSED:
-            return frozenset({i if node.name in REDUCTIONS else _STORED})
-        places = Places().union(*[self._places[v] for v in node.op.results])
-        if node.name in VIEWS:
-            return places
-        if (len(places) > 1 and _is_function(node)) or _STORED in places:
-            # A kernel of its own.
-            return frozenset({i})
-        return places
-
-    # --- what is computed again ---
-
-    def _split(self, node: OpView, again: Together) -> int:
+    def _split(self, index: int, again: Together) -> int:
         """Computes a value again for each kernel but the first that reads it."""
-        (value,) = node.op.results
-        if value in self._returned:
+        view = self._view
+        value, _ = view.results[index]
+        if value in view.outputs:
             return 0
         groups: dict[int, list[int]] = {}
-        for i in self._users.get(value, ()):
-            places = self._places_by(i)
-            if _STORED in places or len(places) != 1:
+        for user in view.users[value]:
+            kernel = self._kernel(user)
+            if kernel is None:
                 return 0
-            groups.setdefault(min(places), []).append(i)
+            groups.setdefault(kernel, []).append(user)
         if not 1 < len(groups) <= MAX_COPIES:
             return 0
-        made = self._made_of(node)
+        made = self._made_of(index)
         if made is None:
             return 0
         tree, leaves = made
-        ops = (len(groups) - 1) * (len(tree) + 2)
-        saved = self._costs.stored_byte_mapped * size(value.type)
-        if not self._compile_time.pays(self._symbol, ops, saved):
+        ops, bytes_ = (len(groups) - 1) * (len(tree) + 2), self._profile.sizes[value]
+        if not self._compile_time.pays(self._symbol, ops, self._costs.stored_byte_mapped * bytes_):
             return 0
-        involved = {id(n) for n in tree} | {id(self._nodes[i]) for g in groups.values() for i in g}
+        involved = {*tree, *itertools.chain(*groups.values())}
         if involved & self._touched:
             return 0
         self._touched |= involved
-        remark(node.op, f"computed {len(groups)} times: {size(value.type)} bytes are not stored")
+        op, old = view.ops[index], view.value(value)
+        remark(op, f"computed {len(groups)} times: {bytes_} bytes are not stored")
         for _, users in sorted(groups.items())[1:]:
-            users = [self._nodes[i] for i in users]
-            with ir.InsertionPoint(users[0].op), node.op.location:
-                new = _copied(tree, leaves, again)
+            with ir.InsertionPoint(view.ops[users[0]]), op.location:
+                new = self._copied(tree, leaves, again)
             for user in users:
-                for k, v in enumerate(user.operands):
-                    if v == value:
-                        user.op.operation.operands[k] = new
-                user.operands = [new if v == value else v for v in user.operands]
+                operands = view.ops[user].operation.operands
+                for k, v in enumerate(operands):
+                    if v == old:
+                        operands[k] = new
         return len(groups) - 1
 
-    def _made_of(self, root: OpView) -> tuple[list[OpView], list[ir.Value]] | None:
+    def _made_of(self, root: int) -> tuple[list[int], list[int]] | None:
         """The ops that compute a value from stored ones, in order, and these, the largest first;
         ``None`` if that is too much to do again."""
-        (value,) = root.op.results
-        found = {value}
-        leaves: dict[ir.Value, None] = {}
-        functions = 0
-        pending = [value]
+        view, sizes = self._view, self._profile.sizes
+        whole = sizes[view.results[root][0]]
+        found, leaves, pending, functions = {root}, dict[int, None](), [root], 0
         while pending:
-            node = self._makers[pending.pop()]
-            functions += _is_function(node)
-            if node.name in SLOW or functions > MAX_FUNCTIONS or len(found) > MAX_OPS:
+            index = pending.pop()
+            functions += self._is_function(index)
+            if view.names[index] in SLOW or functions > MAX_FUNCTIONS or len(found) > MAX_OPS:
                 return None
-            for v in node.operands:
-                maker = self._makers.get(v)
-                small = SMALL * size(v.type) <= size(value.type)
-                if small or maker is None or not _is_copied(maker) or self._is_stored(v):
+            for v in view.operands[index]:
+                maker = view.makers[v]
+                if SMALL * sizes[v] <= whole or maker is None or self._is_there(maker, v):
                     leaves[v] = None
-                elif v not in found:
-                    found.add(v)
-                    pending.append(v)
-        ordered = sorted(leaves, key=lambda v: -size(v.type))
-        if sum(size(v.type) for v in ordered) > MAX_READ * size(value.type):
+                elif maker not in found:
+                    found.add(maker)
+                    pending.append(maker)
+        ordered = sorted(leaves, key=lambda v: -sizes[v])
+        if sum(sizes[v] for v in ordered) > MAX_READ * whole:
             return None
-        tree = sorted((self._makers[v] for v in found), key=lambda n: self._order[n.op.results[0]])
-        return tree, ordered
+        return sorted(found), ordered
 
-    def _is_stored(self, value: ir.Value) -> bool:
-        """Whether a value is in memory anyway: several kernels read it, or another function."""
-        places = self._places[value]
-        return _is_function(self._makers[value]) and (len(places) > 1 or _STORED in places)
+    def _is_there(self, maker: int, value: int) -> bool:
+        """Whether the result of an op is in memory, and not to be computed again."""
+        first, last = self._view.results[maker]
+        if self._view.names[maker] not in FUSED or last - first != 1:
+            return True
+        return self._is_function(maker) and self._profile.stored[value]
 
+    def _copied(self, tree: Sequence[int], leaves: Sequence[int], again: Together) -> ir.Value:
+        """The value that ops compute from leaves, in a way that the compiler takes for another."""
+        view, hidden = self._view, self._to_hide(leaves)
+        values = dict(zip(hidden, again([view.value(v) for v in hidden]), strict=True))
+        for index in tree:
+            operands = view.operands[index]
+            (result,) = copy(
+                view.ops[index],
+                view.names[index],
+                [values[v] if v in values else view.value(v) for v in operands],
+            )
+            values[view.results[index][0]] = result
+        return result
 
-def _copied(tree: list[OpView], leaves: list[ir.Value], again: Together) -> ir.Value:
-    """The value that ops compute from leaves, in a way that the compiler takes for another."""
-    hidden = _to_hide(leaves)
-    values = dict(zip(hidden, again(hidden), strict=True))
-    for node in tree:
-        (result,) = copy(node.op, node.name, [values.get(v, v) for v in node.operands])
-        values[node.op.results[0]] = result
-    return result
-
-
-def _to_hide(leaves: list[ir.Value]) -> list[ir.Value]:
-    """The small ones of what a value is computed from, of which the first is the largest; if there
-    are none, that."""
-    largest, *others = leaves
-    small = [v for v in others if SMALL * size(v.type) <= size(largest.type) and not is_constant(v)]
-    return small or [largest]
-
-
-def _is_copied(node: OpView) -> bool:
-    """Whether an op is computed by the kernel that reads its only result."""
-    return node.name in FUSED and len(node.op.results) == 1
-
-
-def _is_function(node: OpView) -> bool:
-    """Whether an elementwise op is not computed again as it is; quotients by constants are."""
-    if node.name == "jaxpr.div" and is_constant(node.operands[1]):
-        return False
-    return node.name in FUNCTIONS
+    def _to_hide(self, leaves: Sequence[int]) -> list[int]:
+        """The small ones of what a value is computed from, of which the first is the largest; if
+        there are none, that."""
+        largest, *others = leaves
+        sizes, view = self._profile.sizes, self._view
+        small = [
+            v
+            for v in others
+            if SMALL * sizes[v] <= sizes[largest]
+            and not (view.makers[v] is not None and view.names[view.makers[v]] == "jaxpr.constant")
+        ]
+        return small or [largest]

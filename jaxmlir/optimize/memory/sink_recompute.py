@@ -47,8 +47,8 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
+from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short
-from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 

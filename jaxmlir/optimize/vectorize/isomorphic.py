@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import type_of
 from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, is_slow_alone
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack
+from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
@@ -562,27 +563,36 @@ class Search:
         raise NotImplementedError
 
 
-def make_batches(
-    program: Module, kind: type[Search], rounds: int, min_gain: float, stacked: float
-) -> int:
-    """Has a search make batches of what the functions of a program do; how many it made.
+class BatchGroups(Pass):
+    """Base of passes that make batches of isomorphic groups.
 
-    Args:
-      rounds: how often a function is read, as long as batches were made of it.
+    Options:
+      min-gain: the part of the work that has to be saved.
+      stacked: the part of what is saved that putting values together, and taking them apart, may
+        take.
     """
-    count = 0
-    with scope():
-        graph = analyses_of(program).graph
-        entries = graph.entry_points()
-        search = kind(Rules(program), Work(program), min_gain, stacked)
-        for function in graph.outside_kernels():
-            body = analyses_of(program).body(function)
-            for _ in range(rounds):
-                made = search.batch(body)
-                count += made
-                if not made:
-                    break
-                body = FunctionView(function)
-        if count:
-            keep_reachable(program, entries)
-    return count
+
+    search: ClassVar[type[Search]]
+    """What finds the groups, and batches them."""
+    max_rounds: ClassVar[int]
+    """How often a function is read, as long as batches were made of it."""
+    min_gain: Amount = MIN_GAIN
+    stacked: Amount = STACKED
+
+    def run(self, program: Module) -> bool:
+        count = 0
+        with scope():
+            graph = analyses_of(program).graph
+            entries = graph.entry_points()
+            search = self.search(Rules(program), Work(program), self.min_gain, self.stacked)
+            for function in graph.outside_kernels():
+                body = analyses_of(program).body(function)
+                for _ in range(self.max_rounds):
+                    made = search.batch(body)
+                    count += made
+                    if not made:
+                        break
+                    body = FunctionView(function)
+            if count:
+                keep_reachable(program, entries)
+        return count > 0

@@ -47,20 +47,17 @@ from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.loops.raise_loops.known import Known
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import (
-    MIN_GAIN,
-    STACKED,
+    BatchGroups,
     Column,
     Group,
     Search,
-    make_batches,
 )
 from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
-from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+    pass
 
 
 # -- Parts of an array that are written one after another, written at once --
@@ -566,27 +563,6 @@ class Tree(Group):
         seed.write(rules, body, made[seed.values])
 
 
-# How often a function is read again after something of it has been packed: how deep loops are.
-MAX_ROUNDS = 6
-
-
-class SlpVectorize(Pass):
-    """Compute together, as a batch, what is made alike and then put together or added up.
-
-    Options:
-      min-gain: the part of the work that has to be saved.
-      stacked: the part of what is saved that putting values together, and taking them apart, may
-        take.
-    """
-
-    name: ClassVar[str] = "jaxpr-slp-vectorize"
-    min_gain: Amount = MIN_GAIN
-    stacked: Amount = STACKED
-
-    def run(self, program: Module) -> bool:
-        return make_batches(program, _Search, MAX_ROUNDS, self.min_gain, self.stacked) > 0
-
-
 class _Search(Search):
     """The search for what is worth packing."""
 
@@ -616,3 +592,11 @@ class _Search(Search):
             if not any(map(is_used, operation.results)):
                 operation.erase()
         return count
+
+
+class SlpVectorize(BatchGroups):
+    """Compute together, as a batch, what is made alike and then put together or added up."""
+
+    name: ClassVar[str] = "jaxpr-slp-vectorize"
+    search: ClassVar = _Search
+    max_rounds: ClassVar[int] = 6

@@ -38,24 +38,21 @@ from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import (
-    MIN_GAIN,
-    STACKED,
+    BatchGroups,
     Column,
     Group,
     Search,
     dependents_between,
-    make_batches,
     move_behind,
     with_dynamic_slices,
 )
 from jaxmlir.optimize.vectorize.slp import Seed, seeds
 from jaxmlir.optimize.vectorize.stacking import rows_of
-from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+    pass
 
 
 # -- Where the results of blocks go: to one place all of them, or anywhere --
@@ -235,27 +232,6 @@ def _bound(text: OpString, block: RepeatedBlock, between: Sequence[int]) -> set[
     return set(text.readers(block)[of_others.any(0)].tolist())
 
 
-# How often a function is read again after blocks of it have been batched.
-MAX_ROUNDS = 4
-
-
-class VectorizeBlocks(Pass):
-    """Make blocks of ops that are alike and independent of each other one block on a batch.
-
-    Options:
-      min-gain: the part of the work that has to be saved.
-      stacked: the part of what is saved that putting values together, and taking them apart, may
-        take.
-    """
-
-    name: ClassVar[str] = "jaxpr-vectorize-blocks"
-    min_gain: Amount = MIN_GAIN
-    stacked: Amount = STACKED
-
-    def run(self, program: Module) -> bool:
-        return make_batches(program, _Search, MAX_ROUNDS, self.min_gain, self.stacked) > 0
-
-
 class _Search(Search):
     """The search for blocks of a program that are worth batching."""
 
@@ -299,3 +275,11 @@ def _in_turns(text: OpString) -> Iterator[RepeatedBlock]:
             if turns.length > word.length:
                 yield turns
         yield word
+
+
+class VectorizeBlocks(BatchGroups):
+    """Make blocks of ops that are alike and independent of each other one block on a batch."""
+
+    name: ClassVar[str] = "jaxpr-vectorize-blocks"
+    search: ClassVar = _Search
+    max_rounds: ClassVar[int] = 4

@@ -89,7 +89,7 @@ class _ForwardLaplacian(Interpreter):
             return [_Value(x) for x in bind(*values)]
 
         def function(*xs: Any) -> list[Any]:
-            """Those results that have derivatives."""
+            """The results that have derivatives."""
             given = list(values)
             for i, x in zip(depending, xs, strict=True):
                 given[i] = x

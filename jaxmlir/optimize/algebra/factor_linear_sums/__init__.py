@@ -12,14 +12,14 @@ So nothing but the tangents is computed for each ``i`` (Li et al. 2023, "Forward
 et al. 2025, "Collapsing Taylor mode automatic differentiation").  The pass knows of no Laplacians;
 it knows of sums:
 
-1. A function's ops are read as tensors without a layout (:mod:`._reading`, :mod:`._tensors`), so
+1. A function's ops are read as tensors without a layout (:mod:`.reading`, :mod:`.tensors`), so
    that what is computed twice, batched in another way, is seen to be the same.
 2. From a value, its *root*, a walk goes backwards through all that it is linear in, and carries the
    transpose along: tensors ``c`` with ``root = sum of <c, expr>`` over the expressions that it has
-   come to (:mod:`._region`).  It goes on as long as that is cheaper than to stop: where cotangents
+   come to (:mod:`.region`).  It goes on as long as that is cheaper than to stop: where cotangents
    are what the program has computed anyway, or have fewer dimensions, as a sum over ``i`` is left.
 3. If the estimate gets 1.3 times better, the root is computed from the expressions at the end of
-   the walk (:mod:`._emit`), and what led from there to it goes.  Factors that know nothing of an
+   the walk, and what led from there to it goes.  Factors that know nothing of an
    index are taken out of the sum over it.
 
 What ``jaxpr-reassociate`` says of rounding, and of zeros times NaN, holds here as well.  Floats of

@@ -1,11 +1,11 @@
 """``jaxpr-remat``: what loops store for their derivative, and what they compute again.
 
 A loop that stacks values for a later one to read, as a forward loop does for the backward one, is
-taken together with it (:mod:`_joint`).  Of the values that the second could start from, the
-cheapest set is stored: a minimum cut (:mod:`_choice`, :mod:`_flow`) under prices of storing and
-computing (:mod:`_price`).  A memory budget (:mod:`_budget`) raises the price of storing until it is
-met, and cuts long loops into segments that are run again (:mod:`_segments`); if that is not enough,
-batches are computed in tiles (``jaxpr-tile``), and straight-line code is cut (:mod:`_straight`).
+taken together with it (:mod:`.joint`).  Of the values that the second could start from, the
+cheapest set is stored: a minimum cut (:mod:`.choice`) under prices of storing and computing
+(:mod:`jaxmlir.optimize.memory.price`).  A memory budget (:mod:`.straight`) raises the price of
+storing until it is met, and cuts long loops into segments that are run again; if that is not
+enough, batches are computed in tiles (``jaxpr-tile``), and straight-line code is cut.
 What has a budget is fenced (``jaxpr-materialize-shared``), where that takes less.
 """
 
@@ -24,6 +24,12 @@ from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
+from jaxmlir.optimize.memory.price import (
+    MEMORY,
+    SLOWDOWN,
+    Prices,
+    traffic,
+)
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
 from jaxmlir.optimize.memory.remat.joint import (
     Joint,
@@ -35,13 +41,8 @@ from jaxmlir.optimize.memory.remat.joint import (
     separate,
 )
 from jaxmlir.optimize.memory.remat.joint import in_segments as loops_in_segments
-from jaxmlir.optimize.memory.remat.price import (
-    MEMORY,
-    SLOWDOWN,
-    Prices,
-    traffic,
-)
 from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
+from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.units import in_units
@@ -102,9 +103,6 @@ def remat(
 
 
 def _go(program: Module, way: Way) -> bool:
-    # It is written on top of this package.
-    from jaxmlir.optimize.memory.tile import tile
-
     tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0) > 0
     changed = _in_loops(program, way.price, way.depth, inf) or tiled
     if way.segments > 1:

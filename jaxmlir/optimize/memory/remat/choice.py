@@ -21,8 +21,8 @@ from collections import deque
 from dataclasses import dataclass
 from math import inf
 
+from jaxmlir.optimize.memory.price import Prices, size_of
 from jaxmlir.optimize.memory.remat.joint import Joint, name_of_result, needed_for
-from jaxmlir.optimize.memory.remat.price import Prices, size_of
 
 # -- Minimum cuts of directed graphs, by Dinic's algorithm (1970) --
 #

@@ -23,7 +23,7 @@ from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import Uses, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.optimize.memory.remat.price import size_of
+from jaxmlir.optimize.memory.price import size_of
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.higher_order.loops import stacked

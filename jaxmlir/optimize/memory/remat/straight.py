@@ -37,8 +37,8 @@ from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
+from jaxmlir.optimize.memory.price import MEMORY
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
-from jaxmlir.optimize.memory.remat.price import MEMORY
 from jaxmlir.passes.remarks import listening, remark, remarks_wanted
 from jaxmlir.support.units import in_units
 
@@ -375,10 +375,10 @@ class Line:
 # -- Which way to get along with less memory a budget takes --
 #
 # Ways are tried, those that run fastest before those that take least memory, until one is within
-# the budget.  What a program takes is estimated (:mod:`_peak`); or it is compiled for JAX's default
-# backend, whose compiler says it.  An estimate does not know what a compiler fuses, and in which
-# order it runs what could be run in several; but what it was off by the last time it is off by
-# again, more or less, and a way that is within the budget by that is compiled.
+# the budget.  What a program takes is estimated by its memory profile; or it is compiled for JAX's
+# default backend, whose compiler says it.  An estimate does not know what a compiler fuses, and in
+# which order it runs what could be run in several; but what it was off by the last time it is off
+# by again, more or less, and a way that is within the budget by that is compiled.
 
 
 # Of straight-line code an estimate is to be so much below the budget, a part of it, if it can be.

@@ -11,10 +11,10 @@ are independent along the batch become the body of a scan over tiles of it::
 so that what they need besides arguments and results is what a tile needs, which stays in cache.
 
 Which ops are independent along which dimension is read off how their operands and results follow
-their loops (:mod:`._maps`); a region of them grows from the largest values, and is cut where the
-batch is reduced to something that its rows are then computed with (:mod:`._regions`).  What that
-saves and costs, and how large a tile is, is estimated (:mod:`._price`), and the loops are written
-(:mod:`._write`).  Between two loops over one batch, ``jaxpr-remat`` decides what is stored.
+their loops (:mod:`jaxmlir.analysis.index_maps`); a region of them grows from the largest values,
+and is cut where the batch is reduced to something that its rows are then computed with.  What that
+saves and costs, and how large a tile is, is estimated (:mod:`.price`), and the loops are written
+(:mod:`.regions`).  Between two loops over one batch, ``jaxpr-remat`` decides what is stored.
 
 Nothing is computed twice, and each row by the same ops as before.  Sums over the batch are rounded
 in another order, and products of matrices as the library rounds them for fewer rows.

@@ -16,8 +16,8 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import MemoryProfile
-from jaxmlir.optimize.memory.remat.price import Prices
 from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, dim_of, grow
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
 """Regions of a function whose ops are independent of each other along one dimension.
 
 A region grows from one value and one of its dimensions, the *batch*: an op that gives or reads a
-value of the region follows the batch along one of its loops (:mod:`._maps`), and then so do its
-other operands and results along the dimensions that follow that loop.  Operands that do not follow
-it are read whole by every row.  Ops that reduce over the batch end the region.
+value of the region follows the batch along one of its loops
+(:mod:`jaxmlir.analysis.index_maps`), and then so do its other operands and results along the
+dimensions that follow that loop.  Operands that do not follow it are read whole by every row.  Ops
+that reduce over the batch end the region.
 
 What is read whole must be there before the first row is computed.  So a value that is computed from
 the rows and read whole, a mean over the batch, say, cuts the region in two: there is one loop over
