@@ -6,7 +6,7 @@ does not inline.
 
 What goes in and comes out of such a call is one buffer to XLA, which does not see that a kernel
 that reads both must not write there.  So where both are read, the value does not go through the
-call, but is selected by a boolean that does (:data:`Wait`, :func:`written_again`).
+call, but is selected by a boolean that does (:data:`Wait`).
 """
 
 from __future__ import annotations
@@ -56,16 +56,6 @@ def fences_together(program: Module) -> Together | None:
     if not program.target.is_cpu:
         return None
     return _barrier if _has_barriers(program.target) else _Calls(program)
-
-
-def written_again(program: Module) -> Together | None:
-    """Writes values once more, at the insertion point: a compiler that takes fences does not find
-    that they are what they are, and both may be read.  ``None`` where there are no fences."""
-    if not program.target.is_cpu:
-        return None
-    wait = _wait_behind_barrier if _has_barriers(program.target) else _wait_for_call(program)
-    # A call of nothing but a constant would be a constant.
-    return lambda values: wait(values, values[0], ())[0]
 
 
 def waiting(program: Module) -> Wait:

@@ -51,7 +51,6 @@ BUILTIN_PASSES = (
     ("jaxpr-discharge-refs", "jaxmlir.transforms.discharge_refs:DischargeRefs"),
     ("jaxpr-dot-to-2d", "jaxmlir.optimize.cpu.dot_to_2d:DotTo2d"),
     ("jaxpr-drop-callbacks", "jaxmlir.optimize.simplify.drop_callbacks:DropCallbacks"),
-    ("jaxpr-duplicate-producers", "jaxmlir.optimize.memory.duplicate_producers:DuplicateProducers"),
     ("jaxpr-expand-convolutions", "jaxmlir.optimize.cpu.expand_convolutions:ExpandConvolutions"),
     ("jaxpr-expand-cumlogsumexp", "jaxmlir.optimize.cpu.expand_cumlogsumexp:ExpandCumlogsumexp"),
     ("jaxpr-expand-custom-lin", "jaxmlir.transforms.expand_custom_lin:ExpandCustomLin"),

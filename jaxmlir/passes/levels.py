@@ -57,7 +57,6 @@ STORAGE = (
     "jaxpr-remat",
     "jaxpr-sink-reductions",
     "jaxpr-inplace-scans",
-    "jaxpr-duplicate-producers",
     "jaxpr-fold-unit-dims",
     "jaxpr-expand-depthwise",
     "jaxpr-expand-convolutions",

@@ -34,7 +34,6 @@ EAGER = {
         "jaxpr-reassociate-solves{min-gain=0 min-iterations=0},"
         "jaxpr-sink-reductions{min-bytes=0 moved=1000 "
         "memory=1000},"
-        "jaxpr-duplicate-producers{calls=inf min-peak=0 min-bytes=0},"
         "jaxpr-unroll-reductions{calls=inf min-results=0},"
         "jaxpr-pad-stencils{min-elements=0 margin=100},"
         "jaxpr-sink-recompute{calls=inf min-peak=0 min-bytes=0 slowdown=1e9 min-gain=0},"

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 # What is computed by the kernel that reads it, and what it is the same memory as its operand.
 FUSED = FUSIBLE - INDEXED
 VIEWS = with_trait(Trait.RESHAPE)
-REDUCTIONS = with_trait(Trait.REDUCTION)
 # What is computed as a part of the reduction that alone reads it.  By the temporary memory of the
 # reduction, jax 0.10 and 0.12 alike: not a selection, a conversion, a slice, or a slow function.
 _SUMMED = (
