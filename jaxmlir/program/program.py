@@ -303,6 +303,8 @@ class Program(SparseDerivatives, Module):
             estimated.
           remarks: takes what was done, for example ``print``.
 
+        Warns where no way is within the budget: the result is what takes least.
+
         Raises:
           ArgumentError: the budget is neither a number nor bytes, or ``measure`` no boolean.
           PipelineError: it is not positive.
@@ -786,8 +788,7 @@ def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program
     """The program that was pickled.  Unlike unpickling itself, this executes nothing."""
     from jaxmlir import artifact
 
-    options = {"allow_custom_calls": custom_calls}
-    return artifact.read(Program, memoryview(contents), "<pickle>", **options)
+    return artifact.read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)
 
 
 def _short(avals: Sequence[Any]) -> str:

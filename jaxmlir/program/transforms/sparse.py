@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from jaxmlir.errors import ArgumentError
 from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
 from jaxmlir.support.options import integer
+from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -126,10 +126,9 @@ def _warn_if_dense(
     fewest = min(pattern.shape)
     if fewest > _FEW and 2 * coloring.total > fewest:
         reasons = "".join(f"\n{reason}" for reason in pattern.reasons)
-        warnings.warn(
+        warn(
             f"{name} of @{program.name} takes {coloring} for {fewest} rows or columns: its "
-            f"pattern is dense{reasons}",
-            stacklevel=7,
+            f"pattern is dense{reasons}"
         )
 
 

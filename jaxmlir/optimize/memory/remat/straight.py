@@ -39,8 +39,9 @@ from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.price import MEMORY
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
-from jaxmlir.passes.remarks import listening, remark, remarks_wanted
+from jaxmlir.passes.remarks import listening, remark
 from jaxmlir.support.units import in_units
+from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -432,18 +433,21 @@ def within(
       budget: a part of what the program takes, or, from 2 on, bytes.
       measure: compile, rather than estimate.
       apply: goes a way, in place.
+
+    Warns where no way is within the budget.
     """
     search = _Search.of(program, budget, measure, apply)
     way = search.way()
-    if remarks_wanted():
-        size, says = search.sizes.get(way), "the compiler"
-        if size is None:
-            size, says = search.estimates[way], "an estimate"
-        remark(
-            program.function(program.name).operation,
-            f"needs {in_units(size)} of temporary memory, by {says}; the budget is "
-            f"{in_units(search.allowed)}",
-        )
+    size, says = search.sizes.get(way), "the compiler"
+    if size is None:
+        size, says = search.estimates[way], "an estimate"
+    message = (
+        f"needs {in_units(size)} of temporary memory, by {says}; the budget is "
+        f"{in_units(search.allowed)}"
+    )
+    remark(program.function(program.name).operation, message)
+    if size > search.allowed:
+        warn(f"@{program.name} {message}")
     return way
 
 
