@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
-from jaxmlir.dialect.bytecode import bytecode_to_text, is_bytecode
+from jaxmlir.dialect.bytecode import is_bytecode, to_text
 from jaxmlir.dialect.ir import (
     check_arrays,
     check_nesting,
@@ -32,21 +32,6 @@ def is_artifact(data: bytes) -> bool:
     return data[5:9] == b"\0\0\0{"
 
 
-def decode_text(data: bytes) -> str:
-    """MLIR text from bytes.
-
-    Raises:
-      ParseError: the bytes are not UTF-8.
-    """
-    try:
-        return data.decode()
-    except UnicodeDecodeError as e:
-        raise ParseError(
-            "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
-            f"byte {e.start} is not UTF-8"
-        ) from None
-
-
 def parse_file(path: str, text: str) -> ir.Module:
     """Parses a text file; unlike a string's, its locations name the file.
 
@@ -64,11 +49,6 @@ def parse_file(path: str, text: str) -> ir.Module:
             raise ParseError(diagnostics_of(e, path)) from None
     check_arrays(module, text, path)
     return module
-
-
-def to_text(data: bytes) -> str:
-    """The contents of a file as MLIR text."""
-    return bytecode_to_text(data) if is_bytecode(data) else decode_text(data)
 
 
 def serialized(

@@ -249,8 +249,8 @@ class _Driver:
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""
-        from jaxmlir.cli.module_io import is_artifact, read_artifact, to_text
-        from jaxmlir.dialect.bytecode import is_bytecode
+        from jaxmlir.cli.module_io import is_artifact, read_artifact
+        from jaxmlir.dialect.bytecode import is_bytecode, to_text
 
         program = None
         try:

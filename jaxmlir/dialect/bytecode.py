@@ -68,3 +68,20 @@ def bytecode_to_text(data: bytes) -> str:
     else:
         reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     raise ParseError(f"this is corrupted MLIR bytecode: {reason}")
+
+
+def to_text(data: bytes) -> str:
+    """The text of a module from bytes: text or bytecode.
+
+    Raises:
+      ParseError: the bytes are neither.
+    """
+    if is_bytecode(data):
+        return bytecode_to_text(data)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as e:
+        raise ParseError(
+            "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
+            f"byte {e.start} is not UTF-8"
+        ) from None

@@ -8,7 +8,7 @@ import jax
 
 from jaxmlir._compat import jaxlib_jax
 from jaxmlir.dialect.builder import named_ops
-from jaxmlir.dialect.bytecode import bytecode_to_text, is_bytecode, read
+from jaxmlir.dialect.bytecode import read, to_text
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
 from jaxmlir.program.program import Program
@@ -40,7 +40,7 @@ def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> P
       VerificationError: an op is not one that JAX could run.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
-        source = _text(bytes(source))
+        source = to_text(bytes(source))
     if isinstance(source, str):
         module = parse_module(source, filename)
     elif isinstance(source, ir.Module):
@@ -90,7 +90,7 @@ def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Prog
         refined = refined_module(exported, args, kwargs)
         return _program(raise_exported(read(refined), exported, refined=True), "-")
     data = bytes(exported.mlir_module_serialized)
-    module = read(data) if trusted else parse_module(_text(data))
+    module = read(data) if trusted else parse_module(to_text(data))
     if exported.ordered_effects or exported.unordered_effects:
         effects = ", ".join(map(str, (*exported.ordered_effects, *exported.unordered_effects)))
         raise ImportingError(f"{exported.fun_name} has effects that cannot be raised: {effects}")
@@ -101,19 +101,6 @@ def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
     """The module of an exported function for arguments of some sizes, as bytecode."""
     lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
     return jaxlib_jax.mlir.refine_polymorphic_shapes(bytecode(lowered.compiler_ir().operation))
-
-
-def _text(data: bytes) -> str:
-    """The text of a module that somebody else wrote."""
-    if is_bytecode(data):
-        return bytecode_to_text(data)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as e:
-        raise ParseError(
-            "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
-            f"byte {e.start} is not UTF-8"
-        ) from None
 
 
 def _program(importer: Importer, filename: str) -> Program:

@@ -143,10 +143,12 @@ class Raising:
 
     Attributes:
       importer: writes the new module, and holds its constants.
+      attributes: those of the source.
     """
 
     def __init__(self, source: ir.Module):
         self.importer = Importer()
+        self.attributes = source.operation.attributes
         self.source = functions(source)
         self.symbols: dict[str, str] = {}
         self._queue: deque[Writer] = deque()

@@ -157,6 +157,15 @@ def test_what_was_lowered_from_the_dialect_comes_back():
             ImportingError,
             "runs a Python function, which is in no module",
         ),
+        (
+            "module attributes {mhlo.num_partitions = 2 : i32} {\n"
+            "func.func @f() -> tensor<ui32> {\n"
+            "  %0 = stablehlo.partition_id : tensor<ui32>\n"
+            "  return %0 : tensor<ui32> } }",
+            ImportingError,
+            "-:3:8: error: 'stablehlo.partition_id' op: expected a module for one device, got "
+            "mhlo.num_partitions = 2",
+        ),
     ],
 )
 def test_what_cannot_be_raised_is_said(source, kind, message):
