@@ -96,10 +96,11 @@ def contents(source: Any) -> tuple[memoryview, str]:
       ArgumentError: it is none of these.
       OSError: it cannot be read.
     """
-    if isinstance(source, bytes | bytearray | memoryview):
+    # A path may be bytes as well, but has no zero among them, which every artifact begins with.
+    if isinstance(source, bytearray | memoryview) or (isinstance(source, bytes) and 0 in source):
         return memoryview(source).cast("B").toreadonly(), "<bytes>"
-    if isinstance(source, str | os.PathLike):
-        return map_file(source), os.fspath(source)
+    if isinstance(source, str | bytes | os.PathLike):
+        return map_file(source), os.fsdecode(source)
     if hasattr(source, "read"):
         data = source.read()
         if isinstance(data, bytes):
