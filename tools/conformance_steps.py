@@ -248,6 +248,8 @@ RULES_THAT_ARE_LOST = {
         "custom_jvp_call_jaxpr",
         "custom_vjp_call_jaxpr",
         "custom_linear_solve",
+        # It is lowered to nothing.
+        "stop_gradient",
         # They are lowered to series, or a search: what is raised is that, JAX's rule is another.
         "igamma",
         "igammac",

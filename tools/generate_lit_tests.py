@@ -57,7 +57,7 @@ def lit_test(name: str, example: Example) -> str:
     program = _text(flat, name, example)
     # A handle names a Python object of the process that made the text.
     why_not_lowered = example.lowers or (HANDLE if _A_HANDLE.search(program) else "")
-    verify = "" if why_not_lowered == HANDLE else "--jaxpr-verify "
+    verify = "--verify=none " if why_not_lowered == HANDLE else "--jaxpr-verify "
     runs = [f"jaxmlir-opt {verify}%s | FileCheck %s"]
     checks = [_directive("CHECK", _op_pattern(line)) for line in _op_lines(program, name)]
     if not why_not_lowered:
