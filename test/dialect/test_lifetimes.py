@@ -61,6 +61,7 @@ def alive():
     return {id(o) for o in gc.get_objects() if isinstance(o, jaxmlir.Program)}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_programs_are_freed(use):
     # Functions that programs share have programs of their own from the second one on.

@@ -159,6 +159,7 @@ def same(program, function, *args, jacobian=jax.jacrev, rtol=2e-5):
         np.testing.assert_allclose(got, want, rtol, rtol * np.abs(want).max())
 
 
+@pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize(("step", "x", "count"), FOUND.values(), ids=FOUND)
 def test_sums_are_products(step, x, count):
@@ -335,6 +336,7 @@ def with_value(array, value):
         yield changed
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("value", EXTREME)
 @pytest.mark.parametrize("name", ["vector", "by hand"])
 def test_extreme_numbers(name, value):

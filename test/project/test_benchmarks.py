@@ -50,6 +50,7 @@ def test_passes_are_measured_on_their_worst_cases(capsys):
         assert first == f"`{name}`, {title}" and float(cost.split()[0]) > 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("title", passes.WORST)
 def test_worst_cases_have_about_as_many_ops_as_asked_for(title):
     worst = passes.WORST[title]
@@ -163,6 +164,7 @@ def test_gradients_that_differ_are_told_apart():
             check_equal([wrong], [ones])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BOTH_SETS)
 def test_optimized_gradients_of_every_program_are_those_of_jax(name):
     function, args = BOTH_SETS[name].make("small")
@@ -194,6 +196,7 @@ def _pulled_back(program, args, cotangents):
     return bwd(residuals, jax.tree.map(lambda ct, x: jnp.asarray(ct, x.dtype), cotangents, out))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BOTH_SETS)
 def test_second_derivatives_of_every_program_are_those_of_jax(name):
     """Each program in one of the three orders, of which all have their turns."""
