@@ -8,7 +8,8 @@ user's line.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.passes.base import Pass
 from jaxmlir.sparse.detect import hessian_sparsity, jacobian_sparsity
@@ -17,37 +18,38 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 
-class PrintJacobianSparsity(Pass):
-    """Print which elements of a function's Jacobian can be other than zero, on stderr.
+class _PrintSparsity(Pass):
+    """Base of the passes that print a pattern.
 
     Options:
       func: the function; by default the public one.
       argnums: the flat arguments that it is differentiated in.
     """
 
-    name: ClassVar[str] = "jaxpr-jacobian-sparsity"
+    pattern: ClassVar[Callable[..., Any]]
+    """Finds the pattern, given the program, the function and the arguments."""
     func: str = ""
     argnums: tuple[int, ...] = (0,)
 
     def run(self, program: Module) -> bool:
-        pattern = jacobian_sparsity(program, program.chosen(self.func), self.argnums)
+        pattern = type(self).pattern(program, program.chosen(self.func), self.argnums)
         print(pattern, pattern.coloring(), sep="\n", file=sys.stderr)
         return False
 
 
-class PrintHessianSparsity(Pass):
+class PrintJacobianSparsity(_PrintSparsity):
+    """Print which elements of a function's Jacobian can be other than zero, on stderr."""
+
+    name: ClassVar[str] = "jaxpr-jacobian-sparsity"
+    pattern: ClassVar = jacobian_sparsity
+
+
+class PrintHessianSparsity(_PrintSparsity):
     """Print which elements of a function's Hessian can be other than zero, on stderr.
 
     Options:
       func: the function, of one scalar result; by default the public one.
-      argnums: the flat arguments that it is differentiated in.
     """
 
     name: ClassVar[str] = "jaxpr-hessian-sparsity"
-    func: str = ""
-    argnums: tuple[int, ...] = (0,)
-
-    def run(self, program: Module) -> bool:
-        pattern = hessian_sparsity(program, program.chosen(self.func), self.argnums)
-        print(pattern, pattern.coloring(), sep="\n", file=sys.stderr)
-        return False
+    pattern: ClassVar = hessian_sparsity
