@@ -49,7 +49,7 @@ class Settings:
         if self.passes:
             parse_pipeline(self.passes)
 
-    @property
+    @functools.cached_property
     def passes(self) -> str:
         """All passes that run on a program."""
         return ",".join(filter(None, (level_pipeline(self.optimize), self.pipeline)))
