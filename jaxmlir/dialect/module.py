@@ -81,7 +81,7 @@ class Module:
         self._analyses: dict[Callable[[Any], Any], Any] = {}
         # What makes jaxprs of the module, and refers to its functions by their symbols.
         self.exporters: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.rule_tracing = self.new_rule_tracing()
+        self.rule_tracing: Any = self.new_rule_tracing()
         self.changed()
 
     def new_rule_tracing(self, *imported: Any) -> Any:
@@ -195,7 +195,7 @@ class Module:
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self.imports: dict[str, func.FuncOp] = {}
         self.copies: dict[str, Any] = {}
-        self.state = object()
+        self.state: object = object()
         self._analyses.clear()
         forget_analyses(self)
         if functions is not None:
@@ -250,7 +250,8 @@ class Module:
                     del op.attributes[MARK]
         return module
 
-    __str__ = as_text
+    def __str__(self) -> str:
+        return self.as_text()
 
     # -- functions --
 

@@ -275,7 +275,7 @@ class JitFunction:
 
         self._jitted = jax.jit(through_dialect, **options)
 
-    __call__ = Calls("_jitted")
+    __call__: Callable[..., Any] = Calls("_jitted")
 
     def __repr__(self) -> str:
         return f"<JitFunction of {self.__wrapped__!r}>"

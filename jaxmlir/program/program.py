@@ -683,7 +683,7 @@ class Program(SparseDerivatives, Module):
             except AttributeError:
                 pass
 
-    __call__ = Calls(
+    __call__: Callable[..., Any] = Calls(
         "_jitted",
         """Runs the program on arrays, or stages it out where JAX is tracing.
 

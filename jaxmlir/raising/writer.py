@@ -147,9 +147,9 @@ class Raising:
     """
 
     def __init__(self, source: ir.Module):
-        self.importer = Importer()
-        self.attributes = source.operation.attributes
-        self.source = functions(source)
+        self.importer: Importer = Importer()
+        self.attributes: Any = source.operation.attributes
+        self.source: dict[str, Any] = functions(source)
         self.symbols: dict[str, str] = {}
         self._queue: deque[Writer] = deque()
         self._shared: dict[Any, str] = {}
@@ -314,11 +314,13 @@ class Writer:
         self.raising = raising
         self.constants = constants
         self.without = without
-        self.function, self.source, self.block = function, source, body_of(function)
-        self.env = env
+        self.function: Any = function
+        self.source: Any = source
+        self.block: Any = body_of(function)
+        self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
         self._depth = 0
-        self.location = function.location
+        self.location: Any = function.location
 
     def write(self) -> None:
         """Writes all ops and the return."""
