@@ -18,7 +18,7 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
@@ -170,6 +170,30 @@ def _short(aval: Any) -> str:
 
 
 _TO_COME: Any = object()
+
+
+@overload
+def jit(
+    fun: Callable[..., Any],
+    /,
+    *,
+    optimize: int = ...,
+    without: Collection[str] = ...,
+    target: str | Target | None = ...,
+    remarks: Sink | None = ...,
+    **options: Any,
+) -> JitFunction: ...
+
+
+@overload
+def jit(
+    *,
+    optimize: int = ...,
+    without: Collection[str] = ...,
+    target: str | Target | None = ...,
+    remarks: Sink | None = ...,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
 def jit(
