@@ -1979,7 +1979,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"cond_jaxpr" = %0, "body_jaxpr" = %1}
   }
 
-  // Calls one of several functions, branches[i](*args), of operands (i, *args).
+  // Calls one of several functions: branches[i], for operands (i, *args).
   irdl.operation @cond {
     %0 = irdl.base "#builtin.array"
     %1 = irdl.any
