@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 
-def definition(value: ir.Value) -> tuple[Any, str] | None:
+def definition(value: ir.Value) -> tuple[ir.Operation, str] | None:
     """The op that gives a value, and its name; ``None`` of a function's argument."""
     owner = value.owner
     if isinstance(owner, ir.Block):

@@ -18,6 +18,8 @@ from jaxmlir.program.arguments import check_tree
 from jaxmlir.program.specialize import is_symbolic
 
 if TYPE_CHECKING:
+    from jax.typing import DTypeLike
+
     from jaxmlir.program.program import Program
 
 
@@ -65,8 +67,8 @@ def diff(
     *args: Any,
     rtol: float | None = None,
     atol: float = 0.0,
-    devices: tuple[Any, Any] = (None, None),
-    dtypes: tuple[Any, Any] = (None, None),
+    devices: tuple[jax.Device | None, jax.Device | None] = (None, None),
+    dtypes: tuple[DTypeLike | None, DTypeLike | None] = (None, None),
     **kwargs: Any,
 ) -> Difference | None:
     """The first op at which two evaluations give different numbers; ``None`` if none does.

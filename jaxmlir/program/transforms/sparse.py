@@ -17,6 +17,8 @@ from jaxmlir.support.options import integer
 from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
+    from jax.experimental.sparse import BCOO
+
     from jaxmlir.program.program import Program
     from jaxmlir.sparse.coloring import Coloring
     from jaxmlir.sparse.pattern import SparsityPattern
@@ -36,7 +38,7 @@ def hessian_sparsity(program: Program, argnums: int | Sequence[int]) -> Sparsity
     return detect.hessian_sparsity(program, program.name, _leaves(program, argnums))
 
 
-def jacobian(fun: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> Any:
+def jacobian(fun: Callable[..., Any], *args: Any, argnums: int | Sequence[int] = 0) -> BCOO:
     """The sparse Jacobian of a function at some arguments; prints what was done for it.
 
     ::
