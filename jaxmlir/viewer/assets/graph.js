@@ -1,0 +1,327 @@
+// Graphs: of the calls, and of a function's ops, of which many are folded into one node.
+"use strict";
+
+const MOST_NODES = 120;
+const MOST_KIDS = 32;
+
+/** The ops of a function as a tree: ops of one line are a group, and so are many that follow. */
+class Folding {
+  constructor(fn) {
+    this.fn = fn;
+    // Constants, and what is made of them alone, would be lines across all else.
+    const quiet = (this.quiet = new Set());
+    fn.names.forEach((name, op) => {
+      const plain = fn.operands[op].every((v) => v >= fn.arity && quiet.has(fn.makers[v]));
+      const small = name === "jaxpr.constant" || name === "jaxpr.broadcast_in_dim";
+      if (plain && small && !fn.results[op].some((v) => fn.returned.includes(v))) quiet.add(op);
+    });
+    const leaves = fn.names.map((_, op) => ({ op })).filter(({ op }) => !quiet.has(op));
+    this.top = leaves.length <= 60 ? leaves : this.grouped(this.byLine(leaves));
+    this.open = new Set();
+    this.parents = new Map();
+    this.adopt(this.top, null);
+  }
+
+  byLine(leaves) {
+    const runs = [];
+    for (const leaf of leaves) {
+      const line = userPosition(this.fn.places[leaf.op])?.name ?? "";
+      if (runs.at(-1)?.line === line) runs.at(-1).kids.push(leaf);
+      else runs.push({ line, kids: [leaf] });
+    }
+    return runs.map(({ kids }) => (kids.length > 1 ? { kids: this.grouped(kids) } : kids[0]));
+  }
+
+  grouped(nodes) {
+    while (nodes.length > MOST_KIDS) {
+      const size = Math.ceil(nodes.length / Math.ceil(nodes.length / MOST_KIDS));
+      const groups = [];
+      for (let i = 0; i < nodes.length; i += size) groups.push({ kids: nodes.slice(i, i + size) });
+      nodes = groups;
+    }
+    return nodes;
+  }
+
+  adopt(nodes, parent) {
+    for (const node of nodes) {
+      if (node.kids) {
+        this.adopt(node.kids, node);
+        node.first = node.kids[0].first;
+        node.count = node.kids.reduce((sum, kid) => sum + kid.count, 0);
+      } else [node.first, node.count] = [node.op, 1];
+      this.parents.set(node.kids ? node : node.op, parent);
+    }
+  }
+
+  /** Unfolds what an op is in; other groups are folded if that is too much for one picture. */
+  reveal(op) {
+    const path = [];
+    for (let node = this.parents.get(op); node; node = this.parents.get(node)) path.push(node);
+    path.forEach((node) => this.open.add(node));
+    if (this.shown().length > MOST_NODES) this.open = new Set(path);
+  }
+
+  shown() {
+    const found = [];
+    const walk = (node) => (this.open.has(node) ? node.kids.forEach(walk) : found.push(node));
+    this.top.forEach(walk);
+    return found;
+  }
+}
+
+function opsIn(node) {
+  return node.kids ? node.kids.flatMap(opsIn) : [node.op];
+}
+
+class GraphView {
+  constructor(svg, bar, select) {
+    Object.assign(this, { svg, bar, onSelect: select, mode: "ops", foldings: new Map() });
+    this.canvas = h("g");
+    svg.append(this.canvas);
+    this.view = { x: 0, y: 0, scale: 1 };
+    svg.addEventListener("wheel", (event) => this.zoom(event), { passive: false });
+    svg.addEventListener("pointerdown", (event) => this.drag(event));
+    svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  show(form, fn, op) {
+    if (form !== this.form) this.foldings.clear();
+    Object.assign(this, { form, fn, op });
+    if (this.svg.clientWidth === 0) return;
+    if (!this.foldings.has(fn)) this.foldings.set(fn, new Folding(fn));
+    const folding = this.foldings.get(fn);
+    if (op >= 0 && this.mode === "ops") folding.reveal(op);
+    const isOps = this.mode === "ops";
+    const button = (mode, text) => h("button", { "aria-pressed": this.mode === mode, onclick: () => this.set(mode) }, text);
+    const fold = h("button", { disabled: !isOps || !folding.open.size, onclick: () => this.foldAll() }, "fold");
+    this.bar.replaceChildren(button("ops", `@${fn.name}`), button("calls", "calls"),
+      h("span", { class: "space" }), fold, h("button", { onclick: () => this.fit() }, "fit"));
+    const key = isOps ? [fn.index, folding.open.size, ...[...folding.open].map((n) => n.first)].join() : "calls";
+    const isNew = key !== this.key_ || form !== this.drawnForm;
+    if (isNew) this.draw(isOps ? this.ofOps(folding) : this.ofCalls());
+    [this.key_, this.drawnForm] = [key, form];
+    this.mark();
+    if (isNew) this.fit();
+  }
+
+  set(mode) {
+    this.mode = mode;
+    this.show(this.form, this.fn, this.op);
+  }
+
+  foldAll() {
+    this.foldings.get(this.fn).open.clear();
+    this.show(this.form, this.fn, -1);
+  }
+
+  // --- nodes and edges ---
+
+  ofOps(folding) {
+    const { fn } = this;
+    const nodes = [];
+    const owner = new Map();
+    for (const node of folding.shown()) {
+      const id = node.kids ? `g${node.first}` : `o${node.op}`;
+      opsIn(node).forEach((op) => owner.set(op, id));
+      nodes.push(node.kids ? this.groupNode(id, node, folding) : this.opNode(id, node.op));
+    }
+    const edges = new Map();
+    const link = (value, to) => {
+      const maker = fn.makers[value];
+      const from = maker < 0 ? this.argument(value, nodes) : owner.get(maker);
+      if (from && to && from !== to) edges.set(`${from} ${to}`, [from, to]);
+    };
+    const known = new Set();
+    this.argument = (value, into) => {
+      // Many arguments are one node.
+      const id = fn.arity > 24 ? "arguments" : `a${value}`;
+      if (!known.has(id)) {
+        known.add(id);
+        const isMany = fn.arity > 24;
+        const name = fn.name === this.form.entry ? about.arguments[value] : null;
+        into.push({ id, kind: "end", text: isMany ? plural(fn.arity, "argument") : name || `%arg${value}`,
+          small: isMany ? "" : about.types[fn.types[value]] });
+      }
+      return id;
+    };
+    fn.operands.forEach((operands, op) => {
+      if (!folding.quiet.has(op)) operands.forEach((value) => link(value, owner.get(op)));
+    });
+    nodes.push({ id: "return", kind: "end", text: "return", small: "" });
+    fn.returned.forEach((value) => link(value, "return"));
+    return { nodes, edges: [...edges.values()] };
+  }
+
+  opNode(id, op) {
+    const { fn } = this;
+    const types = fn.resultTypes(op);
+    return { id, op, kind: fn.calls[op] ? "call" : "op", text: shortName(fn.names[op]),
+      small: types.length > 2 ? `${types[0]}, … ${types.length}` : types.join(", "), heat: fn.heat[op] };
+  }
+
+  groupNode(id, node, folding) {
+    const { fn } = this;
+    const ops = opsIn(node);
+    const lines = [...new Set(ops.map((op) => userPosition(fn.places[op])?.name).filter(Boolean))];
+    const counts = new Map();
+    ops.forEach((op) => counts.set(fn.names[op], (counts.get(fn.names[op]) ?? 0) + 1));
+    const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 2).map(([name]) => shortName(name));
+    return { id, kind: "group", small: most.join(", ") + (counts.size > 2 ? ", …" : ""),
+      text: `${plural(node.count, "op")}${lines.length ? ` · ${lines[0]}${lines.length > 1 ? " …" : ""}` : ""}`,
+      heat: ops.reduce((most, op) => Math.max(most, fn.heat[op]), 0),
+      unfold: () => {
+        folding.open.add(node);
+        if (folding.shown().length > MOST_NODES) {
+          folding.open.clear();
+          for (let n = node; n; n = folding.parents.get(n)) folding.open.add(n);
+        }
+        this.show(this.form, fn, -1);
+      } };
+  }
+
+  /** The calls around a function, or all of them if they are few. */
+  ofCalls() {
+    const { form, fn } = this;
+    let shown = form.functions;
+    if (shown.length > MOST_NODES) {
+      const near = new Set([fn.name, ...fn.callees]);
+      form.functions.filter((f) => f.callees.includes(fn.name)).forEach((f) => near.add(f.name));
+      shown = form.functions.filter((f) => near.has(f.name)).slice(0, MOST_NODES);
+    }
+    const names = new Set(shown.map((f) => f.name));
+    const nodes = shown.map((f) => ({ id: f.name, fn: f, kind: f.private ? "op" : "call",
+      text: `@${f.name}`, small: plural(f.names.length, "op") }));
+    const edges = shown.flatMap((f) => f.callees.filter((c) => names.has(c) && c !== f.name).map((c) => [f.name, c]));
+    return { nodes, edges };
+  }
+
+  // --- drawing ---
+
+  draw({ nodes, edges }) {
+    const graph = new dagre.graphlib.Graph();
+    graph.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 28, marginx: 12, marginy: 12 });
+    graph.setDefaultEdgeLabel(() => ({}));
+    for (const node of nodes) {
+      node.text = cut(node.text, 34);
+      node.small = cut(node.small, 40);
+      node.width = Math.max(46, 7.3 * node.text.length, 6.1 * node.small.length) + 20;
+      node.height = node.small ? 38 : 24;
+      graph.setNode(node.id, node);
+    }
+    edges.forEach(([from, to]) => graph.setEdge(from, to));
+    dagre.layout(graph);
+    this.size = graph.graph();
+    this.nodes = nodes;
+    const paths = graph.edges().map((edge) => h("path", { class: "edge", d: curve(graph.edge(edge).points),
+      "data-from": edge.v, "data-to": edge.w }));
+    this.canvas.replaceChildren(...paths, ...nodes.map((node) => this.element(node)));
+  }
+
+  element(node) {
+    const { width, height } = node;
+    return h("g", { class: `node ${node.kind}`, "data-id": node.id, transform: `translate(${node.x - width / 2},${node.y - height / 2})`,
+      onclick: () => this.choose(node),
+      onmouseover: (event) => showTip(event, node.op >= 0 ? () => details(this.form, this.fn, node.op) : null),
+      onmouseout: (event) => showTip(event, null) },
+      h("rect", { width, height, rx: node.kind === "end" ? 12 : 4 }),
+      node.heat > 0.02 ? h("rect", { class: "cost", x: 1, y: height - 3, height: 2, width: Math.max(2, (width - 2) * node.heat) }) : null,
+      h("text", { x: width / 2, y: node.small ? 16 : 16 }, node.text),
+      node.small ? h("text", { class: "small", x: width / 2, y: 30 }, node.small) : null);
+  }
+
+  choose(node) {
+    if (node.unfold) node.unfold();
+    else if (node.fn) this.onSelect(node.fn, -1, "calls");
+    else if (node.op >= 0) this.onSelect(this.fn, node.op, "graph");
+  }
+
+  /** Marks what is selected, and the edges at it. */
+  mark() {
+    const id = this.mode === "ops" ? `o${this.op}` : this.fn.name;
+    for (const element of this.canvas.children) {
+      const { from, to, id: own } = element.dataset;
+      element.classList.toggle("selected", own === id || from === id || to === id);
+    }
+    const node = this.nodes.find((n) => n.id === id);
+    if (node) this.into(node);
+  }
+
+  into({ x, y }) {
+    const { clientWidth: width, clientHeight: height } = this.svg;
+    const [left, top] = [x * this.view.scale + this.view.x, y * this.view.scale + this.view.y];
+    if (left < 40 || left > width - 40 || top < 30 || top > height - 30) {
+      this.view.x = width / 2 - x * this.view.scale;
+      this.view.y = height / 2 - y * this.view.scale;
+      this.move();
+    }
+  }
+
+  fit() {
+    const { clientWidth: width, clientHeight: height } = this.svg;
+    const whole = Math.min(1, width / this.size.width, height / this.size.height);
+    const scale = Math.max(0.62, whole);
+    this.view = { scale, x: Math.max(0, (width - this.size.width * scale) / 2), y: 0 };
+    if (this.size.width * scale > width) this.view.x = (width - this.size.width * scale) / 2;
+    this.move();
+    const selected = this.nodes.find((n) => n.id === `o${this.op}`);
+    if (selected) this.into(selected);
+  }
+
+  move() {
+    const { x, y, scale } = this.view;
+    this.canvas.setAttribute("transform", `translate(${x},${y}) scale(${scale})`);
+  }
+
+  zoomBy(factor, x = this.svg.clientWidth / 2, y = this.svg.clientHeight / 2) {
+    const scale = Math.max(0.05, Math.min(3, this.view.scale * factor));
+    const change = scale / this.view.scale;
+    this.view = { scale, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
+    this.move();
+  }
+
+  zoom(event) {
+    event.preventDefault();
+    this.zoomBy(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
+  }
+
+  drag(start) {
+    const { x, y } = this.view;
+    const move = (event) => {
+      this.view.x = x + event.clientX - start.clientX;
+      this.view.y = y + event.clientY - start.clientY;
+      this.move();
+    };
+    const end = () => {
+      removeEventListener("pointermove", move);
+      removeEventListener("pointerup", end);
+    };
+    addEventListener("pointermove", move);
+    addEventListener("pointerup", end);
+  }
+
+  key(event) {
+    const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
+    if (event.key in moves) {
+      this.view.x += moves[event.key][0];
+      this.view.y += moves[event.key][1];
+      this.move();
+    } else if (event.key === "+" || event.key === "=") this.zoomBy(1.25);
+    else if (event.key === "-") this.zoomBy(0.8);
+    else if (event.key === "0") this.fit();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
+
+function curve(points) {
+  const [first, ...rest] = points;
+  let path = `M${first.x},${first.y}`;
+  for (let i = 0; i < rest.length - 1; i++) {
+    const middle = i === rest.length - 2 ? rest[i + 1] : { x: (rest[i].x + rest[i + 1].x) / 2, y: (rest[i].y + rest[i + 1].y) / 2 };
+    path += `Q${rest[i].x},${rest[i].y} ${middle.x},${middle.y}`;
+  }
+  return rest.length === 1 ? `${path}L${rest[0].x},${rest[0].y}` : path;
+}

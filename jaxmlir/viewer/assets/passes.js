@@ -1,0 +1,248 @@
+// What each pass did: the functions that it changed, before and after, side by side.
+"use strict";
+
+/**
+ * Which lines of two texts are the same, as pairs of numbers in order: the shortest edit script
+ * (Myers 1986), or, of texts that have little in common, what is found by going along both.
+ */
+function align(a, b) {
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start++;
+  let [endA, endB] = [a.length, b.length];
+  while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) [endA, endB] = [endA - 1, endB - 1];
+  const inner = shortest(a.slice(start, endA), b.slice(start, endB)).map(([i, j]) => [i + start, j + start]);
+  const head = Array.from({ length: start }, (_, i) => [i, i]);
+  const tail = Array.from({ length: a.length - endA }, (_, i) => [endA + i, endB + i]);
+  return [...head, ...inner, ...tail];
+}
+
+const MOST_EDITS = 1500;
+
+function shortest(a, b) {
+  const [n, m] = [a.length, b.length];
+  let reach = new Int32Array([0, 0, 0]);
+  const trace = [];
+  for (let d = 0; d <= Math.min(n + m, MOST_EDITS); d++) {
+    const next = new Int32Array(2 * d + 3);
+    for (let k = -d; k <= d; k += 2) {
+      const at = (i) => reach[i + d] ?? 0; // of diagonals -d to d
+      const down = k === -d || (k !== d && at(k - 1) < at(k + 1));
+      let x = d === 0 ? 0 : down ? at(k + 1) : at(k - 1) + 1;
+      while (x < n && x - k < m && a[x] === b[x - k]) x++;
+      next[k + d + 1] = x;
+      if (x >= n && x - k >= m) return backwards(trace, d, k, n, m);
+    }
+    trace.push(next);
+    reach = next;
+  }
+  return alongBoth(a, b);
+}
+
+/** The pairs on the way to diagonal k with d edits. */
+function backwards(trace, d, k, n, m) {
+  const found = [];
+  let [x, y] = [n, m];
+  for (; d >= 0; d--) {
+    const before = trace[d - 1];
+    const at = (i) => before[i + d] ?? 0;
+    const down = d > 0 && (k === -d || (k !== d && at(k - 1) < at(k + 1)));
+    const fromK = d === 0 ? 0 : down ? k + 1 : k - 1;
+    const fromX = d === 0 ? 0 : at(fromK);
+    const fromY = d === 0 ? 0 : fromX - fromK;
+    const [firstX, firstY] = d === 0 ? [0, 0] : down ? [fromX, fromY + 1] : [fromX + 1, fromY];
+    while (x > firstX && y > firstY) found.push([--x, --y]);
+    [x, y, k] = [fromX, fromY, fromK];
+  }
+  return found.reverse();
+}
+
+function alongBoth(a, b) {
+  const places = new Map();
+  a.forEach((key, i) => places.set(key, [...(places.get(key) ?? []), i]));
+  const found = [];
+  let last = -1;
+  b.forEach((key, j) => {
+    const next = places.get(key)?.find((i) => i > last && i < last + 400);
+    if (next !== undefined) found.push([(last = next), j]);
+  });
+  return found;
+}
+
+const VALUES = /%[\w$.-]+/g;
+
+/** The lines of two texts beside each other.  A line is the same if its values are, as others call them. */
+function compared(before, after) {
+  const keys = (text) => {
+    const places = new Map(text.ops.map((line, op) => [line, text.places[op]]));
+    return text.lines.map((line, i) => `${line.replace(VALUES, "%").replace(/%:\d+/, "%")} ${places.get(i) ?? ""}`);
+  };
+  const [a, b] = [before.lines, after.lines];
+  const rows = [];
+  const called = new Map();
+  const name = (line) => /^\s*(%[\w$.-]+)(?::\d+)? = /.exec(line)?.[1];
+  let [i, j] = [0, 0];
+  for (const [atA, atB] of [...align(keys(before), keys(after)), [a.length, b.length]]) {
+    while (i < atA || j < atB) {
+      // What was taken out and what was put in there stand beside each other.
+      rows.push({ kind: "changed", a: i < atA ? i++ : -1, b: j < atB ? j++ : -1 });
+    }
+    if (atA === a.length) break;
+    const [lineA, lineB] = [a[atA], b[atB]];
+    if (name(lineA)) called.set(name(lineA), name(lineB));
+    const translated = lineA.replace(VALUES, (value) => called.get(value) ?? (value.startsWith("%arg") ? value : "gone"));
+    rows.push({ kind: translated === lineB ? "same" : "operands", a: atA, b: atB });
+    [i, j] = [atA + 1, atB + 1];
+  }
+  return rows;
+}
+
+const CONTEXT = 3;
+
+class PassView {
+  constructor() {
+    this.stage = 0;
+    this.opened = new Set();
+    this.list = new Rows($("pass-list"), "Passes", (i) => this.item(i), (i) => this.show(this.shown[i]));
+    this.diff = new Rows($("diff"), "Before and after", (i) => this.row(i), (i) => this.lines(i));
+    $("only-changes").addEventListener("change", () => this.fill());
+    $("diff").addEventListener("click", (event) => {
+      const row = event.target.closest(".gap");
+      if (row) this.openGap(+row.dataset.row);
+    });
+  }
+
+  fill() {
+    const isOnly = $("only-changes").checked;
+    this.shown = about.stages.map((_, i) => i).slice(1)
+      .filter((i) => !isOnly || about.stages[i].functions || about.stages[i].remarks.length);
+    this.list.setCount(this.shown.length);
+    const at = Math.max(0, this.shown.indexOf(this.stage));
+    if (this.shown.length) this.list.select(at);
+    else $("pass-head").textContent = "No pass changed anything.";
+  }
+
+  step(by) {
+    this.list.select(this.list.selected + by);
+  }
+
+  item(i) {
+    const number = this.shown[i];
+    const stage = about.stages[number];
+    const change = stage.ops - about.stages[number - 1].ops;
+    return h("div", { class: `row pass${stage.functions ? "" : " quiet"}` },
+      h("span", { class: "grow" }, shortName(stage.name)),
+      stage.remarks.length ? h("span", { class: "remarks", title: plural(stage.remarks.length, "remark") }, stage.remarks.length) : null,
+      h("span", { class: "change" }, change ? `${change > 0 ? "+" : "−"}${Math.abs(change)}` : ""));
+  }
+
+  async show(number) {
+    this.stage = number;
+    this.opened.clear();
+    const stage = about.stages[number];
+    const [before, after] = [await textsAfter(number - 1), await textsAfter(number)];
+    if (this.stage !== number) return;
+    this.texts = { before, after };
+    const added = [...after.keys()].filter((name) => !before.has(name)).length;
+    const removed = [...before.keys()].filter((name) => !after.has(name)).length;
+    const words = [`${plural(about.stages[number - 1].ops, "op")} → ${stage.ops.toLocaleString("en")}`,
+      added && `${plural(added, "function")} added`, removed && `${plural(removed, "function")} removed`,
+      plural(stage.remarks.length, "remark"), `${+(1000 * stage.seconds).toPrecision(2)} ms`].filter(Boolean);
+    $("pass-head").replaceChildren(h("h2", {}, stage.name), h("p", { class: "quiet" }, words.join(" · ")));
+    this.sections = this.compare(stage, before, after);
+    this.layOut();
+    $("diff").scrollTop = 0;
+    this.diff.selected = -1;
+    const first = this.rows.findIndex((row) => row.kind === "changed" || row.kind === "operands");
+    if (first >= 0) this.diff.select(first);
+    else $("diff-line").replaceChildren();
+  }
+
+  /** Rows of each function that is not what it was, with the remarks at their ops. */
+  compare(stage, before, after) {
+    const sections = [];
+    const left = new Set(stage.remarks.keys());
+    for (const name of new Set([...before.keys(), ...after.keys()])) {
+      const [a, b] = [before.get(name), after.get(name)];
+      if (a === b) continue;
+      const none = { lines: [], ops: [], places: [] };
+      const rows = compared(a ?? none, b ?? none).map((row) => ({ ...row, name }));
+      sections.push({ name, rows: this.withRemarks(rows, a ?? none, stage, left) });
+    }
+    const others = [...left].map((i) => ({ kind: "remark", text: stage.remarks[i][0], position: stage.remarks[i][1] }));
+    return others.length ? [...sections, { name: null, rows: others }] : sections;
+  }
+
+  withRemarks(rows, text, stage, left) {
+    const lines = new Map();
+    text.ops.forEach((line, op) => {
+      const frames = about.places[text.places[op]][1];
+      if (frames.length && !lines.has(frames[0])) lines.set(frames[0], []);
+      if (frames.length) lines.get(frames[0]).push(line);
+    });
+    const at = new Map();
+    for (const i of left) {
+      const [message, position] = stage.remarks[i];
+      const named = /^'([\w.]+)'/.exec(message)?.[1];
+      const found = lines.get(position) ?? [];
+      const line = found.find((l) => named && text.lines[l].includes(`"${named}"`)) ?? found[0];
+      if (line === undefined) continue;
+      left.delete(i);
+      at.set(line, [...(at.get(line) ?? []), { kind: "remark", text: message, position }]);
+    }
+    return rows.flatMap((row) => [row, ...(at.get(row.a) ?? [])]);
+  }
+
+  /** Puts the sections one after the other; long runs of lines that are the same are a gap. */
+  layOut() {
+    this.rows = [];
+    for (const { name, rows } of this.sections) {
+      this.rows.push({ kind: "function", name });
+      let i = 0;
+      while (i < rows.length) {
+        let end = i;
+        while (end < rows.length && rows[end].kind === "same") end++;
+        const [from, to] = [i === 0 ? i + 1 : i + CONTEXT, end - CONTEXT];
+        const key = `${name} ${i}`;
+        if (to - from > 2 && !this.opened.has(key)) {
+          this.rows.push(...rows.slice(i, from), { kind: "gap", key, count: to - from }, ...rows.slice(to, end));
+        } else this.rows.push(...rows.slice(i, end));
+        if (end < rows.length) this.rows.push(rows[end]);
+        i = end + 1;
+      }
+    }
+    this.diff.setCount(this.rows.length);
+  }
+
+  openGap(i) {
+    this.opened.add(this.rows[i].key);
+    this.layOut();
+  }
+
+  sides(row) {
+    const { before, after } = this.texts;
+    return [row.a >= 0 ? before.get(row.name)?.lines[row.a] : undefined, row.b >= 0 ? after.get(row.name)?.lines[row.b] : undefined];
+  }
+
+  row(i) {
+    const row = this.rows[i];
+    if (row.kind === "function") return h("div", { class: "row head" }, row.name === null ? "elsewhere" : `@${row.name}`);
+    if (row.kind === "gap") return h("div", { class: "row gap" }, `${plural(row.count, "line")} the same`);
+    if (row.kind === "remark") {
+      return h("div", { class: "row remark", title: row.text }, positionOf(row.position) ? `${positionOf(row.position).name}  ` : "", row.text);
+    }
+    const side = (line, kind, number) => h("code", { class: line === undefined ? "none" : kind },
+      h("span", { class: "no" }, number > 0 ? number : ""), line === undefined ? "" : paint(compact(line)));
+    const [a, b] = this.sides(row);
+    const kind = (own) => (row.kind === "changed" ? own : row.kind);
+    return h("div", { class: "row pair" }, side(a, kind("out"), row.a), side(b, kind("in"), row.b));
+  }
+
+  /** Below, the selected line is shown as it is written. */
+  lines(i) {
+    const row = this.rows[i];
+    if (row.kind === "remark") return $("diff-line").replaceChildren(h("p", {}, row.text));
+    const [a, b] = this.sides(row);
+    const line = (text, kind) => (text === undefined ? null : h("code", { class: kind }, paint(text.trim())));
+    $("diff-line").replaceChildren(...[line(a, row.kind === "same" ? "" : "out"), a === b ? null : line(b, row.kind === "same" ? "" : "in")].filter(Boolean));
+  }
+}
