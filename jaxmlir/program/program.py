@@ -22,13 +22,14 @@ from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, func
 from jaxmlir.dialect.module import Module
-from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
+from jaxmlir.program.views import Views
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
@@ -45,11 +46,7 @@ if TYPE_CHECKING:
     from jaxmlir.targets import Target
 
 
-SHOWN = 10
-"""How many arguments, or results, the ``repr`` of a program has."""
-
-
-class Program(SparseDerivatives, Module):
+class Program(SparseDerivatives, Views, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -150,13 +147,6 @@ class Program(SparseDerivatives, Module):
 
         options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
         artifact.save(self, target, **options)
-
-    def __repr__(self) -> str:
-        try:
-            name = self.name
-        except JaxmlirError:
-            return "<Program without a public function>"
-        return f"<Program @{name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"
 
     # -- checking and transforming --
 
@@ -789,11 +779,3 @@ def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program
     from jaxmlir import artifact
 
     return artifact.read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)
-
-
-def _short(avals: Sequence[Any]) -> str:
-    """Types as JAX abbreviates them, of many the first ones."""
-    shown = avals if len(avals) <= SHOWN else avals[: SHOWN - 1]
-    names = [aval.str_short(short_dtypes=True) for aval in shown]
-    rest = len(avals) - len(shown)
-    return ", ".join([*names, f"... {rest} more"] if rest else names)

@@ -68,9 +68,7 @@ def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _function(
-    view: FunctionView, counter: Counter, peaks: Peaks, tables: Tables
-) -> dict[str, Any]:
+def _function(view: FunctionView, counter: Counter, peaks: Peaks, tables: Tables) -> dict[str, Any]:
     profile = MemoryProfile(view, peaks.of_op)
     stored = [any(map(profile.is_counted, range(*results))) for results in view.results]
     calls = {
@@ -111,8 +109,9 @@ def _op_costs(view: FunctionView, counter: Counter) -> list[list[int | str] | No
 def _with_timelines(program: Module) -> list[str]:
     """The functions whose memory is drawn: entry points, and what loops run."""
     graph = analyses_of(program).graph
-    run = (s for ops in graph.ops.values() for op, name in ops if name in LOOPS
-           for s in symbols_of(op))
+    run = (
+        s for ops in graph.ops.values() for op, name in ops if name in LOOPS for s in symbols_of(op)
+    )
     return list(dict.fromkeys([*graph.entry_points(), *run]))
 
 

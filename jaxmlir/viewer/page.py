@@ -15,6 +15,7 @@ from importlib import resources
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.viewer import history
 from jaxmlir.viewer.form import form_of
 from jaxmlir.viewer.tables import Tables
@@ -22,8 +23,20 @@ from jaxmlir.viewer.tables import Tables
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-SCRIPTS = ("dagre.min.js", "data.js", "rows.js", "code.js", "graph.js", "passes.js", "charts.js",
-           "app.js")
+SCRIPTS = (
+    "dagre.min.js",
+    "myers.min.js",
+    "data.js",
+    "rows.js",
+    "code.js",
+    "graph.js",
+    "passes.js",
+    "charts.js",
+    "app.js",
+)
+
+MOST_OPS = 5000
+"""A notebook, which keeps the pages that it shows, shows none of programs of more ops."""
 
 
 def page_of(program: Module, passes: str | None = None, *, source_info: bool = True) -> str:
@@ -55,8 +68,10 @@ def page_of(program: Module, passes: str | None = None, *, source_info: bool = T
     return _written({"about": about, **parts}, program.name)
 
 
-def frame_of(program: Module) -> str:
-    """The page of a program in a frame, for a notebook."""
+def frame_of(program: Module) -> str | None:
+    """The page of a program in a frame, for a notebook; ``None`` if it has too many ops."""
+    if sum(map(len, analyses_of(program).graph.ops.values())) > MOST_OPS:
+        return None
     page = html.escape(page_of(program))
     return (
         f'<iframe srcdoc="{page}" sandbox="allow-scripts" loading="lazy" '

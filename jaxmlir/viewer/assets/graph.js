@@ -73,35 +73,37 @@ function opsIn(node) {
   return node.kids ? node.kids.flatMap(opsIn) : [node.op];
 }
 
+/** The graph of a function's ops, or of the calls, in an element that scrolls. */
 class GraphView {
-  constructor(svg, bar, select) {
-    Object.assign(this, { svg, bar, onSelect: select, mode: "ops", foldings: new Map() });
-    this.canvas = h("g");
-    svg.append(this.canvas);
-    this.view = { x: 0, y: 0, scale: 1 };
-    svg.addEventListener("wheel", (event) => this.zoom(event), { passive: false });
-    svg.addEventListener("pointerdown", (event) => this.drag(event));
-    svg.addEventListener("keydown", (event) => this.key(event));
+  constructor(host, bar, select) {
+    Object.assign(this, { host, bar, onSelect: select, mode: "ops", foldings: new Map(), zoom: 1 });
+    host.addEventListener("keydown", (event) => {
+      const factor = { "+": 1.25, "=": 1.25, "-": 0.8 }[event.key];
+      if (factor) this.resize(this.zoom * factor);
+      else if (event.key === "0") this.fit();
+      else if (event.key === "Enter") event.target.dispatchEvent(new MouseEvent("click"));
+    });
   }
 
   show(form, fn, op) {
     if (form !== this.form) this.foldings.clear();
     Object.assign(this, { form, fn, op });
-    if (this.svg.clientWidth === 0) return;
+    if (this.host.clientWidth === 0) return;
     if (!this.foldings.has(fn)) this.foldings.set(fn, new Folding(fn));
     const folding = this.foldings.get(fn);
-    if (op >= 0 && this.mode === "ops") folding.reveal(op);
     const isOps = this.mode === "ops";
+    if (op >= 0 && isOps) folding.reveal(op);
     const button = (mode, text) => h("button", { "aria-pressed": this.mode === mode, onclick: () => this.set(mode) }, text);
-    const fold = h("button", { disabled: !isOps || !folding.open.size, onclick: () => this.foldAll() }, "fold");
-    this.bar.replaceChildren(button("ops", `@${fn.name}`), button("calls", "calls"),
-      h("span", { class: "space" }), fold, h("button", { onclick: () => this.fit() }, "fit"));
-    const key = isOps ? [fn.index, folding.open.size, ...[...folding.open].map((n) => n.first)].join() : "calls";
-    const isNew = key !== this.key_ || form !== this.drawnForm;
-    if (isNew) this.draw(isOps ? this.ofOps(folding) : this.ofCalls());
-    [this.key_, this.drawnForm] = [key, form];
+    this.bar.replaceChildren(button("ops", `@${fn.name}`), button("calls", "calls"), h("span", { class: "space" }),
+      h("button", { disabled: !isOps || !folding.open.size, onclick: () => this.foldAll() }, "fold"),
+      h("button", { onclick: () => this.fit() }, "fit"));
+    const shown = isOps ? [fn.index, ...[...folding.open].map((node) => node.first)].join() : "calls";
+    if (shown !== this.shown || form !== this.shownForm) {
+      this.draw(isOps ? this.ofOps(folding) : this.ofCalls());
+      this.fit();
+    }
+    [this.shown, this.shownForm] = [shown, form];
     this.mark();
-    if (isNew) this.fit();
   }
 
   set(mode) {
@@ -210,22 +212,23 @@ class GraphView {
     }
     edges.forEach(([from, to]) => graph.setEdge(from, to));
     dagre.layout(graph);
+    const paths = graph.edges().map((edge) => h("path", { class: "edge", "data-from": edge.v, "data-to": edge.w,
+      d: curve(graph.edge(edge).points) }));
     this.size = graph.graph();
-    this.nodes = nodes;
-    const paths = graph.edges().map((edge) => h("path", { class: "edge", d: curve(graph.edge(edge).points),
-      "data-from": edge.v, "data-to": edge.w }));
-    this.canvas.replaceChildren(...paths, ...nodes.map((node) => this.element(node)));
+    this.svg = h("svg", { viewBox: `0 0 ${this.size.width} ${this.size.height}` }, ...paths, ...nodes.map((node) => this.element(node)));
+    this.host.replaceChildren(this.svg);
   }
 
   element(node) {
     const { width, height } = node;
-    return h("g", { class: `node ${node.kind}`, "data-id": node.id, transform: `translate(${node.x - width / 2},${node.y - height / 2})`,
+    const isButton = Boolean(node.unfold || node.fn || node.op >= 0);
+    return h("g", { class: `node ${node.kind}`, "data-id": node.id, tabindex: isButton ? 0 : null, role: isButton ? "button" : null, transform: `translate(${node.x - width / 2},${node.y - height / 2})`,
       onclick: () => this.choose(node),
       onmouseover: (event) => showTip(event, node.op >= 0 ? () => details(this.form, this.fn, node.op) : null),
       onmouseout: (event) => showTip(event, null) },
       h("rect", { width, height, rx: node.kind === "end" ? 12 : 4 }),
       node.heat > 0.02 ? h("rect", { class: "cost", x: 1, y: height - 3, height: 2, width: Math.max(2, (width - 2) * node.heat) }) : null,
-      h("text", { x: width / 2, y: node.small ? 16 : 16 }, node.text),
+      h("text", { x: width / 2, y: 16 }, node.text),
       node.small ? h("text", { class: "small", x: width / 2, y: 30 }, node.small) : null);
   }
 
@@ -238,90 +241,36 @@ class GraphView {
   /** Marks what is selected, and the edges at it. */
   mark() {
     const id = this.mode === "ops" ? `o${this.op}` : this.fn.name;
-    for (const element of this.canvas.children) {
+    for (const element of this.svg.children) {
       const { from, to, id: own } = element.dataset;
       element.classList.toggle("selected", own === id || from === id || to === id);
-    }
-    const node = this.nodes.find((n) => n.id === id);
-    if (node) this.into(node);
-  }
-
-  into({ x, y }) {
-    const { clientWidth: width, clientHeight: height } = this.svg;
-    const [left, top] = [x * this.view.scale + this.view.x, y * this.view.scale + this.view.y];
-    if (left < 40 || left > width - 40 || top < 30 || top > height - 30) {
-      this.view.x = width / 2 - x * this.view.scale;
-      this.view.y = height / 2 - y * this.view.scale;
-      this.move();
+      if (own === id) element.scrollIntoView({ block: "center", inline: "center" });
     }
   }
 
   fit() {
-    const { clientWidth: width, clientHeight: height } = this.svg;
-    const whole = Math.min(1, width / this.size.width, height / this.size.height);
-    const scale = Math.max(0.62, whole);
-    this.view = { scale, x: Math.max(0, (width - this.size.width * scale) / 2), y: 0 };
-    if (this.size.width * scale > width) this.view.x = (width - this.size.width * scale) / 2;
-    this.move();
-    const selected = this.nodes.find((n) => n.id === `o${this.op}`);
-    if (selected) this.into(selected);
+    const { clientWidth: width, clientHeight: height } = this.host;
+    this.resize(Math.max(0.7, Math.min(1, width / this.size.width, height / this.size.height)));
+    this.host.scrollLeft = (this.svg.clientWidth - width) / 2;
   }
 
-  move() {
-    const { x, y, scale } = this.view;
-    this.canvas.setAttribute("transform", `translate(${x},${y}) scale(${scale})`);
-  }
-
-  zoomBy(factor, x = this.svg.clientWidth / 2, y = this.svg.clientHeight / 2) {
-    const scale = Math.max(0.05, Math.min(3, this.view.scale * factor));
-    const change = scale / this.view.scale;
-    this.view = { scale, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
-    this.move();
-  }
-
-  zoom(event) {
-    event.preventDefault();
-    this.zoomBy(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
-  }
-
-  drag(start) {
-    const { x, y } = this.view;
-    const move = (event) => {
-      this.view.x = x + event.clientX - start.clientX;
-      this.view.y = y + event.clientY - start.clientY;
-      this.move();
-    };
-    const end = () => {
-      removeEventListener("pointermove", move);
-      removeEventListener("pointerup", end);
-    };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", end);
-  }
-
-  key(event) {
-    const moves = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
-    if (event.key in moves) {
-      this.view.x += moves[event.key][0];
-      this.view.y += moves[event.key][1];
-      this.move();
-    } else if (event.key === "+" || event.key === "=") this.zoomBy(1.25);
-    else if (event.key === "-") this.zoomBy(0.8);
-    else if (event.key === "0") this.fit();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+  resize(zoom) {
+    this.zoom = Math.max(0.1, Math.min(3, zoom));
+    this.svg.setAttribute("width", this.size.width * this.zoom);
+    this.svg.setAttribute("height", this.size.height * this.zoom);
   }
 }
 
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-function curve(points) {
-  const [first, ...rest] = points;
+/** A smooth way along points. */
+function curve([first, ...rest]) {
   let path = `M${first.x},${first.y}`;
-  for (let i = 0; i < rest.length - 1; i++) {
-    const middle = i === rest.length - 2 ? rest[i + 1] : { x: (rest[i].x + rest[i + 1].x) / 2, y: (rest[i].y + rest[i + 1].y) / 2 };
-    path += `Q${rest[i].x},${rest[i].y} ${middle.x},${middle.y}`;
-  }
-  return rest.length === 1 ? `${path}L${rest[0].x},${rest[0].y}` : path;
+  rest.forEach((point, i) => {
+    const next = rest[i + 1];
+    const isLast = i >= rest.length - 2;
+    if (!next) path += `L${point.x},${point.y}`;
+    else path += `Q${point.x},${point.y} ${isLast ? next.x : (point.x + next.x) / 2},${isLast ? next.y : (point.y + next.y) / 2}`;
+  });
+  return path;
 }

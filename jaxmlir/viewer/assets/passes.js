@@ -1,71 +1,14 @@
 // What each pass did: the functions that it changed, before and after, side by side.
 "use strict";
 
-/**
- * Which lines of two texts are the same, as pairs of numbers in order: the shortest edit script
- * (Myers 1986), or, of texts that have little in common, what is found by going along both.
- */
-function align(a, b) {
-  let start = 0;
-  while (start < a.length && start < b.length && a[start] === b[start]) start++;
-  let [endA, endB] = [a.length, b.length];
-  while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) [endA, endB] = [endA - 1, endB - 1];
-  const inner = shortest(a.slice(start, endA), b.slice(start, endB)).map(([i, j]) => [i + start, j + start]);
-  const head = Array.from({ length: start }, (_, i) => [i, i]);
-  const tail = Array.from({ length: a.length - endA }, (_, i) => [endA + i, endB + i]);
-  return [...head, ...inner, ...tail];
-}
-
-const MOST_EDITS = 1500;
-
-function shortest(a, b) {
-  const [n, m] = [a.length, b.length];
-  let reach = new Int32Array([0, 0, 0]);
-  const trace = [];
-  for (let d = 0; d <= Math.min(n + m, MOST_EDITS); d++) {
-    const next = new Int32Array(2 * d + 3);
-    for (let k = -d; k <= d; k += 2) {
-      const at = (i) => reach[i + d] ?? 0; // of diagonals -d to d
-      const down = k === -d || (k !== d && at(k - 1) < at(k + 1));
-      let x = d === 0 ? 0 : down ? at(k + 1) : at(k - 1) + 1;
-      while (x < n && x - k < m && a[x] === b[x - k]) x++;
-      next[k + d + 1] = x;
-      if (x >= n && x - k >= m) return backwards(trace, d, k, n, m);
-    }
-    trace.push(next);
-    reach = next;
+/** Which lines of two texts are the same, as pairs of numbers in order, and at last their ends. */
+function* aligned(a, b) {
+  let [i, j] = [0, 0];
+  for (const [fromA, toA, fromB, toB] of [...myers.diff(a, b), [a.length, a.length, b.length, b.length]]) {
+    while (i < fromA) yield [i++, j++];
+    [i, j] = [toA, toB];
   }
-  return alongBoth(a, b);
-}
-
-/** The pairs on the way to diagonal k with d edits. */
-function backwards(trace, d, k, n, m) {
-  const found = [];
-  let [x, y] = [n, m];
-  for (; d >= 0; d--) {
-    const before = trace[d - 1];
-    const at = (i) => before[i + d] ?? 0;
-    const down = d > 0 && (k === -d || (k !== d && at(k - 1) < at(k + 1)));
-    const fromK = d === 0 ? 0 : down ? k + 1 : k - 1;
-    const fromX = d === 0 ? 0 : at(fromK);
-    const fromY = d === 0 ? 0 : fromX - fromK;
-    const [firstX, firstY] = d === 0 ? [0, 0] : down ? [fromX, fromY + 1] : [fromX + 1, fromY];
-    while (x > firstX && y > firstY) found.push([--x, --y]);
-    [x, y, k] = [fromX, fromY, fromK];
-  }
-  return found.reverse();
-}
-
-function alongBoth(a, b) {
-  const places = new Map();
-  a.forEach((key, i) => places.set(key, [...(places.get(key) ?? []), i]));
-  const found = [];
-  let last = -1;
-  b.forEach((key, j) => {
-    const next = places.get(key)?.find((i) => i > last && i < last + 400);
-    if (next !== undefined) found.push([(last = next), j]);
-  });
-  return found;
+  yield [a.length, b.length];
 }
 
 const VALUES = /%[\w$.-]+/g;
@@ -81,7 +24,7 @@ function compared(before, after) {
   const called = new Map();
   const name = (line) => /^\s*(%[\w$.-]+)(?::\d+)? = /.exec(line)?.[1];
   let [i, j] = [0, 0];
-  for (const [atA, atB] of [...align(keys(before), keys(after)), [a.length, b.length]]) {
+  for (const [atA, atB] of aligned(keys(before), keys(after))) {
     while (i < atA || j < atB) {
       // What was taken out and what was put in there stand beside each other.
       rows.push({ kind: "changed", a: i < atA ? i++ : -1, b: j < atB ? j++ : -1 });
@@ -165,11 +108,12 @@ class PassView {
       const [a, b] = [before.get(name), after.get(name)];
       if (a === b) continue;
       const none = { lines: [], ops: [], places: [] };
-      const rows = compared(a ?? none, b ?? none).map((row) => ({ ...row, name }));
-      sections.push({ name, rows: this.withRemarks(rows, a ?? none, stage, left) });
+      const rows = b ? compared(a ?? none, b).map((row) => ({ ...row, name })) : [];
+      sections.push({ name, note: a && b ? "" : b ? "  new" : `  removed, ${plural(a.ops.length, "op")}`,
+        rows: b ? this.withRemarks(rows, a ?? none, stage, left) : rows });
     }
     const others = [...left].map((i) => ({ kind: "remark", text: stage.remarks[i][0], position: stage.remarks[i][1] }));
-    return others.length ? [...sections, { name: null, rows: others }] : sections;
+    return others.length ? [...sections, { name: null, note: "", rows: others }] : sections;
   }
 
   withRemarks(rows, text, stage, left) {
@@ -195,8 +139,8 @@ class PassView {
   /** Puts the sections one after the other; long runs of lines that are the same are a gap. */
   layOut() {
     this.rows = [];
-    for (const { name, rows } of this.sections) {
-      this.rows.push({ kind: "function", name });
+    for (const { name, note, rows } of this.sections) {
+      this.rows.push({ kind: "function", name, note });
       let i = 0;
       while (i < rows.length) {
         let end = i;
@@ -225,7 +169,7 @@ class PassView {
 
   row(i) {
     const row = this.rows[i];
-    if (row.kind === "function") return h("div", { class: "row head" }, row.name === null ? "elsewhere" : `@${row.name}`);
+    if (row.kind === "function") return h("div", { class: "row head" }, row.name === null ? "remarks on other ops" : `@${row.name}`, h("span", { class: "quiet" }, row.note));
     if (row.kind === "gap") return h("div", { class: "row gap" }, `${plural(row.count, "line")} the same`);
     if (row.kind === "remark") {
       return h("div", { class: "row remark", title: row.text }, positionOf(row.position) ? `${positionOf(row.position).name}  ` : "", row.text);
