@@ -31,7 +31,8 @@ SCRIPTS = (
     "code.js",
     "graph.js",
     "passes.js",
-    "charts.js",
+    "memory.js",
+    "source.js",
     "app.js",
 )
 

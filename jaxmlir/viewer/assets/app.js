@@ -1,67 +1,68 @@
-// The page as a whole: what is shown and selected, the keys, and the search.
+// The page as a whole: what is shown and selected, the search, and the keys.
 "use strict";
 
 const TABS = ["code", "passes", "memory", "source"];
 
 const KEYS = [
   ["1 2 3 4", "code, passes, memory, source"],
-  ["↑ ↓ or k j", "one line up or down"],
-  ["← →", "fold or unfold a function; in the graph and the chart: move"],
+  ["↑ ↓ or k j", "one line up or down; Page Up, Page Down, Home, End"],
+  ["← →", "fold or unfold a function; in the chart of the memory: one step"],
   ["Enter", "go to the function that is called, or to what made the last operand"],
   ["/", "search; Enter and n go to the next, N to the one before"],
   ["b", "the program before or after the passes"],
   ["[ ]", "the pass before, the next pass"],
   ["t", "text as MLIR has it, or shorter"],
-  ["g", "the graph: ops, or calls; + − 0 zoom"],
+  ["g", "the graph of the function, or of the calls; in it + − 0 zoom"],
   ["?", "these keys"],
 ];
 
 class App {
   async start() {
     about = await part("about");
-    this.form = null;
-    [this.tab, this.match] = ["code", -1];
-    this.code = new CodeView($("text"), (fn, op, from) => this.select(fn, op, from));
-    this.graph = new GraphView($("graph"), $("graph-bar"), (fn, op, from) => this.select(fn, op, from));
-    this.passes = new PassView();
-    this.memory = new MemoryView();
-    this.source = new SourceView();
+    this.tab = "code";
+    this.match = -1;
+    const select = (fn, op, from) => this.select(fn, op, from);
+    this.code = new CodeView($("text"), select);
+    this.graph = new GraphView($("graph"), $("graph-bar"), select);
+    this.functions = new Rows($("functions"), "Functions, below those that call them",
+      (i) => this.item(this.calls[i]), (i) => this.select(this.calls[i].fn, -1));
+    this.views = { passes: new PassView(), memory: new MemoryView(), source: new SourceView() };
     $("name").textContent = `@${about.name}`;
-    this.buttons();
+    this.addButtons();
     await this.showForm(about.forms.length - 1);
-    $("query").addEventListener("input", () => this.find());
     addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.graph.show(this.form, this.fn, this.op)).observe($("side"));
     $("text").focus({ preventScroll: true });
-    document.body.dataset.ready = Math.round(performance.now());
+    document.body.dataset.ready = true;
   }
 
-  buttons() {
-    if (about.forms.length > 1) {
-      $("forms").append(...about.forms.map((name, i) => h("button", { onclick: () => this.showForm(i) }, name)));
+  addButtons() {
+    const forms = about.forms.map((name, i) => h("button", { onclick: () => this.showForm(i) }, name));
+    if (forms.length > 1) $("forms").append(...forms);
+    for (const tab of TABS.filter((name) => name !== "passes" || about.stages.length)) {
+      const show = () => this.showTab(tab);
+      $("tabs").append(h("button", { role: "tab", id: `tab-${tab}`, "aria-controls": tab, onclick: show }, tab));
     }
-    const tabs = TABS.filter((tab) => tab !== "passes" || about.stages.length);
-    $("tabs").append(...tabs.map((tab) => h("button", { role: "tab", id: `tab-${tab}`, "aria-controls": tab, onclick: () => this.showTab(tab) }, tab)));
-    const help = $("help");
-    help.append(h("h2", {}, "Keys"), h("dl", {}, ...KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])),
+    const keys = KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]);
+    $("help").append(h("h2", {}, "Keys"), h("dl", {}, ...keys),
       h("form", { method: "dialog" }, h("button", {}, "close")));
-    $("help-button").addEventListener("click", () => help.showModal());
-    $("functions").addEventListener("keydown", (event) => this.treeKey(event));
+    $("help-button").addEventListener("click", () => $("help").showModal());
+    $("query").addEventListener("input", () => this.find());
     for (const id of ["text", "graph"]) $(id).addEventListener("mouseleave", (event) => showTip(event, null));
   }
 
   async showForm(number) {
     const last = this.fn?.name;
-    this.form = await form(number);
-    this.number = number;
+    const shown = await form(number);
+    Object.assign(this, { form: shown, number });
     [...$("forms").children].forEach((button, i) => button.setAttribute("aria-pressed", i === number));
-    const { form: shown } = this;
     $("summary").textContent = [plural(shown.functions.length, "function"), plural(shown.ops, "op"),
-      `${amount(shown.cost.total[0])} flop`, `peak ${inBytes(shown.peak)}`].join(" · ");
+      `${amount(shown.cost.total[0])} flop`, `${inBytes(shown.peak)} at the peak`].join(" · ");
     this.code.show(shown);
     this.find();
-    this.fillFunctions();
-    this.select(shown.byName.get(last) ?? shown.byName.get(shown.entry) ?? shown.functions[0], -1);
+    this.calls = callsOf(shown);
+    this.functions.setCount(this.calls.length);
+    this.select(shown.byName.get(last) ?? shown.byName.get(shown.entry), -1);
     this.showTab(this.tab);
   }
 
@@ -73,23 +74,16 @@ class App {
     }
     $("forms").hidden = tab === "passes";
     $("tip").hidden = true;
-    if (tab === "code") this.code.rows.draw();
-    else if (tab === "passes") this.passes.fill();
-    else if (tab === "memory") this.memory.show(this.form);
-    else this.source.show(this.form);
+    this.views[tab]?.show(this.form);
   }
 
   /** Selects an op, or a function where that is -1. */
   select(fn, op, from) {
-    if (!fn) return;
     [this.fn, this.op] = [fn, op];
     if (from !== "text") this.code.reveal(fn, op);
+    this.functions.select(this.calls.findIndex((call) => call.fn === fn), false);
     this.graph.show(this.form, fn, op);
-    $("details").replaceChildren(op >= 0 ? details(this.form, fn, op) : this.about(fn));
-    for (const item of $("functions").querySelectorAll("[role=treeitem]")) {
-      const isIt = item.dataset.name === fn.name;
-      item.setAttribute("aria-selected", isIt);
-    }
+    $("details").replaceChildren(op >= 0 ? details(this.form, fn, op) : summary(fn));
   }
 
   goTo(fn, op) {
@@ -97,67 +91,23 @@ class App {
     this.select(fn, op);
   }
 
-  about(fn) {
-    const types = (values) => values.map((v) => about.types[fn.types[v]]).join(", ") || "nothing";
-    const bytes = fn.live.reduce((a, b) => Math.max(a, b), 0);
-    const rows = [["takes", cut(types([...Array(fn.arity).keys()]), 400)], ["gives", cut(types(fn.returned), 400)],
-      ["ops", fn.names.length.toLocaleString("en")], ["memory", `${inBytes(bytes)} at the peak`]];
-    return h("div", { class: "details" }, h("h2", {}, `@${fn.name}`), h("dl", {}, ...rows.flatMap(([what, value]) => [h("dt", {}, what), h("dd", {}, value)])));
-  }
-
-  // --- the functions ---
-
-  fillFunctions() {
-    const { form: shown } = this;
-    const seen = new Set();
-    const items = [];
-    const called = new Set(shown.functions.flatMap((f) => f.callees));
-    const roots = shown.functions.filter((f) => !f.private || !called.has(f.name));
-    const stack = roots.reverse().map((f) => [f, 1]);
-    while (stack.length) {
-      const [fn, level] = stack.pop();
-      const isAgain = seen.has(fn.name);
-      items.push(this.item(fn, level, isAgain));
-      if (isAgain) continue;
-      seen.add(fn.name);
-      fn.callees.map((name) => shown.byName.get(name)).filter(Boolean).reverse().forEach((f) => stack.push([f, level + 1]));
-    }
-    $("functions").replaceChildren(...items.slice(0, 1000));
-    items[0]?.setAttribute("tabindex", 0);
-  }
-
-  item(fn, level, isAgain) {
-    return h("div", { role: "treeitem", tabindex: -1, "aria-level": level, "data-name": fn.name, class: isAgain ? "quiet" : "",
-      style: `padding-left:${6 + 12 * Math.min(level - 1, 10)}px`, onclick: () => this.select(fn, -1) },
-    h("span", { class: "grow" }, `@${fn.name}`), h("span", { class: "quiet" }, isAgain ? "↑" : fn.names.length));
-  }
-
-  treeKey(event) {
-    const item = document.activeElement;
-    const to = { ArrowDown: item.nextElementSibling, ArrowUp: item.previousElementSibling }[event.key];
-    if (to) {
-      item.setAttribute("tabindex", -1);
-      to.setAttribute("tabindex", 0);
-      to.focus();
-    } else if (event.key === "Enter" || event.key === " ") item.click();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+  item({ fn, level, isAgain }) {
+    return h("div", { class: `row item${isAgain ? " quiet" : ""}`, style: `padding-left:${12 * level + 10}px` },
+      h("span", { class: "grow" }, `@${fn.name}`),
+      h("span", { class: "quiet" }, isAgain ? "↑" : fn.names.length));
   }
 
   // --- search and keys ---
 
   find() {
-    this.code.search($("query").value.trim());
+    const wanted = $("query").value.trim();
+    this.code.search(wanted);
     this.match = -1;
-    const { length } = this.code.matches;
-    $("found").textContent = $("query").value.trim() ? String(length.toLocaleString("en")) : "";
-    this.code.rows.draw();
+    $("found").textContent = wanted ? this.code.matches.length.toLocaleString("en") : "";
   }
 
   search(text) {
     $("query").value = text;
-    this.showTab("code");
     this.find();
     this.next(1);
   }
@@ -165,18 +115,18 @@ class App {
   next(by) {
     const { matches } = this.code;
     if (!matches.length) return;
-    if (this.tab !== "code") this.showTab("code");
-    this.match = (this.match + by + matches.length + (this.match < 0 && by < 0 ? 1 : 0)) % matches.length;
-    const [fn, line] = matches[this.match];
+    this.showTab("code");
+    const from = this.match < 0 && by < 0 ? 0 : this.match;
+    this.match = (from + by + matches.length) % matches.length;
     $("found").textContent = `${this.match + 1} of ${matches.length.toLocaleString("en")}`;
-    this.code.rows.select(this.code.rowOf(fn, line));
+    this.code.rows.select(this.code.rowOf(...matches[this.match]));
   }
 
   key(event) {
     const isTyping = event.target.matches("input:not([type=checkbox]), select");
     if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
     if (event.key === "Escape") {
-      if (isTyping) $("query").value = "";
+      $("query").value = "";
       this.find();
       $("text").focus();
     } else if (isTyping && event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
@@ -186,7 +136,7 @@ class App {
 
   /** What a key does wherever one is; whether it does anything. */
   command(key) {
-    const list = { code: this.code.rows, passes: this.passes.diff }[this.tab];
+    const list = { code: this.code.rows, passes: this.views.passes.diff }[this.tab];
     const commands = {
       "/": () => $("query").focus(),
       "?": () => $("help").showModal(),
@@ -195,19 +145,39 @@ class App {
       j: () => list?.select(list.selected + 1),
       k: () => list?.select(list.selected - 1),
       b: () => this.showForm((this.number + 1) % about.forms.length),
-      "[": () => this.passes.step(-1),
-      "]": () => this.passes.step(1),
-      t: () => {
-        this.code.compact = !this.code.compact;
-        this.code.rows.draw();
-      },
+      "[": () => this.views.passes.step(-1),
+      "]": () => this.views.passes.step(1),
+      t: () => this.code.toggleCompact(),
       g: () => this.graph.set(this.graph.mode === "ops" ? "calls" : "ops"),
     };
-    TABS.forEach((tab, i) => (commands[i + 1] = () => $(`tab-${tab}`) && this.showTab(tab)));
-    if (!(key in commands)) return false;
-    commands[key]();
-    return true;
+    TABS.forEach((tab, i) => (commands[i + 1] = () => $(`tab-${tab}`)?.click()));
+    commands[key]?.();
+    return key in commands;
   }
+}
+
+/** The functions below those that call them; one that was there before is there again without. */
+function callsOf(form) {
+  const called = new Set(form.functions.flatMap((fn) => fn.callees));
+  const roots = form.functions.filter((fn) => !fn.private || !called.has(fn.name));
+  const [found, seen] = [[], new Set()];
+  const pending = roots.map((fn) => [fn, 0]).reverse();
+  while (pending.length) {
+    const [fn, level] = pending.pop();
+    found.push({ fn, level, isAgain: seen.has(fn) });
+    if (!seen.has(fn)) pending.push(...fn.callees.map((name) => [form.byName.get(name), level + 1]).reverse());
+    seen.add(fn);
+  }
+  return found;
+}
+
+/** What is known of a function. */
+function summary(fn) {
+  const types = (values) => cut(values.map((v) => about.types[fn.types[v]]).join(", ") || "nothing", 400);
+  const rows = { takes: types([...Array(fn.arity).keys()]), gives: types(fn.returned),
+    ops: fn.names.length.toLocaleString("en"), memory: `${inBytes(most(fn.live))} at the peak` };
+  const list = Object.entries(rows).flatMap(([what, value]) => [h("dt", {}, what), h("dd", {}, value)]);
+  return h("div", { class: "details" }, h("h2", {}, `@${fn.name}`), h("dl", {}, ...list));
 }
 
 const app = new App();

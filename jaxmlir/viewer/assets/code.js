@@ -6,7 +6,8 @@ const TOKENS = new RegExp(
     /(?<string>"(?:[^"\\]|\\.)*")/,
     /(?<value>%[\w.$-]+(?:[#:]\d+)?)/,
     /(?<symbol>@(?:[\w.$-]+|"(?:[^"\\]|\\.)*"))/,
-    /(?<type>(?:tensor|vector|memref|complex|tuple|array|dense|![\w.]+)<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|\b(?:[fiu]|bf|c)\d+\w*(?:\[[^\]]*\])?)/,
+    /(?<type>(?:tensor|vector|memref|tuple|array|dense|![\w.]+)<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)/,
+    /(?<short>\b(?:[fiu]|bf|c)\d+\w*(?:\[[^\]]*\])?)/,
     /(?<number>-?\b\d[\w.+-]*)/,
     /(?<word>[A-Za-z_][\w.]*)/,
   ].map((r) => r.source).join("|"),
@@ -18,7 +19,7 @@ function paint(line) {
   const found = document.createDocumentFragment();
   let at = 0;
   for (const match of line.matchAll(TOKENS)) {
-    const { string, value, symbol, type, number, word } = match.groups;
+    const { string, word } = match.groups;
     const before = line.slice(at, match.index);
     if (before) found.append(before);
     at = match.index + match[0].length;
@@ -29,15 +30,17 @@ function paint(line) {
         h("span", { class: "quiet" }, '"'));
     } else if (begins && word) found.append(h("b", {}, word));
     else {
-      const kind = value ? "value" : symbol ? "symbol" : type ? "type" : string ? "string" : number && "number";
-      found.append(kind ? h("span", { class: kind }, match[0]) : match[0]);
+      const kind = Object.keys(match.groups).find((name) => match.groups[name]);
+      found.append(h("span", { class: kind }, match[0]));
     }
   }
   found.append(line.slice(at));
   return found;
 }
 
-const GENERIC = /^(\s*)(?:(%[^=]*) = )?"([\w.]+)"\(([^)]*)\)(?: <\{.*?\}>)?(?: (\{.*\}))? : \((?:.*?)\) -> (.*)$/;
+// Indentation, results, name, operands, attributes, types of results.
+const GENERIC =
+  /^(\s*)(?:(%[^=]*) = )?"([\w.]+)"\(([^)]*)\)(?: <\{.*?\}>)?(?: (\{.*\}))? : \((?:.*?)\) -> (.*)$/;
 
 /** A line without what follows from the rest: prefixes, and the types of operands. */
 function compact(line) {
@@ -62,7 +65,8 @@ class CodeView {
     this.folded = new Set();
     this.compact = false;
     this.matches = [];
-    this.rows = new Rows(host, "Text of the program", (i) => this.row(i), (i) => select(...this.at(i)));
+    const chosen = (i) => select(...this.at(i), "text");
+    this.rows = new Rows(host, "Text of the program", (i) => this.row(i), chosen);
     host.addEventListener("mouseover", (event) => this.hover(event));
     host.addEventListener("mouseleave", () => this.light(null));
     host.addEventListener("click", (event) => this.click(event));
@@ -99,21 +103,21 @@ class CodeView {
 
   at(row) {
     const [fn, line] = this.place(row);
-    return [fn, fn.opOfLine[line] ?? -1, "text"];
+    return [fn, fn.opOfLine[line] ?? -1];
   }
 
   row(i) {
     const [fn, line] = this.place(i);
-    const text = this.folded.has(fn.name) && line === 0 ? `${fn.lines[0]} … }` : fn.lines[line];
-    if (text === undefined || (this.folded.has(fn.name) && line)) return h("div", { class: "row" });
-    const op = fn.opOfLine[line];
-    const heat = op >= 0 ? fn.heat[op] : 0;
-    const row = h("div", { class: `row${this.isMatch(i) ? " match" : ""}` },
-      h("span", { class: "no" }, line ? line : ""),
+    const isFolded = this.folded.has(fn.name);
+    // Between functions there is a row of nothing.
+    if (line >= (isFolded ? 1 : fn.lines.length)) return h("div", { class: "row" });
+    const text = isFolded ? `${fn.lines[0]} … }` : fn.lines[line];
+    const heat = fn.heat[fn.opOfLine[line]] ?? 0;
+    const fold = line ? {} : { "data-fold": fn.name };
+    const row = h("div", { class: `row${this.matched?.has(`${fn.index}:${line}`) ? " match" : ""}` },
+      h("span", { class: "no" }, line || ""),
       h("span", { class: "heat" }, h("i", { style: `width:${Math.round(24 * heat)}px` })),
-      line === 0
-        ? h("span", { class: "fold", "data-fold": fn.name }, this.folded.has(fn.name) ? "▸" : "▾")
-        : h("span", { class: "fold" }),
+      h("span", { class: "fold", ...fold }, line ? "" : isFolded ? "▸" : "▾"),
       h("code", {}, paint(this.compact ? compact(text) : text)));
     if (this.lit && this.lit[0] === fn.index) {
       for (const value of row.querySelectorAll(".value")) {
@@ -121,6 +125,11 @@ class CodeView {
       }
     }
     return row;
+  }
+
+  toggleCompact() {
+    this.compact = !this.compact;
+    this.rows.draw();
   }
 
   rowOf(fn, line) {
@@ -153,7 +162,6 @@ class CodeView {
     if (!row) return;
     const [fn, op] = this.at(+row.dataset.row);
     const isValue = event.target.classList.contains("value");
-    // What is drawn again is another element, over which the mouse comes to be again.
     this.light(isValue ? [fn.index, bare(event.target.textContent)] : null);
     showTip(event, op >= 0 ? () => details(this.form, fn, op) : null);
   }
@@ -161,22 +169,20 @@ class CodeView {
   click(event) {
     const row = event.target.closest("[data-row]");
     if (event.target.dataset.fold) this.fold(event.target.dataset.fold);
-    else if (row && event.target.classList.contains("symbol")) this.follow(event.target.textContent);
-  }
-
-  follow(symbol) {
-    const fn = this.form.byName.get(symbol.slice(1).replace(/^"(.*)"$/, "$1"));
-    if (fn) app.select(fn, -1);
+    else if (row && event.target.classList.contains("symbol")) {
+      const fn = this.form.byName.get(event.target.textContent.slice(1).replace(/^"(.*)"$/, "$1"));
+      if (fn) app.select(fn, -1);
+    }
   }
 
   key(event) {
     const [fn, op] = this.at(this.rows.selected);
     if (event.key === "ArrowLeft") this.fold(fn.name, true);
     else if (event.key === "ArrowRight") this.fold(fn.name, false);
-    else if (event.key === "Enter" && fn.calls[op]) app.select(this.form.byName.get(fn.calls[op][0]), -1);
-    else if (event.key === "Enter" && op >= 0) {
-      const maker = Math.max(-1, ...fn.operands[op].map((v) => fn.makers[v]));
-      app.select(fn, maker);
+    else if (event.key === "Enter" && fn.calls[op]) {
+      app.select(this.form.byName.get(fn.calls[op][0]), -1);
+    } else if (event.key === "Enter" && op >= 0) {
+      app.select(fn, Math.max(-1, ...fn.operands[op].map((v) => fn.makers[v])));
     } else return;
     event.preventDefault();
   }
@@ -187,23 +193,17 @@ class CodeView {
     const wanted = query.toLowerCase();
     this.matches = [];
     this.matched = new Set();
-    if (!wanted) return;
-    for (const fn of this.form.functions) {
+    for (const fn of wanted ? this.form.functions : []) {
       fn.lines.forEach((line, i) => {
         const op = fn.opOfLine[i];
-        const place = op >= 0 ? userPosition(fn.places[op])?.name : null;
+        const place = op >= 0 ? userPosition(fn.places[op])?.name.toLowerCase() : null;
         if (line.toLowerCase().includes(wanted) || place === wanted) {
           this.matches.push([fn, i]);
           this.matched.add(`${fn.index}:${i}`);
         }
       });
     }
-  }
-
-  isMatch(row) {
-    if (!this.matches.length) return false;
-    const [fn, line] = this.place(row);
-    return this.matched.has(`${fn.index}:${line}`);
+    this.rows.draw();
   }
 }
 
@@ -218,8 +218,10 @@ function details(form, fn, op) {
   const operands = fn.operands[op].map((v) => about.types[fn.types[v]]);
   if (operands.length) say("of", h("code", {}, operands.join(", ")));
   const [stack, frames] = about.places[fn.places[op]];
-  frames.map(positionOf).filter(Boolean).slice(0, 4).forEach((position, i) =>
-    say(i ? "called at" : "line", h("span", {}, position.name, " "), h("code", { class: "quiet" }, sourceLine(position).trim())));
+  frames.map(positionOf).filter(Boolean).slice(0, 4).forEach((position, i) => {
+    const text = h("code", { class: "quiet" }, sourceLine(position).trim());
+    say(i ? "called at" : "line", `${position.name} `, text);
+  });
   if (stack) say("scope", h("code", {}, stack));
   const cost = fn.costs[op];
   if (cost) {
@@ -252,6 +254,7 @@ function showTip(event, make) {
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
     tip.style.left = `${Math.max(4, Math.min(clientX + 12, innerWidth - width - 8))}px`;
-    tip.style.top = `${clientY + 18 + height > innerHeight ? Math.max(4, clientY - height - 12) : clientY + 18}px`;
+    const below = clientY + 18 + height <= innerHeight;
+    tip.style.top = `${below ? clientY + 18 : Math.max(4, clientY - height - 12)}px`;
   }, tip.hidden ? 250 : 60);
 }

@@ -63,8 +63,7 @@ class Form {
   }
 
   get peak() {
-    const timeline = this.timelines[this.entry];
-    return timeline ? timeline.bytes.reduce((a, b) => Math.max(a, b), 0) : 0;
+    return most(this.timelines[this.entry].bytes);
   }
 }
 
@@ -77,11 +76,13 @@ class Fn {
     this.places = data.text.places;
     this.opOfLine = new Int32Array(this.lines.length).fill(-1);
     this.text.ops.forEach((line, op) => (this.opOfLine[line] = op));
-    const isNumber = (cost) => cost && cost.every(Number.isFinite);
-    const most = (i) => this.costs.reduce((m, c) => (isNumber(c) ? Math.max(m, c[i]) : m), 1);
-    const [flops, bytes] = [most(0), most(2)];
+    const shares = [0, 2].map((column) => {
+      const numbers = this.costs.map((cost) => (Number.isFinite(cost?.[column]) ? cost[column] : 0));
+      const all = most(numbers) || 1;
+      return numbers.map((n) => n / all);
+    });
     /** How costly each op is, from 0 to 1 for the costliest of the function. */
-    this.heat = this.costs.map((c) => (isNumber(c) ? Math.max(c[0] / flops, c[2] / bytes) : 0));
+    this.heat = shares[0].map((share, op) => Math.max(share, shares[1][op]));
     this.kept = new Set(this.stored);
   }
 
@@ -101,22 +102,14 @@ class Fn {
     return found;
   }
 
-  /** The line that defines each value of the text, by its name without a number of results. */
-  get definitions() {
-    const found = new Map();
-    this.lines.forEach((line, i) => {
-      const name = /^\s*(%[\w$.-]+)(?::\d+)? = /.exec(line);
-      if (name) found.set(name[1], i);
-    });
-    Object.defineProperty(this, "definitions", { value: found });
-    return found;
-  }
-
   resultTypes(op) {
     const [first, last] = this.results[op];
     return this.types.slice(first, last).map((t) => about.types[t]);
   }
 }
+
+/** The greatest of many numbers, at least 0. */
+const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), 0);
 
 // --- words ---
 

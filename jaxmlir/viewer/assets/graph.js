@@ -53,10 +53,10 @@ class Folding {
     }
   }
 
-  /** Unfolds what an op is in; other groups are folded if that is too much for one picture. */
-  reveal(op) {
+  /** Unfolds a group and what it is in; others are folded if that is too much for one picture. */
+  unfold(group) {
     const path = [];
-    for (let node = this.parents.get(op); node; node = this.parents.get(node)) path.push(node);
+    for (let node = group; node; node = this.parents.get(node)) path.push(node);
     path.forEach((node) => this.open.add(node));
     if (this.shown().length > MOST_NODES) this.open = new Set(path);
   }
@@ -92,11 +92,13 @@ class GraphView {
     if (!this.foldings.has(fn)) this.foldings.set(fn, new Folding(fn));
     const folding = this.foldings.get(fn);
     const isOps = this.mode === "ops";
-    if (op >= 0 && isOps) folding.reveal(op);
-    const button = (mode, text) => h("button", { "aria-pressed": this.mode === mode, onclick: () => this.set(mode) }, text);
-    this.bar.replaceChildren(button("ops", `@${fn.name}`), button("calls", "calls"), h("span", { class: "space" }),
-      h("button", { disabled: !isOps || !folding.open.size, onclick: () => this.foldAll() }, "fold"),
-      h("button", { onclick: () => this.fit() }, "fit"));
+    if (op >= 0 && isOps) folding.unfold(folding.parents.get(op));
+    const button = (text, onclick, more = {}) => h("button", { onclick, ...more }, text);
+    const choose = (mode, text) => button(text, () => this.set(mode), { "aria-pressed": this.mode === mode });
+    this.bar.replaceChildren(
+      choose("ops", `@${fn.name}`), choose("calls", "calls"), h("span", { class: "space" }),
+      button("fold", () => this.foldAll(), { disabled: !isOps || !folding.open.size }),
+      button("fit", () => this.fit()));
     const shown = isOps ? [fn.index, ...[...folding.open].map((node) => node.first)].join() : "calls";
     if (shown !== this.shown || form !== this.shownForm) {
       this.draw(isOps ? this.ofOps(folding) : this.ofCalls());
@@ -121,7 +123,9 @@ class GraphView {
   ofOps(folding) {
     const { fn } = this;
     const nodes = [];
+    const isMany = fn.arity > 24; // arguments, which then are one node
     const owner = new Map();
+    const given = new Map();
     for (const node of folding.shown()) {
       const id = node.kids ? `g${node.first}` : `o${node.op}`;
       opsIn(node).forEach((op) => owner.set(op, id));
@@ -129,36 +133,31 @@ class GraphView {
     }
     const edges = new Map();
     const link = (value, to) => {
-      const maker = fn.makers[value];
-      const from = maker < 0 ? this.argument(value, nodes) : owner.get(maker);
+      const id = isMany ? "a" : `a${value}`;
+      if (value < fn.arity && !given.has(id)) given.set(id, this.argumentNode(id, value, isMany));
+      const from = value < fn.arity ? id : owner.get(fn.makers[value]);
       if (from && to && from !== to) edges.set(`${from} ${to}`, [from, to]);
-    };
-    const known = new Set();
-    this.argument = (value, into) => {
-      // Many arguments are one node.
-      const id = fn.arity > 24 ? "arguments" : `a${value}`;
-      if (!known.has(id)) {
-        known.add(id);
-        const isMany = fn.arity > 24;
-        const name = fn.name === this.form.entry ? about.arguments[value] : null;
-        into.push({ id, kind: "end", text: isMany ? plural(fn.arity, "argument") : name || `%arg${value}`,
-          small: isMany ? "" : about.types[fn.types[value]] });
-      }
-      return id;
     };
     fn.operands.forEach((operands, op) => {
       if (!folding.quiet.has(op)) operands.forEach((value) => link(value, owner.get(op)));
     });
-    nodes.push({ id: "return", kind: "end", text: "return", small: "" });
     fn.returned.forEach((value) => link(value, "return"));
-    return { nodes, edges: [...edges.values()] };
+    const end = { id: "return", kind: "end", text: "return", small: "" };
+    return { nodes: [...given.values(), ...nodes, end], edges: [...edges.values()] };
+  }
+
+  argumentNode(id, value, isMany) {
+    const { fn } = this;
+    if (isMany) return { id, kind: "end", text: plural(fn.arity, "argument"), small: "" };
+    const name = fn.name === this.form.entry ? about.arguments[value] : null;
+    return { id, kind: "end", text: name || `%arg${value}`, small: about.types[fn.types[value]] };
   }
 
   opNode(id, op) {
     const { fn } = this;
     const types = fn.resultTypes(op);
     return { id, op, kind: fn.calls[op] ? "call" : "op", text: shortName(fn.names[op]),
-      small: types.length > 2 ? `${types[0]}, … ${types.length}` : types.join(", "), heat: fn.heat[op] };
+      small: types.length > 2 ? `${types[0]}, … (${types.length})` : types.join(", "), heat: fn.heat[op] };
   }
 
   groupNode(id, node, folding) {
@@ -167,18 +166,14 @@ class GraphView {
     const lines = [...new Set(ops.map((op) => userPosition(fn.places[op])?.name).filter(Boolean))];
     const counts = new Map();
     ops.forEach((op) => counts.set(fn.names[op], (counts.get(fn.names[op]) ?? 0) + 1));
-    const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 2).map(([name]) => shortName(name));
-    return { id, kind: "group", small: most.join(", ") + (counts.size > 2 ? ", …" : ""),
-      text: `${plural(node.count, "op")}${lines.length ? ` · ${lines[0]}${lines.length > 1 ? " …" : ""}` : ""}`,
-      heat: ops.reduce((most, op) => Math.max(most, fn.heat[op]), 0),
-      unfold: () => {
-        folding.open.add(node);
-        if (folding.shown().length > MOST_NODES) {
-          folding.open.clear();
-          for (let n = node; n; n = folding.parents.get(n)) folding.open.add(n);
-        }
-        this.show(this.form, fn, -1);
-      } };
+    const often = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 2).map(([name]) => shortName(name));
+    const where = lines.length ? ` · ${lines[0]}${lines.length > 1 ? " …" : ""}` : "";
+    const unfold = () => {
+      folding.unfold(node);
+      this.show(this.form, fn, -1);
+    };
+    return { id, kind: "group", text: plural(node.count, "op") + where, unfold,
+      small: often.join(", ") + (counts.size > 2 ? ", …" : ""), heat: most(ops.map((op) => fn.heat[op])) };
   }
 
   /** The calls around a function, or all of them if they are few. */
@@ -193,8 +188,8 @@ class GraphView {
     const names = new Set(shown.map((f) => f.name));
     const nodes = shown.map((f) => ({ id: f.name, fn: f, kind: f.private ? "op" : "call",
       text: `@${f.name}`, small: plural(f.names.length, "op") }));
-    const edges = shown.flatMap((f) => f.callees.filter((c) => names.has(c) && c !== f.name).map((c) => [f.name, c]));
-    return { nodes, edges };
+    const edges = shown.flatMap((f) => f.callees.map((callee) => [f.name, callee]));
+    return { nodes, edges: edges.filter(([from, to]) => names.has(to) && from !== to) };
   }
 
   // --- drawing ---
@@ -212,24 +207,30 @@ class GraphView {
     }
     edges.forEach(([from, to]) => graph.setEdge(from, to));
     dagre.layout(graph);
-    const paths = graph.edges().map((edge) => h("path", { class: "edge", "data-from": edge.v, "data-to": edge.w,
-      d: curve(graph.edge(edge).points) }));
+    const paths = graph.edges().map((edge) => h("path", {
+      class: "edge", "data-from": edge.v, "data-to": edge.w, d: curve(graph.edge(edge).points) }));
     this.size = graph.graph();
-    this.svg = h("svg", { viewBox: `0 0 ${this.size.width} ${this.size.height}` }, ...paths, ...nodes.map((node) => this.element(node)));
+    const viewBox = `0 0 ${this.size.width} ${this.size.height}`;
+    this.svg = h("svg", { viewBox }, ...paths, ...nodes.map((node) => this.element(node)));
     this.host.replaceChildren(this.svg);
   }
 
   element(node) {
     const { width, height } = node;
-    const isButton = Boolean(node.unfold || node.fn || node.op >= 0);
-    return h("g", { class: `node ${node.kind}`, "data-id": node.id, tabindex: isButton ? 0 : null, role: isButton ? "button" : null, transform: `translate(${node.x - width / 2},${node.y - height / 2})`,
+    const isButton = node.unfold || node.fn || node.op >= 0;
+    const tip = node.op >= 0 ? () => details(this.form, this.fn, node.op) : null;
+    const cost = { class: "cost", x: 1, y: height - 3, height: 2, width: Math.round((width - 2) * node.heat) };
+    return h("g", {
+      class: `node ${node.kind}`, "data-id": node.id, ...(isButton ? { tabindex: 0, role: "button" } : {}),
+      transform: `translate(${node.x - width / 2},${node.y - height / 2})`,
       onclick: () => this.choose(node),
-      onmouseover: (event) => showTip(event, node.op >= 0 ? () => details(this.form, this.fn, node.op) : null),
-      onmouseout: (event) => showTip(event, null) },
-      h("rect", { width, height, rx: node.kind === "end" ? 12 : 4 }),
-      node.heat > 0.02 ? h("rect", { class: "cost", x: 1, y: height - 3, height: 2, width: Math.max(2, (width - 2) * node.heat) }) : null,
-      h("text", { x: width / 2, y: 16 }, node.text),
-      node.small ? h("text", { class: "small", x: width / 2, y: 30 }, node.small) : null);
+      onmouseover: (event) => showTip(event, tip),
+      onmouseout: (event) => showTip(event, null),
+    },
+    h("rect", { width, height, rx: node.kind === "end" ? 12 : 4 }),
+    node.heat > 0.02 ? h("rect", cost) : null,
+    h("text", { x: width / 2, y: 16 }, node.text),
+    node.small ? h("text", { class: "small", x: width / 2, y: 30 }, node.small) : null);
   }
 
   choose(node) {
@@ -265,12 +266,10 @@ const cut = (text, length) => (text.length > length ? `${text.slice(0, length - 
 
 /** A smooth way along points. */
 function curve([first, ...rest]) {
-  let path = `M${first.x},${first.y}`;
-  rest.forEach((point, i) => {
-    const next = rest[i + 1];
-    const isLast = i >= rest.length - 2;
-    if (!next) path += `L${point.x},${point.y}`;
-    else path += `Q${point.x},${point.y} ${isLast ? next.x : (point.x + next.x) / 2},${isLast ? next.y : (point.y + next.y) / 2}`;
+  const last = rest.at(-1);
+  const bends = rest.slice(0, -1).map(({ x, y }, i) => {
+    const next = i === rest.length - 2 ? last : { x: (x + rest[i + 1].x) / 2, y: (y + rest[i + 1].y) / 2 };
+    return `Q${x},${y} ${next.x},${next.y}`;
   });
-  return path;
+  return `M${first.x},${first.y}${bends.join("")}L${last.x},${last.y}`;
 }

@@ -4,20 +4,21 @@
 /** Which lines of two texts are the same, as pairs of numbers in order, and at last their ends. */
 function* aligned(a, b) {
   let [i, j] = [0, 0];
-  for (const [fromA, toA, fromB, toB] of [...myers.diff(a, b), [a.length, a.length, b.length, b.length]]) {
-    while (i < fromA) yield [i++, j++];
+  for (const [from, toA, , toB] of myers.diff(a, b)) {
+    while (i < from) yield [i++, j++];
     [i, j] = [toA, toB];
   }
+  while (i < a.length) yield [i++, j++];
   yield [a.length, b.length];
 }
 
 const VALUES = /%[\w$.-]+/g;
 
-/** The lines of two texts beside each other.  A line is the same if its values are, as others call them. */
+/** The lines of two texts beside each other.  What only has other names for its values is the same. */
 function compared(before, after) {
   const keys = (text) => {
     const places = new Map(text.ops.map((line, op) => [line, text.places[op]]));
-    return text.lines.map((line, i) => `${line.replace(VALUES, "%").replace(/%:\d+/, "%")} ${places.get(i) ?? ""}`);
+    return text.lines.map((line, i) => `${line.replace(VALUES, "%")} ${places.get(i) ?? ""}`);
   };
   const [a, b] = [before.lines, after.lines];
   const rows = [];
@@ -32,7 +33,9 @@ function compared(before, after) {
     if (atA === a.length) break;
     const [lineA, lineB] = [a[atA], b[atB]];
     if (name(lineA)) called.set(name(lineA), name(lineB));
-    const translated = lineA.replace(VALUES, (value) => called.get(value) ?? (value.startsWith("%arg") ? value : "gone"));
+    const translated = lineA.replace(VALUES, (value) => {
+      return called.get(value) ?? (value.startsWith("%arg") ? value : "gone");
+    });
     rows.push({ kind: translated === lineB ? "same" : "operands", a: atA, b: atB });
     [i, j] = [atA + 1, atB + 1];
   }
@@ -45,16 +48,16 @@ class PassView {
   constructor() {
     this.stage = 0;
     this.opened = new Set();
-    this.list = new Rows($("pass-list"), "Passes", (i) => this.item(i), (i) => this.show(this.shown[i]));
+    this.list = new Rows($("pass-list"), "Passes", (i) => this.item(i), (i) => this.showStage(this.shown[i]));
     this.diff = new Rows($("diff"), "Before and after", (i) => this.row(i), (i) => this.lines(i));
-    $("only-changes").addEventListener("change", () => this.fill());
+    $("only-changes").addEventListener("change", () => this.show());
     $("diff").addEventListener("click", (event) => {
       const row = event.target.closest(".gap");
       if (row) this.openGap(+row.dataset.row);
     });
   }
 
-  fill() {
+  show() {
     const isOnly = $("only-changes").checked;
     this.shown = about.stages.map((_, i) => i).slice(1)
       .filter((i) => !isOnly || about.stages[i].functions || about.stages[i].remarks.length);
@@ -74,11 +77,11 @@ class PassView {
     const change = stage.ops - about.stages[number - 1].ops;
     return h("div", { class: `row pass${stage.functions ? "" : " quiet"}` },
       h("span", { class: "grow" }, shortName(stage.name)),
-      stage.remarks.length ? h("span", { class: "remarks", title: plural(stage.remarks.length, "remark") }, stage.remarks.length) : null,
+      h("span", { class: "remarks", title: "remarks" }, stage.remarks.length || ""),
       h("span", { class: "change" }, change ? `${change > 0 ? "+" : "−"}${Math.abs(change)}` : ""));
   }
 
-  async show(number) {
+  async showStage(number) {
     this.stage = number;
     this.opened.clear();
     const stage = about.stages[number];
@@ -89,8 +92,9 @@ class PassView {
     const removed = [...before.keys()].filter((name) => !after.has(name)).length;
     const words = [`${plural(about.stages[number - 1].ops, "op")} → ${stage.ops.toLocaleString("en")}`,
       added && `${plural(added, "function")} added`, removed && `${plural(removed, "function")} removed`,
-      plural(stage.remarks.length, "remark"), `${+(1000 * stage.seconds).toPrecision(2)} ms`].filter(Boolean);
-    $("pass-head").replaceChildren(h("h2", {}, stage.name), h("p", { class: "quiet" }, words.join(" · ")));
+      plural(stage.remarks.length, "remark"), `${+(1000 * stage.seconds).toPrecision(2)} ms`];
+    const text = words.filter(Boolean).join(" · ");
+    $("pass-head").replaceChildren(h("h2", {}, stage.name), h("p", { class: "quiet" }, text));
     this.sections = this.compare(stage, before, after);
     this.layOut();
     $("diff").scrollTop = 0;
@@ -109,11 +113,15 @@ class PassView {
       if (a === b) continue;
       const none = { lines: [], ops: [], places: [] };
       const rows = b ? compared(a ?? none, b).map((row) => ({ ...row, name })) : [];
-      sections.push({ name, note: a && b ? "" : b ? "  new" : `  removed, ${plural(a.ops.length, "op")}`,
-        rows: b ? this.withRemarks(rows, a ?? none, stage, left) : rows });
+      const note = a && b ? "" : b ? "  new" : `  removed, ${plural(a.ops.length, "op")}`;
+      sections.push({ name, note, rows: b ? this.withRemarks(rows, a ?? none, stage, left) : [] });
     }
-    const others = [...left].map((i) => ({ kind: "remark", text: stage.remarks[i][0], position: stage.remarks[i][1] }));
+    const others = [...left].map((i) => this.remarkRow(stage.remarks[i]));
     return others.length ? [...sections, { name: null, note: "", rows: others }] : sections;
+  }
+
+  remarkRow([text, position]) {
+    return { kind: "remark", text, position };
   }
 
   withRemarks(rows, text, stage, left) {
@@ -131,7 +139,7 @@ class PassView {
       const line = found.find((l) => named && text.lines[l].includes(`"${named}"`)) ?? found[0];
       if (line === undefined) continue;
       left.delete(i);
-      at.set(line, [...(at.get(line) ?? []), { kind: "remark", text: message, position }]);
+      at.set(line, [...(at.get(line) ?? []), this.remarkRow(stage.remarks[i])]);
     }
     return rows.flatMap((row) => [row, ...(at.get(row.a) ?? [])]);
   }
@@ -148,7 +156,8 @@ class PassView {
         const [from, to] = [i === 0 ? i + 1 : i + CONTEXT, end - CONTEXT];
         const key = `${name} ${i}`;
         if (to - from > 2 && !this.opened.has(key)) {
-          this.rows.push(...rows.slice(i, from), { kind: "gap", key, count: to - from }, ...rows.slice(to, end));
+          this.rows.push(...rows.slice(i, from), { kind: "gap", key, count: to - from });
+          this.rows.push(...rows.slice(to, end));
         } else this.rows.push(...rows.slice(i, end));
         if (end < rows.length) this.rows.push(rows[end]);
         i = end + 1;
@@ -164,15 +173,19 @@ class PassView {
 
   sides(row) {
     const { before, after } = this.texts;
-    return [row.a >= 0 ? before.get(row.name)?.lines[row.a] : undefined, row.b >= 0 ? after.get(row.name)?.lines[row.b] : undefined];
+    return [before.get(row.name)?.lines[row.a], after.get(row.name)?.lines[row.b]];
   }
 
   row(i) {
     const row = this.rows[i];
-    if (row.kind === "function") return h("div", { class: "row head" }, row.name === null ? "remarks on other ops" : `@${row.name}`, h("span", { class: "quiet" }, row.note));
+    if (row.kind === "function") {
+      const title = row.name === null ? "remarks on other ops" : `@${row.name}`;
+      return h("div", { class: "row head" }, title, h("span", { class: "quiet" }, row.note));
+    }
     if (row.kind === "gap") return h("div", { class: "row gap" }, `${plural(row.count, "line")} the same`);
     if (row.kind === "remark") {
-      return h("div", { class: "row remark", title: row.text }, positionOf(row.position) ? `${positionOf(row.position).name}  ` : "", row.text);
+      const place = positionOf(row.position);
+      return h("div", { class: "row remark", title: row.text }, place ? `${place.name}  ` : "", row.text);
     }
     const side = (line, kind, number) => h("code", { class: line === undefined ? "none" : kind },
       h("span", { class: "no" }, number > 0 ? number : ""), line === undefined ? "" : paint(compact(line)));
@@ -186,7 +199,8 @@ class PassView {
     const row = this.rows[i];
     if (row.kind === "remark") return $("diff-line").replaceChildren(h("p", {}, row.text));
     const [a, b] = this.sides(row);
-    const line = (text, kind) => (text === undefined ? null : h("code", { class: kind }, paint(text.trim())));
-    $("diff-line").replaceChildren(...[line(a, row.kind === "same" ? "" : "out"), a === b ? null : line(b, row.kind === "same" ? "" : "in")].filter(Boolean));
+    const shown = row.kind === "same" ? [[b, ""]] : [[a, "out"], [b, "in"]];
+    const lines = shown.filter(([text]) => text !== undefined);
+    $("diff-line").replaceChildren(...lines.map(([text, kind]) => h("code", { class: kind }, paint(text.trim()))));
   }
 }
