@@ -112,7 +112,7 @@ def test_stages_are_what_the_passes_alone_give(tmp_path):
     assert [f["name"] for f in after] == list(alone.functions)
     remarks = []
     program.run_passes("jaxpr-inline,jaxpr-canonicalize", remarks=remarks.append)
-    said = [message for stage in stages for message, _ in stage["remarks"]]
+    said = [message for stage in stages for message, *_ in stage["remarks"]]
     assert said == [r.message.partition("] ")[2] for r in remarks]
 
 
