@@ -39,7 +39,7 @@ class DiagnosticError(JaxmlirError):
     def __init__(self, diagnostics: Sequence[Diagnostic] | str):
         if isinstance(diagnostics, str):
             diagnostics = (Diagnostic("error", diagnostics),)
-        self.diagnostics = tuple(diagnostics)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
 

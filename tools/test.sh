@@ -34,6 +34,7 @@ lint() {
     .venv/bin/python tools/lint_imports.py || status=1
     .venv/bin/python tools/lint_docstrings.py || status=1
     .venv/bin/python tools/lint_lit.py lit_tests || status=1
+    .venv/bin/python tools/lint_types.py || status=1
     return $status
 }
 

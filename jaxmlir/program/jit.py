@@ -18,7 +18,7 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
@@ -172,6 +172,30 @@ def _short(aval: Any) -> str:
 _TO_COME: Any = object()
 
 
+@overload
+def jit(
+    fun: Callable[..., Any],
+    /,
+    *,
+    optimize: int = ...,
+    without: Collection[str] = ...,
+    target: str | Target | None = ...,
+    remarks: Sink | None = ...,
+    **options: Any,
+) -> JitFunction: ...
+
+
+@overload
+def jit(
+    *,
+    optimize: int = ...,
+    without: Collection[str] = ...,
+    target: str | Target | None = ...,
+    remarks: Sink | None = ...,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
+
+
 def jit(
     fun: Callable[..., Any] = _TO_COME,
     /,
@@ -275,7 +299,7 @@ class JitFunction:
 
         self._jitted = jax.jit(through_dialect, **options)
 
-    __call__ = Calls("_jitted")
+    __call__: Callable[..., Any] = Calls("_jitted")
 
     def __repr__(self) -> str:
         return f"<JitFunction of {self.__wrapped__!r}>"

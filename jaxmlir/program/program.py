@@ -25,7 +25,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
-from jaxmlir.program.arguments import Calls, Code, OfInstances
+from jaxmlir.program.arguments import Calls, Code, OfInstances, short_types
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
@@ -37,16 +37,13 @@ from jaxmlir.support.options import check_platforms
 from jaxmlir.support.units import check_budget
 
 if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
     from jax.stages import Lowered
 
     from jaxmlir.bridge.importer import Importer
     from jaxmlir.interpret.interpreter import Hook
     from jaxmlir.passes import Pipeline
     from jaxmlir.targets import Target
-
-
-SHOWN = 10
-"""How many arguments, or results, the ``repr`` of a program has."""
 
 
 class Program(SparseDerivatives, Module):
@@ -73,6 +70,11 @@ class Program(SparseDerivatives, Module):
       recipe: of a program that was optimized for a target nobody named, how it is made for others.
       when_lowered: passes that run where the program is lowered, and where one derived from it is.
     """
+
+    _internal = frozenset(
+        """callee derived flat_arguments forget_calls placement plans recipe stubs version versions
+        when_lowered""".split()
+    )
 
     # These are not in the state: JAX keeps it, and must not keep what keeps its function.
     __slots__ = ("_callees", "_jitted", "derived")
@@ -156,7 +158,7 @@ class Program(SparseDerivatives, Module):
             name = self.name
         except JaxmlirError:
             return "<Program without a public function>"
-        return f"<Program @{name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"
+        return f"<Program @{name}({short_types(self.in_avals)}) -> ({short_types(self.out_avals)})>"
 
     # -- checking and transforming --
 
@@ -367,7 +369,7 @@ class Program(SparseDerivatives, Module):
         """The program for a target: itself, unless it was optimized for one that nobody named."""
         return self.versions.for_target(target)
 
-    def to_jaxpr(self) -> Any:
+    def to_jaxpr(self) -> ClosedJaxpr:
         """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.
 
         Raises:
@@ -683,7 +685,7 @@ class Program(SparseDerivatives, Module):
             except AttributeError:
                 pass
 
-    __call__ = Calls(
+    __call__: Callable[..., Any] = Calls(
         "_jitted",
         """Runs the program on arrays, or stages it out where JAX is tracing.
 
@@ -789,11 +791,3 @@ def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program
     from jaxmlir import artifact
 
     return artifact.read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)
-
-
-def _short(avals: Sequence[Any]) -> str:
-    """Types as JAX abbreviates them, of many the first ones."""
-    shown = avals if len(avals) <= SHOWN else avals[: SHOWN - 1]
-    names = [aval.str_short(short_dtypes=True) for aval in shown]
-    rest = len(avals) - len(shown)
-    return ", ".join([*names, f"... {rest} more"] if rest else names)

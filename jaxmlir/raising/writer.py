@@ -159,12 +159,12 @@ class Raising:
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
-        self.importer = Importer()
+        self.importer: Importer = Importer()
         self.of_import = of_import
         self.module = source
-        self.attributes = source.operation.attributes
-        self.source = functions(source)
-        self.meshes = {
+        self.attributes: Any = source.operation.attributes
+        self.source: dict[str, Any] = functions(source)
+        self.meshes: dict[str, Any] = {
             op.sym_name.value: op.mesh
             for op in source.body.operations
             if isinstance(op, sdy.MeshOp)
@@ -334,11 +334,13 @@ class Writer:
         self.raising = raising
         self.constants = constants
         self.without = without
-        self.function, self.source, self.block = function, source, body_of(function)
-        self.env = env
+        self.function: Any = function
+        self.source: Any = source
+        self.block: Any = body_of(function)
+        self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
         self._depth = 0
-        self.location = function.location
+        self.location: Any = function.location
 
     def write(self) -> None:
         """Writes all ops and the return."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
 # (see :mod:`jaxmlir.runtime.placement`).
-call_p = core.Primitive("jaxmlir_call")
+call_p: Any = core.Primitive("jaxmlir_call")
 call_p.multiple_results = True
 
 
