@@ -1,7 +1,7 @@
 """``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
 
 A Python function, or a module of StableHLO, becomes a module of the dialect; a module becomes
-StableHLO or a printed jaxpr.
+StableHLO, a printed jaxpr, or a page to explore it in a browser.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ FLAGS = (
     Flag("to-stablehlo", "Lower the module to StableHLO"),
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
+    Flag("to-html", "Write a page to explore the module in a browser: text, graphs, cost, memory"),
+    Flag("passes", "What each pass of a pipeline, or of -O2, does is on the page", "pipeline"),
+    Flag("no-source-info", "Leave Python files, lines and their text out of the page"),
     Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
@@ -75,7 +78,8 @@ def _help() -> str:
     return command_line.help_text(
         "translates between Python functions, the jaxpr dialect, StableHLO and jaxprs",
         "jaxmlir-translate --import-python=<pkg.module:function> --args=<arguments> [options]\n"
-        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr) [options] "
+        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr | --to-html) "
+        "[options] "
         "[file]",
         FLAGS,
         {
@@ -143,7 +147,7 @@ def _find_function(target: str) -> Callable[..., Any]:
 
 
 # What may be written; without any of these, the module.
-_OUTPUTS = ("to-stablehlo", "to-jaxpr", "emit-artifact", "describe")
+_OUTPUTS = ("to-stablehlo", "to-jaxpr", "to-html", "emit-artifact", "describe")
 
 
 def _check(arguments: Arguments) -> None:
@@ -160,6 +164,9 @@ def _check(arguments: Arguments) -> None:
         check_platforms(platforms)
     if output != "to-stablehlo" and "platforms" in arguments.values:
         raise UsageError("--platforms goes with --to-stablehlo")
+    for name in ("passes", "no-source-info"):
+        if output != "to-html" and name in arguments.values:
+            raise UsageError(f"--{name} goes with --to-html")
     if "import-python" in arguments.values:
         if output == "describe":
             raise UsageError("--describe and --import-python exclude each other")
@@ -192,6 +199,11 @@ def _output(program: Program, arguments: Arguments) -> bytes:
 
     if arguments.on("emit-artifact"):
         return command_line.artifact_of(program, arguments)
+    if arguments.on("to-html"):
+        from jaxmlir.viewer.page import page_of
+
+        source_info = not arguments.on("no-source-info")
+        return page_of(program, arguments.get("passes"), source_info=source_info).encode()
     if arguments.on("to-jaxpr"):
         from jaxmlir.lowering.lowering import MAKE_PRIVATE
 

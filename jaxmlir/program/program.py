@@ -22,13 +22,14 @@ from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, func
 from jaxmlir.dialect.module import Module
-from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
-from jaxmlir.program.arguments import Calls, Code, OfInstances, short_types
+from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
+from jaxmlir.program.views import Views
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.placement import mesh_wanted, placement_of
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from jaxmlir.targets import Target
 
 
-class Program(SparseDerivatives, Module):
+class Program(SparseDerivatives, Views, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -152,13 +153,6 @@ class Program(SparseDerivatives, Module):
 
         options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
         artifact.save(self, target, **options)
-
-    def __repr__(self) -> str:
-        try:
-            name = self.name
-        except JaxmlirError:
-            return "<Program without a public function>"
-        return f"<Program @{name}({short_types(self.in_avals)}) -> ({short_types(self.out_avals)})>"
 
     # -- checking and transforming --
 
