@@ -28,6 +28,7 @@ from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.sparse import SparseDerivatives
+from jaxmlir.program.tuned import Tunable
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
@@ -49,7 +50,7 @@ SHOWN = 10
 """How many arguments, or results, the ``repr`` of a program has."""
 
 
-class Program(SparseDerivatives, Module):
+class Program(SparseDerivatives, Tunable, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
