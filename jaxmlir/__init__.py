@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Program": "program.program",
+    "aot": "program.ahead_of_time",
     "custom_inverse": "transforms.inverses.given",
     "from_exported": "program.raised",
     "from_jaxpr": "program.staging",
@@ -38,6 +39,7 @@ _EXPORTS = {
 
 __all__ = [
     "Program",
+    "aot",
     "custom_inverse",
     "from_exported",
     "from_jaxpr",
