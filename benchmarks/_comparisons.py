@@ -168,6 +168,8 @@ _DEEP = (
     Case("transformer_48_layers", lambda: deep_transformer(48), "deep"),
     Case("stencil_20_steps", lambda: deep_stencil(20), "deep"),
 )
+BENCHMARKS = (*_PLAIN, *_NAIVE)
+"""The programs, not those that vary one."""
 _GROWTH = tuple(map(_equations, (1_000, 5_000, 20_000, 100_000)))
 _LARGE = _equations(20_000)
 _TINY = Case("tiny", _tiny)

@@ -53,12 +53,18 @@ class Mismatch(Exception):
     """A gradient is not JAX's."""
 
 
-def gradient(program: jaxmlir.Program, level: int) -> jaxmlir.Program:
+def gradient(
+    program: jaxmlir.Program,
+    level: int,
+    target: str | None = None,
+    without: Collection[str] = (),
+) -> jaxmlir.Program:
     """Passes, the gradient in the first argument, and passes once more.
 
     It is what ``jaxmlir.jit`` makes of ``jax.grad`` of a function.
     """
-    return program.optimize(level, without=STORAGE).grad().optimize(level)
+    structured = program.optimize(level, without={*STORAGE, *without}, target=target)
+    return structured.grad().optimize(level, without=without)
 
 
 def stages(

@@ -73,6 +73,8 @@ def _growth(lowered: Iterable[Comparison]) -> Iterator[str]:
 
 _UNITS = {
     "s": ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "us")),
+    "cycles": ((1e6, 1e-6, "M"), (1e3, 1e-3, "k"), (0.0, 1.0, "cycles")),
+    "ns": ((1e6, 1e-6, "ms"), (0.0, 1e-3, "us")),
     "B": ((2**20, 2**-20, "MiB"), (0, 2**-10, "KiB")),
 }
 
@@ -103,11 +105,11 @@ def to_json(results: Iterable[Comparison], repetitions: int, level: int) -> dict
         "jaxlib": jaxlib.__version__,
         "repetitions": repetitions,
         "level": level,
-        "results": [_record(r) for r in results],
+        "results": [record(r) for r in results],
     }
 
 
-def _record(result: Comparison) -> dict[str, Any]:
+def record(result: Comparison) -> dict[str, Any]:
     """A row as JSON, which has no NaN."""
     record = dataclasses.asdict(result)
     if result.error:
@@ -126,7 +128,7 @@ def _processor() -> str:
         return platform.processor()
 
 
-def dump(document: Mapping[str, Any], path: str) -> None:
+def dump(document: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes a document, each result on a line of its own."""
     rest = {key: value for key, value in document.items() if key != "results"}
     lines = ",\n".join(f"  {json.dumps(_rounded(result))}" for result in document["results"])

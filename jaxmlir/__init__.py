@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 from jaxmlir.support.lazy import lazy_names
 
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Program": "program.program",
+    "aot": "program.ahead_of_time",
     "custom_inverse": "transforms.inverses.given",
     "from_exported": "program.raised",
     "from_jaxpr": "program.staging",
@@ -38,6 +40,7 @@ _EXPORTS = {
 
 __all__ = [
     "Program",
+    "aot",
     "custom_inverse",
     "from_exported",
     "from_jaxpr",
@@ -56,7 +59,28 @@ __all__ = [
 _SUBMODULES = frozenset({"backend", "debug", "errors", "interpret", "passes", "toolbox"})
 
 
-__getattr__ = lazy_names(__name__, _EXPORTS, _SUBMODULES)
+if TYPE_CHECKING:
+    from jaxmlir import backend as backend
+    from jaxmlir import debug as debug
+    from jaxmlir import errors as errors
+    from jaxmlir import interpret as interpret
+    from jaxmlir import passes as passes
+    from jaxmlir import toolbox as toolbox
+    from jaxmlir.dialect.codec import register_param_type as register_param_type
+    from jaxmlir.dialect.codec.pytrees import register_node_type as register_node_type
+    from jaxmlir.program.jit import jit as jit
+    from jaxmlir.program.program import Program as Program
+    from jaxmlir.program.raised import from_exported as from_exported
+    from jaxmlir.program.raised import from_stablehlo as from_stablehlo
+    from jaxmlir.program.staging import from_jaxpr as from_jaxpr
+    from jaxmlir.program.staging import load as load
+    from jaxmlir.program.staging import parse as parse
+    from jaxmlir.program.staging import trace as trace
+    from jaxmlir.program.transforms.sparse import jacobian as jacobian
+    from jaxmlir.transforms.inverses.given import custom_inverse as custom_inverse
+    from jaxmlir.transforms.inverses.given import register_inverse as register_inverse
+else:
+    __getattr__ = lazy_names(__name__, _EXPORTS, _SUBMODULES)
 
 
 def __dir__() -> list[str]:

@@ -627,8 +627,6 @@ class ConfigSnapshot:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConfigSnapshot) and self._values == other._values
 
-    __hash__ = None  # type: ignore[assignment]
-
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
         """Has JAX trace under the configuration of the snapshot meanwhile."""

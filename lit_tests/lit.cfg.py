@@ -49,7 +49,7 @@ config.substitutions.append(("%python", python))
 # Stock MLIR, which knows the dialect only by its generated IRDL definition.
 if stock_opt := shutil.which("mlir-opt-22"):
     config.available_features.add("mlir-opt")
-    irdl = os.path.join(repository, "dialect", "jaxpr.irdl.mlir")
+    irdl = os.path.join(repository, "jaxmlir", "dialect", "jaxpr.irdl.mlir")
     substitute_tool("mlir-opt-irdl", f"'{stock_opt}' '--irdl-file={irdl}'")
 
 # For the folders that share one process that has imported JAX (see prefork.py).

@@ -1,7 +1,7 @@
 """Writes what stock MLIR tools and people read about the dialect, from the op table.
 
-    python tools/generate_dialect.py            write dialect/jaxpr.irdl.mlir, dialect/README.md and
-                                                the rules in docs/inverse.md
+    python tools/generate_dialect.py            write jaxmlir/dialect/jaxpr.irdl.mlir, docs/ops.md
+                                                and the rules in docs/inverse.md
     python tools/generate_dialect.py --check    fail if the files are not what would be written
 
 It needs no JAX.
@@ -22,13 +22,13 @@ from jaxmlir.dialect import ops  # noqa: E402
 # --- the dialect in IRDL --------------------------------------------------------------------------
 
 _IRDL_HEADER = """\
-// The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=dialect/jaxpr.irdl.mlir program.mlir
+// The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=jaxpr.irdl.mlir program.mlir
 // Generated from the op table, jaxmlir/dialect/ops, by tools/generate_dialect.py. Do not edit.
 //
 // IRDL states how many operands and results an op has, and which attributes it cannot do without.
 // What it cannot state: attributes that may be absent, and a list of operands of any length whose
 // types differ. IRDL takes all members of a variadic list to have one type, so a program with mixed
-// lists is first rewritten by tools/stock_verify.py, which casts their members to !jaxpr.any.
+// lists is first rewritten by jaxmlir/cli/stock_verify.py, which casts their members to !jaxpr.any.
 """
 
 _IRDL_TYPES = """\
@@ -63,7 +63,7 @@ _IRDL_TYPES = """\
     irdl.parameters(name: %0, handle: %1)
   }
 
-  // Any type: only where tools/stock_verify.py hides the types of a mixed list.
+  // Any type: only where jaxmlir/cli/stock_verify.py hides the types of a mixed list.
   irdl.type @any
 """
 
@@ -275,8 +275,8 @@ def _inverses_of(family: ops.Family) -> Iterator[str]:
 def files() -> dict[Path, str]:
     """The generated files: path from the root of the repository, and text."""
     return {
-        Path("dialect/jaxpr.irdl.mlir"): irdl(),
-        Path("dialect/README.md"): reference(),
+        Path("jaxmlir/dialect/jaxpr.irdl.mlir"): irdl(),
+        Path("docs/ops.md"): reference(),
         Path(_INVERSES): inverses(),
     }
 

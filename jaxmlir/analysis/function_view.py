@@ -40,9 +40,9 @@ class OpView:
     attributes: dict[str, ir.Attribute]
 
     def __init__(self, op: Any, name: str, operands: Sequence[Any] = ()):
-        self.op = op
-        self.name = name
-        self.operands = operands
+        self.op: Any = op
+        self.name: str = name
+        self.operands: Sequence[Any] = operands
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.op, self.name, self.operands))
@@ -111,7 +111,7 @@ class FunctionView:
         self.function = function
         arguments = list(body_of(function).arguments)
         numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(arguments)}
-        self.arity = len(arguments)
+        self.arity: int = len(arguments)
         self.types: list[ir.Type] = [v.type for v in arguments]
         """The types of the values, by number."""
         self.ops: list[Any] = []
@@ -205,8 +205,8 @@ class FunctionView:
         Args:
           values: the numbers of its values here.
         """
-        self.names = [signature.name for signature in self.signatures]
-        self.returned = [values[v] for v in body.returned]
+        self.names: list[str] = [signature.name for signature in self.signatures]
+        self.returned: list[int] = [values[v] for v in body.returned]
 
     def of_copy(self, function: func.FuncOp) -> FunctionView:
         """The body of a copy of the function, in which ops and values have the same numbers."""

@@ -85,11 +85,11 @@ class Op:
     """
 
     def __init__(self, signature: Signature):
-        self.name = signature.name.removeprefix("jaxpr.")
+        self.name: str = signature.name.removeprefix("jaxpr.")
         self._attributes = dict(signature.attributes)
-        self.operands = [_shape(type_) for type_ in signature.operands]
-        self.results = [_shape(type_) for type_ in signature.results]
-        self.dtype = aval_of(signature.results[0]).dtype
+        self.operands: list[Shape] = [_shape(type_) for type_ in signature.operands]
+        self.results: list[Shape] = [_shape(type_) for type_ in signature.results]
+        self.dtype: Any = aval_of(signature.results[0]).dtype
 
     def get(self, name: str, default: Any = None) -> Any:
         attr = self._attributes.get(name)

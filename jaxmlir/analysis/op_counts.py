@@ -47,10 +47,10 @@ class Work:
 
     def __init__(self, program: Module):
         costs = program.target.costs
-        self.kernel = costs.launch / costs.flop
-        self.iteration = costs.iteration / costs.flop
-        self.stored_byte = costs.stored_byte_cached / costs.flop
-        self.transcendental = costs.transcendental / costs.flop
+        self.kernel: float = costs.launch / costs.flop
+        self.iteration: float = costs.iteration / costs.flop
+        self.stored_byte: float = costs.stored_byte_cached / costs.flop
+        self.transcendental: float = costs.transcendental / costs.flop
         # They all take long; how long matters little.
         self._unknown_byte = costs.unknown_byte / costs.flop
         self._counter = Counter(program, by_line=False)

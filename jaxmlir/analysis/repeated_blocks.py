@@ -97,7 +97,8 @@ class OpString:
         arguments = {*range(body.arity), *tables}
         numbers: dict[Any, int] = {}
         letters: list[int] = []
-        self.free, known = _of_constants(body)
+        free, known = _of_constants(body)
+        self.free: set[int] = free
         for i, signature in enumerate(body.signatures):
             if i in known:
                 continue
@@ -111,7 +112,7 @@ class OpString:
                 key = i if is_alone else signature
                 letters.append(numbers.setdefault(key, len(numbers)))
                 self.index.append(i)
-        self.letters = np.array(letters, np.int64)
+        self.letters: np.ndarray = np.array(letters, np.int64)
 
     @functools.cached_property
     def _operands(self) -> _Lists:

@@ -14,6 +14,8 @@ at it:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jaxmlir.support.lazy import lazy_names
 
 __all__ = ["contents", "describe", "map_file", "pieces", "read", "save"]
@@ -27,4 +29,12 @@ _EXPORTS = {
     "read": "load",
     "save": "save",
 }
-__getattr__ = lazy_names(__name__, _EXPORTS, ())
+if TYPE_CHECKING:
+    from jaxmlir.artifact.container import contents as contents
+    from jaxmlir.artifact.container import map_file as map_file
+    from jaxmlir.artifact.describe import describe as describe
+    from jaxmlir.artifact.load import read as read
+    from jaxmlir.artifact.save import pieces as pieces
+    from jaxmlir.artifact.save import save as save
+else:
+    __getattr__ = lazy_names(__name__, _EXPORTS, ())

@@ -78,14 +78,15 @@ class Contents:
     """
 
     def __init__(self, buffer: memoryview):
-        self.metadata, parts = container.unpack(buffer)
+        metadata, parts = container.unpack(buffer)
+        self.metadata: dict[str, Any] = metadata
         self._check_versions()
         module = parts.pop(container.MODULE, None)
         if module is None or module.dtype != "U8":
             raise ArtifactError(f"it has no part {container.MODULE!r} of bytes")
         self._module = module.data
         _check_digest(self._module, self._field("module", "sha256", str), "the module")
-        self.constants = Constants(self._arrays(parts))
+        self.constants: Constants = Constants(self._arrays(parts))
 
     @property
     def module_size(self) -> int:

@@ -97,7 +97,7 @@ class Importer:
 
     def __init__(self) -> None:
         with scope():
-            self.module = ir.Module.create()
+            self.module: ir.Module = ir.Module.create()
             self.module.operation.attributes["jaxpr.version"] = ir.StringAttr.get(DIALECT_VERSION)
         self._start(Constants(), {}, None)
 
@@ -117,7 +117,7 @@ class Importer:
     ) -> None:
         self.constants = constants
         self.handles = boxes
-        self.pending = Pending(self, program)
+        self.pending: Pending = Pending(self, program)
         self._names: set[str] = set()
         # Of each name that is taken, the numbers that may be free.
         self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
@@ -130,10 +130,10 @@ class Importer:
         # While a function is being written.
         self._nest: _Nest | None = None
         # How often something written refers to what only this program has.
-        self.references = 0
+        self.references: int = 0
         # What programs that it calls are imported for, by default what they are optimized for; and
         # what that is, if some are others for other targets.
-        self.target = None if program is None else program._target
+        self.target: Target | None = None if program is None else program._target
         self.versions_for: Target | None = None
         # ids are keys above; what they identify must not be freed meanwhile.
         self._alive: list[Any] = []

@@ -71,7 +71,8 @@ class RuleFiles:
 
     def __init__(self, directory: str):
         self.directory = directory
-        self.hits = self.misses = 0
+        self.hits: int = 0
+        self.misses: int = 0
         self._lock = threading.Lock()
         self._files: dict[str, mmap.mmap] = {}
         # Where each value is: the file, the value's digest, its place and its size.

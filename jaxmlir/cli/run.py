@@ -135,7 +135,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
 
     from jaxmlir.program.specialize import is_symbolic
     from jaxmlir.runtime import program_primitive
-    from jaxmlir.runtime.placement import mesh_wanted
+    from jaxmlir.runtime.placement import default_mesh, mesh_wanted
 
     if any(map(is_symbolic, program.in_avals)):
         args, kwargs = jax.tree.unflatten(program.in_tree, values)
@@ -147,7 +147,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
         return program_primitive.call(program, entry, list(args))
 
     try:
-        with mesh_wanted(entry):
+        with mesh_wanted(entry), default_mesh(program, values):
             results = jax.jit(run)(*values)
     except jax.errors.JaxRuntimeError as e:
         raise UsageError(f"@{entry} cannot be run: {str(e).strip()}") from None

@@ -25,8 +25,8 @@ class Box:
     __slots__ = ("__weakref__", "name", "value")
 
     def __init__(self, name: str, value: Any):
-        self.name = name
-        self.value = value
+        self.name: str = name
+        self.value: Any = value
 
 
 _counter = itertools.count()

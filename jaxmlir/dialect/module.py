@@ -26,6 +26,8 @@ from jaxmlir.targets import Target, default_target
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from jax.tree_util import PyTreeDef
+
 T = TypeVar("T")
 
 
@@ -62,6 +64,14 @@ class Module:
         which the traced call must not keep in turn.
     """
 
+    _internal = frozenset(
+        """at_function become check_types chosen copies core custom_calls custom_calls_found
+        exporter exporters get_analysis has_untraced_rules imports jaxprs lacks module_as_is
+        new_rule_tracing of_import reread rule_tracing sizes_scope state taken_names widths
+        written_module""".split()
+    )
+    """Attributes that other rooms use, and users' programs do not; ``dir`` leaves them out."""
+
     def __init__(
         self,
         module: ir.Module,
@@ -81,8 +91,13 @@ class Module:
         self._analyses: dict[Callable[[Any], Any], Any] = {}
         # What makes jaxprs of the module, and refers to its functions by their symbols.
         self.exporters: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.rule_tracing = self.new_rule_tracing()
+        self.rule_tracing: Any = self.new_rule_tracing()
         self.changed()
+
+    def __dir__(self) -> list[str]:
+        """The names that users may count on, without those that only the package itself uses."""
+        internal = (getattr(cls, "_internal", ()) for cls in type(self).__mro__)
+        return sorted({*super().__dir__()}.difference(*internal))
 
     def new_rule_tracing(self, *imported: Any) -> Any:
         """The tracer of this module's custom derivative rules.
@@ -195,7 +210,7 @@ class Module:
         self.jaxprs: dict[str, weakref.ref[Any]] = {}
         self.imports: dict[str, func.FuncOp] = {}
         self.copies: dict[str, Any] = {}
-        self.state = object()
+        self.state: object = object()
         self._analyses.clear()
         forget_analyses(self)
         if functions is not None:
@@ -250,7 +265,8 @@ class Module:
                     del op.attributes[MARK]
         return module
 
-    __str__ = as_text
+    def __str__(self) -> str:
+        return self.as_text()
 
     # -- functions --
 
@@ -320,12 +336,12 @@ class Module:
         return self.name
 
     @analysis
-    def in_tree(self) -> Any:
+    def in_tree(self) -> PyTreeDef:
         """The pytree of ``(args, kwargs)`` that a call takes."""
         return self._tree("jaxpr.in_tree", len(self.in_avals), _flat_arguments)
 
     @analysis
-    def out_tree(self) -> Any:
+    def out_tree(self) -> PyTreeDef:
         """The pytree of a call's result."""
         return self._tree("jaxpr.out_tree", len(self.out_avals), _flat_results)
 

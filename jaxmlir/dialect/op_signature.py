@@ -15,8 +15,6 @@ from jaxmlir.dialect import codec, effect_attributes, locations, ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import Diagnostic, TransformError
 
-Attributes = tuple[tuple[str, ir.Attribute], ...]
-
 
 class Signature:
     """The name, attributes and types that ops have in common; equal to itself only."""
@@ -24,7 +22,7 @@ class Signature:
     def __init__(
         self,
         name: str,
-        attributes: Attributes,
+        attributes: tuple[tuple[str, ir.Attribute], ...],
         operands: tuple[ir.Type, ...],
         results: tuple[ir.Type, ...],
     ):

@@ -53,11 +53,11 @@ class Node:
     def __init__(
         self, op: Any, name: str, symbol: str, operands: Sequence[int], results: Sequence[int]
     ):
-        self.op = op
-        self.name = name
-        self.symbol = symbol
-        self.operands = operands
-        self.results = results
+        self.op: Any = op
+        self.name: str = name
+        self.symbol: str = symbol
+        self.operands: Sequence[int] = operands
+        self.results: Sequence[int] = results
         self._attributes: dict[str, Any] = {}
         self._bind: Callable[..., list[Any]] | None = None
 
@@ -102,7 +102,7 @@ class Plan:
             operands = op.operands
             read = [numbers[operands[i]] for i in range(len(operands))]
             if name == "func.return":
-                self.results = read
+                self.results: list[int] = read
                 break
             written = []
             for result in op.results:
@@ -112,7 +112,7 @@ class Plan:
                 self.constants.append((written[0], constant_of(program, op)))
             else:
                 self.nodes.append(Node(op, name, symbol, read, written))
-        self.size = len(numbers)
+        self.size: int = len(numbers)
 
 
 def plan_of(program: Module, symbol: str) -> Plan:
@@ -404,12 +404,12 @@ class Step:
     __slots__ = ("name", "node", "op", "operands", "results", "stack")
 
     def __init__(self, node: Node, operands: list[Any], stack: tuple[Frame, ...]):
-        self.node = node
-        self.name = node.name
-        self.op = node.op
-        self.operands = operands
+        self.node: Node = node
+        self.name: str = node.name
+        self.op: Any = node.op
+        self.operands: list[Any] = operands
         self.results: list[Any] | None = None
-        self.stack = stack
+        self.stack: tuple[Frame, ...] = stack
 
     @property
     def location(self) -> Any:
@@ -473,7 +473,7 @@ class Interpreter:
         self.program = program
         if not isinstance(hooks, Sequence) or not all(isinstance(h, Hook) for h in hooks):
             raise ArgumentError(f"hooks: expected a list of Hooks, got {hooks!r}")
-        self.hooks = tuple(hooks)
+        self.hooks: tuple[Hook, ...] = tuple(hooks)
         self.stack: tuple[Frame, ...] = ()
 
     def run(self, symbol: str, args: Sequence[Any]) -> list[Any]:

@@ -41,7 +41,7 @@ class Nesting:
     """How deep the lowering of one module is, and what waits in it."""
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.depth: int = 0
         self.environment: Any = None
         # By number: rules' output is kept and copied, so any may stand in the module again.
         self.waiting: list[_Waiting] = []

@@ -22,9 +22,9 @@ class Template:
     __slots__ = ("function", "module")
 
     def __init__(self, function: Any, module: ir.Module | None = None):
-        self.function = function
+        self.function: Any = function
         # An operation does not keep the module that it is in.
-        self.module = module
+        self.module: Any | None = module
 
     @classmethod
     def read(cls, code: bytes) -> Template:

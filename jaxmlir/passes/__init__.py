@@ -112,7 +112,21 @@ BUILTIN_PASSES = (
 """Name and ``module:Class`` of every pass of jaxmlir, imported when the pass is used."""
 
 
-__getattr__ = lazy_names(__name__, _EXPORTS, ())
+if TYPE_CHECKING:
+    from jaxmlir.passes.base import Option as Option
+    from jaxmlir.passes.base import Pass as Pass
+    from jaxmlir.passes.descriptions import Description as Description
+    from jaxmlir.passes.instrument import Instrumentation as Instrumentation
+    from jaxmlir.passes.instrument import Timing as Timing
+    from jaxmlir.passes.levels import LEVELS as LEVELS
+    from jaxmlir.passes.levels import STORAGE as STORAGE
+    from jaxmlir.passes.levels import level_pipeline as level_pipeline
+    from jaxmlir.passes.levels import level_stages as level_stages
+    from jaxmlir.passes.pipeline import Pipeline as Pipeline
+    from jaxmlir.passes.remarks import remark as remark
+    from jaxmlir.passes.remarks import remarks_wanted as remarks_wanted
+else:
+    __getattr__ = lazy_names(__name__, _EXPORTS, ())
 
 
 def find_pass(name: str) -> type[Pass] | None:

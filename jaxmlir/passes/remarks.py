@@ -49,6 +49,12 @@ def remarks_wanted() -> bool:
     return _listening.get() is not None
 
 
+def listener() -> Sink | None:
+    """What takes the remarks that are made now."""
+    found = _listening.get()
+    return None if found is None else found[0]
+
+
 def remark(op: Any, message: str) -> None:
     """Reports what the running pass did to an op; the place is the op's location."""
     listener = _listening.get()

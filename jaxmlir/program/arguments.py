@@ -295,3 +295,15 @@ class Calls(property):
     def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
         """What the method of a class is called as."""
         return self.__get__(instance)(*args, **kwargs)
+
+
+SHOWN = 10
+"""How many arguments, or results, the ``repr`` of a program has."""
+
+
+def short_types(avals: Sequence[Any]) -> str:
+    """Types as JAX abbreviates them, of many the first ones."""
+    shown = avals if len(avals) <= SHOWN else avals[: SHOWN - 1]
+    names = [aval.str_short(short_dtypes=True) for aval in shown]
+    rest = len(avals) - len(shown)
+    return ", ".join([*names, f"... {rest} more"] if rest else names)

@@ -18,7 +18,7 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import jax
 
@@ -27,6 +27,7 @@ from jaxmlir._compat import core, pe, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
+from jaxmlir.program.tuned import TunedFunction
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from jaxmlir.passes import Pipeline
     from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
+    from jaxmlir.program.tuning import Choice
     from jaxmlir.targets import Target
 
 
@@ -50,6 +52,7 @@ class Stager:
       without: names of passes of that level that do not run.
       target: what programs are optimized for; by default what JAX lowers them for.
       remarks: takes what the passes say before a program is lowered, and what could not be staged.
+      memory_budget: of ``jaxpr-remat``; by default it stores what pays.
 
     Raises:
       PipelineError: there is no such level or pass.
@@ -59,6 +62,7 @@ class Stager:
     without: Collection[str] = ()
     target: Target | None = None
     remarks: Sink | None = field(default=None, compare=False)
+    memory_budget: float | None = None
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
 
@@ -67,7 +71,11 @@ class Stager:
     def __post_init__(self) -> None:
         from jaxmlir.passes import level_stages, parse_pipeline
 
-        structure, storage = map(parse_pipeline, level_stages(self.level, self.without))
+        stages = level_stages(self.level, self.without)
+        if self.memory_budget is not None:
+            option = f"{{memory-budget={self.memory_budget} measure=false}}"
+            stages = (stages[0], stages[1].replace("jaxpr-remat", f"jaxpr-remat{option}"))
+        structure, storage = map(parse_pipeline, stages)
         fixed = {"without": frozenset(self.without), "structure": structure, "storage": storage}
         for name, value in fixed.items():
             object.__setattr__(self, name, value)
@@ -137,10 +145,7 @@ class Stager:
         """Says what a function is instead, where something was not possible."""
         if self.remarks is not None:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            code = getattr(inspect.unwrap(fun), "__code__", None)
-            where = (code.co_filename, code.co_firstlineno, 1) if code else ()
-            message = f"[jaxmlir.jit] {name_of(fun)} {what}: {reason}"
-            self.remarks(Diagnostic("remark", message, *where))
+            self.remarks(_remark(fun, f"{what}: {reason}"))
 
 
 def _check_constants(traced: Any) -> None:
@@ -169,14 +174,45 @@ def _short(aval: Any) -> str:
     return aval.str_short(short_dtypes=True)
 
 
+def _remark(fun: Callable[..., Any], message: str) -> Diagnostic:
+    """A remark about a function, at its place."""
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    where = (code.co_filename, code.co_firstlineno, 1) if code else ()
+    return Diagnostic("remark", f"[jaxmlir.jit] {name_of(fun)} {message}", *where)
+
+
 _TO_COME: Any = object()
+
+
+@overload
+def jit(
+    fun: Callable[..., Any],
+    /,
+    *,
+    optimize: int = ...,
+    without: Collection[str] = ...,
+    target: str | Target | None = ...,
+    remarks: Sink | None = ...,
+    **options: Any,
+) -> JitFunction: ...
+
+
+@overload
+def jit(
+    *,
+    optimize: int = ...,
+    without: Collection[str] = ...,
+    target: str | Target | None = ...,
+    remarks: Sink | None = ...,
+    **options: Any,
+) -> Callable[[Callable[..., Any]], JitFunction]: ...
 
 
 def jit(
     fun: Callable[..., Any] = _TO_COME,
     /,
     *,
-    optimize: int = 0,
+    optimize: int | str = 0,
     without: Collection[str] = (),
     target: str | Target | None = None,
     remarks: Sink | None = None,
@@ -192,7 +228,9 @@ def jit(
       fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
       optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
         in the function, or of it, are those of optimized programs; custom rules are traced then,
-        and as they are written.
+        and as they are written.  With ``"tune"``, at most six forms of the function are timed on
+        the arguments of the first call, and of the first with other shapes, and the fastest is
+        kept; see :mod:`jaxmlir.program.tuned`.
       without: names of passes of that level to leave out.
       target: what the function is optimized for; by default what JAX lowers it for.
       remarks: takes what the passes say they did before the function is lowered, and of which
@@ -226,56 +264,36 @@ class JitFunction:
         self,
         fun: Callable[..., Any],
         options: Mapping[str, Any],
-        optimize: int = 0,
+        optimize: int | str = 0,
         without: Collection[str] = (),
         target: str | Target | None = None,
         remarks: Sink | None = None,
     ):
         functools.update_wrapper(self, fun)
-        name = name_of(fun)
         given = None if target is None else targets.target(target)
-        stager = Stager(optimize, without, given, remarks)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
         # of its own.
         self._trace = trace(fun, **static)
-        traceable = jax.jit(fun, **static)
+        if optimize != "tune":
+            stager = Stager(optimize, without, given, remarks)
+            self._jitted = jax.jit(_through_dialect(fun, stager, options), **options)
+            return
 
-        def trace_staged(args: Any, kwargs: Any) -> Any:
-            before = num_staged()
-            try:
-                with staged_by(stager):
-                    traced = traceable.trace(*args, **kwargs)
-                _check_constants(traced)
-                return traced
-            except Exception as error:
-                if num_staged() == before:
-                    raise
-                stager.remark(fun, "is traced with JAX's derivatives", error)
-            with as_given():
-                return traceable.trace(*args, **kwargs)
+        def form(choice: Choice, heard: Sink | None) -> Callable[..., Any]:
+            if choice.level == 0:
+                return fun
+            budget = choice.memory_budget
+            stager = Stager(choice.level, choice.without, given, heard, memory_budget=budget)
+            return _through_dialect(fun, stager, options)
 
-        @wraps(fun)
-        def through_dialect(*args: Any, **kwargs: Any) -> Any:
-            if jax.config.jax_disable_jit:
-                return fun(*args, **kwargs)
-            if optimize:
-                traced = trace_staged(args, kwargs)
-            else:
-                traced = traceable.trace(*args, **kwargs)
-            # Under jit every leaf is a tracer but those of static arguments.
-            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
-            if len(leaves) != traced._in_tree.num_leaves:
-                # Nothing is staged out where JAX looks for a NaN.
-                return fun(*args, **kwargs)
-            with as_given():
-                keep_unused = options.get("keep_unused", False)
-                results = stager.call(traced, leaves, name, keep_unused=keep_unused)
-            return jax.tree.unflatten(traced.out_tree, results)
+        def say(text: str) -> None:
+            if remarks is not None:
+                remarks(_remark(fun, f"with optimize='tune': {text}"))
 
-        self._jitted = jax.jit(through_dialect, **options)
+        self._jitted = TunedFunction(fun, form, options, self._trace, without, given, say)
 
-    __call__ = Calls("_jitted")
+    __call__: Callable[..., Any] = Calls("_jitted")
 
     def __repr__(self) -> str:
         return f"<JitFunction of {self.__wrapped__!r}>"
@@ -299,3 +317,45 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Forgets what was compiled."""
         self._jitted.clear_cache()
+
+
+def _through_dialect(
+    fun: Callable[..., Any], stager: Stager, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """``fun`` by a call of its program, to be traced by ``jax.jit`` with some options."""
+    name = name_of(fun)
+    traceable = jax.jit(fun, **{k: v for k, v in options.items() if k.startswith("static_")})
+
+    def trace_staged(args: Any, kwargs: Any) -> Any:
+        before = num_staged()
+        try:
+            with staged_by(stager):
+                traced = traceable.trace(*args, **kwargs)
+            _check_constants(traced)
+            return traced
+        except Exception as error:
+            if num_staged() == before:
+                raise
+            stager.remark(fun, "is traced with JAX's derivatives", error)
+        with as_given():
+            return traceable.trace(*args, **kwargs)
+
+    @wraps(fun)
+    def through_dialect(*args: Any, **kwargs: Any) -> Any:
+        if jax.config.jax_disable_jit:
+            return fun(*args, **kwargs)
+        if stager.level:
+            traced = trace_staged(args, kwargs)
+        else:
+            traced = traceable.trace(*args, **kwargs)
+        # Under jit every leaf is a tracer but those of static arguments.
+        leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
+        if len(leaves) != traced._in_tree.num_leaves:
+            # Nothing is staged out where JAX looks for a NaN.
+            return fun(*args, **kwargs)
+        with as_given():
+            keep_unused = options.get("keep_unused", False)
+            results = stager.call(traced, leaves, name, keep_unused=keep_unused)
+        return jax.tree.unflatten(traced.out_tree, results)
+
+    return through_dialect

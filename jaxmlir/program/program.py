@@ -28,16 +28,18 @@ from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
 from jaxmlir.program.sparse import SparseDerivatives
+from jaxmlir.program.tuned import Tunable
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.program.views import Views
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
-from jaxmlir.runtime.placement import mesh_wanted, placement_of
+from jaxmlir.runtime.placement import mesh_for, on_mesh, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
 from jaxmlir.support.options import check_platforms
 from jaxmlir.support.units import check_budget
 
 if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
     from jax.stages import Lowered
 
     from jaxmlir.bridge.importer import Importer
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from jaxmlir.targets import Target
 
 
-class Program(SparseDerivatives, Views, Module):
+class Program(SparseDerivatives, Tunable, Views, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -70,6 +72,11 @@ class Program(SparseDerivatives, Views, Module):
       recipe: of a program that was optimized for a target nobody named, how it is made for others.
       when_lowered: passes that run where the program is lowered, and where one derived from it is.
     """
+
+    _internal = frozenset(
+        """callee derived flat_arguments forget_calls placement plans recipe stubs version versions
+        when_lowered""".split()
+    )
 
     # These are not in the state: JAX keeps it, and must not keep what keeps its function.
     __slots__ = ("_callees", "_jitted", "derived")
@@ -357,7 +364,7 @@ class Program(SparseDerivatives, Views, Module):
         """The program for a target: itself, unless it was optimized for one that nobody named."""
         return self.versions.for_target(target)
 
-    def to_jaxpr(self) -> Any:
+    def to_jaxpr(self) -> ClosedJaxpr:
         """The program as a ``ClosedJaxpr`` over its flat arguments, custom rules included.
 
         Raises:
@@ -660,8 +667,11 @@ class Program(SparseDerivatives, Views, Module):
         """Where there is none yet, the compiled call: so it is looked up as fast as a slot is."""
         if name != "_jitted":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._jitted = jax.jit(arguments.called(self, self._call, self.name))
+        self._jitted = on_mesh(self, self._compiled())
         return self._jitted
+
+    def _compiled(self, **options: Any) -> Any:
+        return jax.jit(arguments.called(self, self._call, self.name), **options)
 
     def forget_calls(self) -> None:
         """Has the next calls traced anew."""
@@ -673,7 +683,7 @@ class Program(SparseDerivatives, Views, Module):
             except AttributeError:
                 pass
 
-    __call__ = Calls(
+    __call__: Callable[..., Any] = Calls(
         "_jitted",
         """Runs the program on arrays, or stages it out where JAX is tracing.
 
@@ -713,6 +723,7 @@ class Program(SparseDerivatives, Views, Module):
         flat, tree = jax.tree.flatten((args, kwargs))
         if tree == self.in_tree and any(map(arguments.refines, flat, self.in_avals)):
             program = self.specialize(*args, **kwargs)
+        program = specialization.for_device_of(program, flat)
         flat = program.flat_arguments(args, kwargs)
         results = program_primitive.call(program, program.name, flat)
         return jax.tree.unflatten(self.out_tree, results)
@@ -762,11 +773,8 @@ class Program(SparseDerivatives, Views, Module):
                 "jax.export takes jax.jit(f), where f is a program or what jaxmlir.jit returned"
             )
         check_platforms(platforms)
-        jitted = self._jitted
-        if keep_unused:
-            called = arguments.called(self, self._call, self.name)
-            jitted = jax.jit(called, keep_unused=True)
-        with self.widths, mesh_wanted(self.name):
+        jitted = self._compiled(keep_unused=True) if keep_unused else self._jitted
+        with self.widths, mesh_for(self, platforms):
             args, kwargs = arguments.abstract(self)
             traced = jitted.trace(*args, **kwargs)
             if platforms is None:

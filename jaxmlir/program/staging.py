@@ -22,6 +22,8 @@ from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
+
     from jaxmlir.targets import Target
 
 
@@ -84,7 +86,7 @@ def _program_of(traced: Any, name: str) -> Program:
     return program_for(None)
 
 
-def from_jaxpr(closed_jaxpr: Any, name: str = "main") -> Program:
+def from_jaxpr(closed_jaxpr: ClosedJaxpr, name: str = "main") -> Program:
     """The program of a ``ClosedJaxpr``: flat arguments, flat results.
 
     Args:

@@ -113,10 +113,12 @@ class Versions:
 
     def _make_lowered(self, target: Target) -> Any:
         from jaxmlir.passes import Instrumentation
+        from jaxmlir.passes.remarks import listener
 
         result = self._program.clone(hold_rules=True)
         result.when_lowered, result._target = None, target
-        self._program.when_lowered.run(result, Instrumentation(verify_each=False))
+        heard = Instrumentation(verify_each=False, remarks=listener())
+        self._program.when_lowered.run(result, heard)
         return result
 
     @property

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import JaxmlirError
-
-SHOWN = 10
-"""How many arguments, or results, the ``repr`` of a program has."""
+from jaxmlir.program.arguments import short_types
 
 
 class Views(Module):
@@ -24,7 +20,7 @@ class Views(Module):
             name = self.name
         except JaxmlirError:
             return "<Program without a public function>"
-        return f"<Program @{name}({_short(self.in_avals)}) -> ({_short(self.out_avals)})>"
+        return f"<Program @{name}({short_types(self.in_avals)}) -> ({short_types(self.out_avals)})>"
 
     def explore(
         self,
@@ -75,11 +71,3 @@ class Views(Module):
             return frame_of(self)
         except JaxmlirError:
             return None
-
-
-def _short(avals: Sequence[Any]) -> str:
-    """Types as JAX abbreviates them, of many the first ones."""
-    shown = avals if len(avals) <= SHOWN else avals[: SHOWN - 1]
-    names = [aval.str_short(short_dtypes=True) for aval in shown]
-    rest = len(avals) - len(shown)
-    return ", ".join([*names, f"... {rest} more"] if rest else names)

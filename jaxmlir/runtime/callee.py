@@ -33,8 +33,8 @@ class Callee:
     __slots__ = ("__weakref__", "_derived", "program", "symbol")
 
     def __init__(self, program: Module, symbol: str):
-        self.program = program
-        self.symbol = symbol
+        self.program: Module = program
+        self.symbol: str = symbol
         self._derived: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -168,8 +168,9 @@ class Pruned(Callee):
     __slots__ = ("variant", "whole")
 
     def __init__(self, whole: Module, variant: Variant):
-        self.whole, self.variant = whole, variant
-        self.symbol = variant.symbol
+        self.whole: Module = whole
+        self.variant: Variant = variant
+        self.symbol: str = variant.symbol
         self._derived = {}
 
     def twin(self) -> Pruned:

@@ -50,12 +50,13 @@ class SparsityPattern:
         symmetric: bool = False,
         reasons: Sequence[Diagnostic] = (),
     ):
-        self.shape = (int(shape[0]), int(shape[1]))
-        self.indptr, self.indices = indptr, indices
-        self.in_shapes = tuple(map(tuple, in_shapes))
-        self.out_shapes = tuple(map(tuple, out_shapes))
+        self.shape: tuple[int, int] = (int(shape[0]), int(shape[1]))
+        self.indptr: np.ndarray = indptr
+        self.indices: np.ndarray = indices
+        self.in_shapes: tuple[tuple[int, ...], ...] = tuple(map(tuple, in_shapes))
+        self.out_shapes: tuple[tuple[int, ...], ...] = tuple(map(tuple, out_shapes))
         self.symmetric = symmetric
-        self.reasons = tuple(reasons)
+        self.reasons: tuple[Diagnostic, ...] = tuple(reasons)
 
     # -- the elements --
 

@@ -61,7 +61,9 @@ class Tracer:
     """
 
     def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
-        self.program, self.columns, self.reasons = program, columns, reasons
+        self.program: Module = program
+        self.columns: Columns = columns
+        self.reasons: dict[Any, Diagnostic] = reasons
 
     def enter(self, symbol: str, arguments: Sequence[Value]) -> list[Value]:
         """The results of a function."""

@@ -100,6 +100,11 @@ def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
     return Machine(caches, memory, Costs(**known | own, elements=(*elements.items(),)))
 
 
+def described_devices(platform: str) -> dict[str, dict[str, Any]]:
+    """What else compilers ask of the kinds of devices of a platform, by name."""
+    return _table(platform).get("devices", {})
+
+
 @functools.cache
 def _table(platform: str) -> dict[str, Any]:
     # Most processes ask for no costs.

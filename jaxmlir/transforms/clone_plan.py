@@ -68,7 +68,7 @@ class ClonePlan:
         self._function = function
         self._uses = tuple(dict.fromkeys(references(function)))
         self._others = others
-        self.sources = list(sources)
+        self.sources: list[int | None] = list(sources)
         self._constants = [
             (place, index, body[index])
             for place, index in enumerate(self.sources)

@@ -115,9 +115,11 @@ class Functions:
         # Batches that are patterns for those of functions that are alike, and what those refer to
         # that were copied.
         self.batches: dict[Any, Any] = {}
-        self.copied = Uses(rules.program)
+        self.copied: Uses = Uses(rules.program)
         self.batched_rules: dict[Any, Any] = {}
-        self.given_effects = GivenEffects(functools.partial(self.once, _listed_effects))
+        self.given_effects: GivenEffects = GivenEffects(
+            functools.partial(self.once, _listed_effects)
+        )
 
     def body(self, symbol: str) -> FunctionView:
         """``@symbol`` with its values numbered.  Functions that are referred to do not change."""

@@ -19,6 +19,9 @@ class NewFunction:
     A ``detached`` one is not in the module, but copied in piecewise.
     """
 
+    op: func.FuncOp
+    block: ir.Block
+
     def __init__(
         self,
         rules: Rules,
@@ -36,14 +39,14 @@ class NewFunction:
         """
         self._rules = rules
         self._detached = detached
-        self.name = name if reserved or detached else rules.importer.unique_symbol(name)
+        self.name: str = name if reserved or detached else rules.importer.unique_symbol(name)
         arg_types = list(arg_types)
         ip = False if detached else ir.InsertionPoint(rules.program.module.body)
         self.op, self.block = new_function(self.name, arg_types, [], like.location, ip)
         if not detached:
             # Found without going through the module again.
             rules.program.functions[self.name] = self.op
-        self.args = list(self.block.arguments)
+        self.args: list[ir.Value] = list(self.block.arguments)
 
     @contextmanager
     def body(self) -> Iterator[None]:

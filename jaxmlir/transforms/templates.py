@@ -85,9 +85,9 @@ class Rules:
         self.program = program
         self.reverse = reverse
         self._prepare = prepare
-        self.importer = Importer.into(program)
-        self.exporter = exporting.Exporter(program)
-        self.functions = Functions(self)
+        self.importer: Importer = Importer.into(program)
+        self.exporter: exporting.Exporter = exporting.Exporter(program)
+        self.functions: Functions = Functions(self)
         self._own: dict[Any, Any] = {}
         self._setting = setting()
 

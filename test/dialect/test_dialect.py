@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import generate_dialect  # noqa: E402
-import stock_verify  # noqa: E402
+
+from jaxmlir.cli import stock_verify  # noqa: E402
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -518,7 +519,7 @@ func.func public @f(%x: tensor<4xf32>, %keys: tensor<4x!jaxpr.key<"fry">>) -> te
 
 @needs_mlir_opt
 def test_stock_mlir_accepts_the_dialect():
-    irdl = ROOT / "dialect" / "jaxpr.irdl.mlir"
+    irdl = ROOT / "jaxmlir" / "dialect" / "jaxpr.irdl.mlir"
     done = subprocess.run(
         [stock_verify.mlir_opt(), str(irdl), "-o", "/dev/null"], capture_output=True, text=True
     )

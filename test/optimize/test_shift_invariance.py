@@ -92,6 +92,7 @@ def passed(f):
     return after, len(remarks)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", INVARIANT)
 def test_invariant(name):
     f = INVARIANT[name]
@@ -110,6 +111,7 @@ def test_derivatives_of_higher_order():
     np.testing.assert_allclose(jax.hessian(after)(X), want, rtol=1e-3, atol=2e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_dependent(name):
     f = DEPENDENT[name]

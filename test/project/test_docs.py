@@ -4,6 +4,7 @@ Every ``python`` block of README.md and docs/ runs, those of a page one after th
 namespace.  What a block prints is the ``text`` or ``mlir`` block that follows it, and an expression
 with a comment ``# -> value`` has that value.  The commands of ``console`` blocks run too, those of
 a page in one folder, and print what stands below them; below those of docs/ there may be nothing.
+A block that imports a library which is not installed is left out.
 
     python test/project/test_docs.py        writes what is printed today into the pages
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import importlib
+import importlib.util
 import inspect
 import io
 import os
@@ -46,6 +47,7 @@ PYTHON = re.compile(
 CONSOLE = re.compile(r"^```console\n(?P<code>.*?)^```\n", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 WITH_COMMANDS = [page for page in PAGES[1:] if CONSOLE.search(page.read_text())]
+LIBRARIES = re.compile(r"^ *(?:import|from) (flax|equinox|optax|diffrax|numpyro)\b", re.MULTILINE)
 EXPECTED = re.compile(r"#\s*->\s*(.+)$")
 
 
@@ -55,6 +57,9 @@ def with_python_outputs(page: Path, text: str, namespace: dict | None = None) ->
     namespace["__name__"] = "documented"
 
     def rerun(block: re.Match) -> str:
+        libraries = LIBRARIES.findall(block["code"])
+        if not all(map(importlib.util.find_spec, libraries)):
+            return block[0]
         line = text.count("\n", 0, block.start("code")) + 1
         printed = run(block["code"], line, page, namespace)
         code = f"```python\n{block['code']}```\n"

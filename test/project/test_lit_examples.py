@@ -15,7 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import generate_lit_tests  # noqa: E402
 import lit_examples  # noqa: E402
-import stock_verify  # noqa: E402
+
+from jaxmlir.cli import stock_verify  # noqa: E402
 
 TESTS = sorted(generate_lit_tests.FOLDER.glob("*.mlir"))
 

@@ -369,6 +369,7 @@ IDIOMS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", IDIOMS)
 def test_what_jax_lowers_to_idioms_is_what_it_was(name):
     f, x, op = IDIOMS[name]

@@ -44,11 +44,6 @@ SHORT = 100
 _numbers = itertools.count()
 
 
-Attributes = dict[str, ir.Attribute]
-Given = Iterator[tuple[str, ir.Attribute]]
-"""The attributes that rules give an op."""
-
-
 class Source(Protocol):
     """What the rules of an op can be made of.  Equal sources make equal rules."""
 
@@ -66,16 +61,20 @@ class Source(Protocol):
         """The thunk of a JVP rule that JAX can call as it is, wherever the op is; ``None`` of other
         rules."""
 
-    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+    def trace(
+        self, attributes: dict[str, ir.Attribute], pending: Pending
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         """What its rules add to the attributes of an op; writes their functions."""
 
-    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+    def tell(
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         """The one that names the rule which is told which tangents are zero, or of a custom_lin
         which cotangents; or else that says why there is none."""
 
     def backward(
         self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
-    ) -> Given:
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         """The attributes of a custom_lin that stands for the derivative of a custom_vjp call.
 
         Args:
@@ -100,8 +99,8 @@ class Untraced:
     def __init__(self, config: ConfigSnapshot | None = None) -> None:
         from jaxmlir.bridge.custom_rules.identity import Identities
 
-        self.config = config or ConfigSnapshot()
-        self.identity = Identities()
+        self.config: ConfigSnapshot = config or ConfigSnapshot()
+        self.identity: Identities = Identities()
         self._sources: dict[int, Source] = {}
         self._numbers: dict[Source, int] = {}
 
@@ -165,15 +164,19 @@ class Backward(NamedTuple):
     def numbered_by(self, identity: Identities) -> Backward:
         return self._replace(of=self.of.numbered_by(identity))
 
-    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+    def trace(
+        self, attributes: dict[str, ir.Attribute], pending: Pending
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         return self.of.backward(pending, self.in_zeros, None)
 
-    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+    def tell(
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         return self.of.backward(pending, self.in_zeros, zeros)
 
     def backward(
         self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
-    ) -> Given:
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         raise NotImplementedError("a backward rule has none of its own")
 
 

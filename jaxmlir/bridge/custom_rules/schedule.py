@@ -50,10 +50,11 @@ class RuleTracing:
         self, program: Module, table: Untraced | None = None, importer: Importer | None = None
     ):
         self.program = program
-        self.table = table
-        self.waiting = self.marked = table is not None
-        self.held = False
-        self.lock = threading.RLock()
+        self.table: Untraced | None = table
+        self.waiting: bool = table is not None
+        self.marked: bool = self.waiting
+        self.held: bool = False
+        self.lock: threading.RLock = threading.RLock()
         self._importer = importer
         self._under_way = False
         self._pending: Pending | None = None
@@ -187,7 +188,7 @@ class RuleTracing:
             return {}
         with self.lock:
             # Its own ops may have rules, which wait.
-            self.waiting = True
+            self.waiting: bool = True
             if self._under_way:
                 found = self._pending.tell(op, zeros)
                 self.program.reread()

@@ -53,7 +53,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
 
 if TYPE_CHECKING:
-    from jaxmlir.bridge.custom_rules.pending import Attributes, Given, Pending
+    from jaxmlir.bridge.custom_rules.pending import Pending
 
 # Of a rule that is told which tangents are zero there is one for each combination of up to so many
 # tangents, and of up to so many one for each alone.
@@ -640,17 +640,21 @@ class OfEquation:
     def numbered_by(self, identity: Identities) -> OfEquation:
         return replace(self, identity=identity)
 
-    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+    def trace(
+        self, attributes: dict[str, ir.Attribute], pending: Pending
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
 
-    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+    def tell(
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
 
     def backward(
         self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
-    ) -> Given:
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             if ct_zeros is None:
                 yield from trace_backward(self.eqn, pending, in_zeros)

@@ -40,7 +40,7 @@ CONTROL_FLOW = family(
         "cond",
         None,
         None,
-        "Calls one of several functions, branches[i](*args), of operands (i, *args).",
+        "Calls one of several functions: branches[i], for operands (i, *args).",
         "branches: functions",
         # Of a cond over `platform_index`: the platforms of each branch.
         "branches_platforms: platforms = absent",

@@ -2,7 +2,7 @@
 
 A record gives the op its meaning in one line, the counts of its operands and results, and its
 attributes: JAX's params under JAX's own names. From the records come the Python OpViews,
-``dialect/jaxpr.irdl.mlir``, the op reference ``dialect/README.md``, and the structural half of the
+``jaxpr.irdl.mlir`` for stock MLIR, the op reference ``docs/ops.md``, and the structural half of the
 verifier. Types are not described here: JAX's abstract evaluation of the primitive *is* their rule.
 
 Rows are written with :func:`op`, :func:`unary` and :func:`binary`, whose attributes are short

@@ -62,7 +62,7 @@ class DotTo2d(Pass):
     """Merge dimensions that a product treats alike."""
 
     name: ClassVar[str] = "jaxpr-dot-to-2d"
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
         return flatten_products(program) > 0

@@ -92,7 +92,7 @@ class ExpandFactorizations(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-factorizations"
-    expanded: ClassVar = _NAMES
+    expanded: ClassVar[frozenset[str]] = _NAMES
     max_size: Count = MAX_SIZE
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:

@@ -73,7 +73,7 @@ class ExpandOps(Pass):
         it takes to compile within so many calls.
     """
 
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     expanded: ClassVar[Collection[str]]
     """The names of the ops."""
     calls: Amount = CALLS

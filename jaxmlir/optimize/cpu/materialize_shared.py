@@ -76,7 +76,7 @@ class MaterializeShared(Pass):
 
     name: ClassVar[str] = "jaxpr-materialize-shared"
     # Other compilers weigh recomputation themselves.
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     # Gradients on two cores, speed against no fences, at 4 / 8 / 16 / 32: an unrolled Lorenz-96
     # 30 / 56 / 83 / 82, a stencil 61 / 80 / 82 / 6; programs of matrix products do not care.
     threshold: Count = 16

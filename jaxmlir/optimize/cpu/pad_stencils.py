@@ -502,7 +502,7 @@ class PadStencils(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-pad-stencils"
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     min_elements: Count = MIN_ELEMENTS
     margin: Amount = MARGIN
 

@@ -50,7 +50,7 @@ class ParallelLoops(Pass):
     """Mark loops whose steps are large enough for several threads."""
 
     name: ClassVar[str] = "jaxpr-parallel-loops"
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
         return parallel_loops(program) > 0

@@ -381,7 +381,7 @@ class InplaceScans(Pass):
     """Let scans read parts of arrays where they are, and write them to where they will be."""
 
     name: ClassVar[str] = "jaxpr-inplace-scans"
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
         with scope():

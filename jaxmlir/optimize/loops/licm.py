@@ -102,7 +102,7 @@ class Choice:
         self._body = body
         self._growth = growth
         self._can_move = can_move
-        self.fixed = chosen(range(body.arity), fixed)
+        self.fixed: list[int] = chosen(range(body.arity), fixed)
         self.constants: dict[int, int] = {}
         self._source: dict[int, int] = {}
         self._find_invariant(in_remat)
@@ -148,7 +148,7 @@ class Choice:
             else:
                 taken |= tree
                 self.kept[:0] = results
-        self.moved = sorted(taken)
+        self.moved: list[int] = sorted(taken)
 
     def _tree(self, root: int, kept: int, taken: set[int]) -> set[int] | None:
         """The ops, not taken yet, that compute an op's results, if keeping these pays.
@@ -264,7 +264,7 @@ class Splits:
     def __init__(self, rules: Rules, graph: CallGraph, bodies: LoopEditor, growth: float):
         self._rules = rules
         self._growth = growth
-        self.changed = False
+        self.changed: bool = False
         self._bodies = bodies
         # The functions that are as they were read.
         self._unchanged = set(graph.uses)

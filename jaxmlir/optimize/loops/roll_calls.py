@@ -60,7 +60,7 @@ class RollCalls(Pass):
 
     name: ClassVar[str] = "jaxpr-roll-calls"
     # On a GPU each iteration of a loop starts its kernels.
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     min_calls: Count = MIN_CALLS
 
     def run(self, program: Module) -> bool:

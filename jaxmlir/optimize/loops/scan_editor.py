@@ -27,6 +27,7 @@ from jaxmlir.dialect.builder import (
     set_return,
     trip_count,
 )
+from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.support.masks import split
@@ -110,9 +111,9 @@ LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 
 
 def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
-    """The scans and whiles of a function without effects of their own, from the top."""
+    """The scans and whiles of a function that do nothing besides giving their results."""
     for op, name in named_ops(function):
-        if name in LOOPS and "jaxpr.effects" not in op.attributes:
+        if name in LOOPS and not has_lasting_effects(op, name):
             yield op, name
 
 
@@ -196,18 +197,20 @@ class ScanEditor:
         """
         self.bodies = bodies
         self.written: Any | None = None
-        self.rules = bodies.rules
+        self.rules: Rules = bodies.rules
         self.op = op
-        self.scan = scan or ScanOp.of(op)
-        self.body = bodies.own(self.scan.body)
+        self.scan: ScanOp = scan or ScanOp.of(op)
+        self.body: Any = bodies.own(self.scan.body)
         operands = self.scan.operands(list(op.operands))
         arguments = self.scan.operands(list(body_of(self.body).arguments))
         pairs = [list(zip(*group, strict=True)) for group in zip(operands, arguments, strict=True)]
         final, rows = self.scan.results(list(op.results))
-        self.consts = [Constant(operand, arg) for operand, arg in pairs[0]]
-        self.carry = [Carried(init, arg, i, final[i]) for i, (init, arg) in enumerate(pairs[1])]
-        self.xs = [Sliced(operand, arg) for operand, arg in pairs[2]]
-        self.ys = [Stacked(len(final) + i, result) for i, result in enumerate(rows)]
+        self.consts: list[Constant] = [Constant(operand, arg) for operand, arg in pairs[0]]
+        self.carry: list[Carried] = [
+            Carried(init, arg, i, final[i]) for i, (init, arg) in enumerate(pairs[1])
+        ]
+        self.xs: list[Sliced] = [Sliced(operand, arg) for operand, arg in pairs[2]]
+        self.ys: list[Stacked] = [Stacked(len(final) + i, result) for i, result in enumerate(rows)]
 
     def new_argument(self, type_: ir.Type) -> ir.Value:
         """An argument of the body; its place is that of the record it is put in."""
@@ -234,9 +237,8 @@ class ScanEditor:
         types = [v.type for v in outs]
         set_return(self.body, outs)
         drop_dead_ops(self.body)
-        self.consts, self.xs = (
-            [item for item in group if is_used(item.arg)] for group in (self.consts, self.xs)
-        )
+        self.consts = [item for item in self.consts if is_used(item.arg)]
+        self.xs = [item for item in self.xs if is_used(item.arg)]
         arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
         arguments = set_arguments(self.body, arguments, types)
         new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))

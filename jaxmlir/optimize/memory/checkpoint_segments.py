@@ -52,7 +52,7 @@ class CheckpointSegments(Pass):
 
     name: ClassVar[str] = "jaxpr-checkpoint-segments"
     # Memory of other devices is not mapped anew.
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     min_peak: Count | None = None
     calls: Amount = CALLS
 

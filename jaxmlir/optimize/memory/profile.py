@@ -94,9 +94,11 @@ class MemoryProfile:
         self.view = view
         self._inner = inner
         self._fused = FUSED.difference(stored)
-        self.makers, self.users, self.returned = view.makers, view.users, view.outputs
+        self.makers: list[int | None] = view.makers
+        self.users: list[list[int]] = view.users
+        self.returned: frozenset[int] = view.outputs
         sizes = {type_: size(type_) for type_ in set(view.types)}
-        self.sizes = [sizes[type_] for type_ in view.types]
+        self.sizes: list[int] = [sizes[type_] for type_ in view.types]
         self._find_stored()
 
     # --- which values are in memory ---
@@ -104,7 +106,7 @@ class MemoryProfile:
     def _find_stored(self) -> None:
         """Finds where values are read, from the end."""
         view = self.view
-        self.stored = [True] * len(view.types)
+        self.stored: list[bool] = [True] * len(view.types)
         self._summed: set[int] = set()
         self._kernels = [_NONE] * len(view.types)
         for index in reversed(range(len(view.ops))):
@@ -116,7 +118,7 @@ class MemoryProfile:
                     self.stored[v] = self._is_stored(index, v)
         for v in range(view.arity):
             self._find_kernels(v)
-        self.ends = [end for _, _, end in self._kernels]
+        self.ends: list[int] = [end for _, _, end in self._kernels]
 
     def _find_kernels(self, value: int) -> None:
         users = self.users[value]
@@ -254,10 +256,10 @@ class Timeline(MemoryProfile):
     """
 
     def __init__(self, program: Module, function: func.FuncOp, peaks: Peaks | None = None):
-        self.body = analyses_of(program).body(function)
+        self.body: FunctionView = analyses_of(program).body(function)
         self.flat = self.body.with_calls_inlined(_Callees(program))
         super().__init__(self.flat, (peaks or Peaks(program)).of_op)
-        self.types = self.flat.types
+        self.types: list[Any] = self.flat.types
         self.outer: dict[int, list[int]] = {}
         for own, number in enumerate(self.flat.own):
             self.outer.setdefault(number, []).append(own)

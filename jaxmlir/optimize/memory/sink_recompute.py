@@ -309,7 +309,7 @@ class SinkRecompute(Pass):
 
     name: ClassVar[str] = "jaxpr-sink-recompute"
     # Other compilers decide by themselves.
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
     min_peak: Count = MIN_PEAK
     min_bytes: Count = MIN_BYTES
     slowdown: Amount = SLOWDOWN

@@ -89,7 +89,7 @@ class Group:
         self.rules = rules
         self.body = body
         self.packs = packs
-        self.outputs = list(outputs)
+        self.outputs: list[Column] = list(outputs)
         self._constants = frozenset(constants)
 
     # -- what it reads and gives --
@@ -554,9 +554,11 @@ class Search:
     """
 
     def __init__(self, rules: Rules, work: Work, min_gain: float, stacked: float):
-        self.rules, self.work = rules, work
-        self.min_gain, self.stacked = min_gain, stacked
-        self.batchable = Batchable(rules)
+        self.rules: Rules = rules
+        self.work: Work = work
+        self.min_gain: float = min_gain
+        self.stacked: float = stacked
+        self.batchable: Batchable = Batchable(rules)
 
     def batch(self, body: FunctionView) -> int:
         """Makes batches of what a function does, in place; how many."""

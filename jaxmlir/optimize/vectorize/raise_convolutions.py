@@ -349,7 +349,7 @@ class RaiseConvolutions(Pass):
 
     name: ClassVar[str] = "jaxpr-raise-convolutions"
     # A GPU's library of convolutions gains nothing on few channels.
-    compilers: ClassVar = ("cpu",)
+    compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
         with scope():

@@ -101,7 +101,7 @@ def _abstract_eval(*avals: Any, call_jaxpr: Any, transpose_jaxpr: Any, num_res: 
     return outs
 
 
-linear_map_p = primitive("linear_map", _abstract_eval, _evaluate)
+linear_map_p: Any = primitive("linear_map", _abstract_eval, _evaluate)
 
 
 def _jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:

@@ -111,7 +111,7 @@ def record_avals(carry: Sequence[Any], checkpoints: int) -> list[Any]:
     return [*buffers, rows, rows, steps]
 
 
-checkpointed_while_p = primitive("checkpointed_while", _abstract_eval, _evaluate)
+checkpointed_while_p: Any = primitive("checkpointed_while", _abstract_eval, _evaluate)
 
 
 # --- loops on batches ---------------------------------------------------------------------------
@@ -254,19 +254,20 @@ class BatchedLoop:
         def grow(carry: list[bool]) -> Sequence[bool]:
             return batching.batch_jaxpr(body, axis, in_body + carry, carry)[1]
 
-        self.carry = fixpoint(in_carry, grow)
-        self.cond, (self.guarded,) = batching.batch_jaxpr(cond, axis, in_cond + self.carry, False)
+        self.carry: list[bool] = fixpoint(in_carry, grow)
+        self.cond, guarded = batching.batch_jaxpr(cond, axis, in_cond + self.carry, False)
+        self.guarded: Any = guarded[0]
         if self.guarded:
             self.carry = [True] * len(in_carry)
             self._guard, _ = batching.batch_jaxpr(cond, axis, in_cond + self.carry, True)
             self._cond_consts = len(in_cond)
-            self.cond = _anywhere(self._guard)
+            self.cond: Any = _anywhere(self._guard)
         self.body, _ = batching.batch_jaxpr(body, axis, in_body + self.carry, self.carry)
         # Elements may look at one another by the name of their axis only.
         self._apart = axis.name is core.no_axis_name
         if self.guarded:
             # The states are the body's last arguments.
-            self.body = self.guard(self.body, in_body, lambda args: args[len(in_body) :])
+            self.body: Any = self.guard(self.body, in_body, lambda args: args[len(in_body) :])
 
     def guard(
         self,

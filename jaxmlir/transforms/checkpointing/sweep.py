@@ -134,7 +134,7 @@ def _abstract_eval(*avals: Any, **params: Any) -> list[Any]:
     return list(step.out_avals)
 
 
-reverse_sweep_p = primitive("reverse_sweep", _abstract_eval, _evaluate)
+reverse_sweep_p: Any = primitive("reverse_sweep", _abstract_eval, _evaluate)
 
 
 # --- batching -----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ Flags = tuple[bool, ...]
 
 
 class Cond(HigherOrderRule):
-    plain: ClassVar = frozenset({"branches", "branches_platforms", "jaxpr.ctx"})
+    plain: ClassVar[frozenset[str]] = frozenset({"branches", "branches_platforms", "jaxpr.ctx"})
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
         return _any(active_results(rules, b, active[1:], kind) for b in _branches(op))

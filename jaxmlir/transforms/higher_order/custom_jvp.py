@@ -28,7 +28,6 @@ from jaxmlir.rewriting.sizes import Substitution
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import (
-    Attributes,
     BatchedRules,
     Dims,
     batch_call,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class CustomJvp(HigherOrderRule):
-    plain: ClassVar = frozenset(
+    plain: ClassVar[frozenset[str]] = frozenset(
         {
             "call_jaxpr",
             "jvp_jaxpr",
@@ -336,8 +335,13 @@ def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tupl
 
 
 def _batch_attributes(
-    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
-) -> tuple[Attributes, Dims]:
+    rules: Rules,
+    attributes: dict[str, ir.Attribute],
+    dims: Dims,
+    axis: Any,
+    out_dims: Dims,
+    settled: bool,
+) -> tuple[dict[str, ir.Attribute], Dims]:
     given = _rules_of(attributes)
     transposes = symbol_uses(attributes["transposes"]) if "transposes" in attributes else ()
     if not (given or transposes):

@@ -39,7 +39,7 @@ _TRANSPOSE = {
 
 
 class CustomLinearSolve(HigherOrderRule):
-    plain: ClassVar = frozenset({"const_lengths", "jaxprs", "jaxpr.ctx"})
+    plain: ClassVar[frozenset[str]] = frozenset({"const_lengths", "jaxprs", "jaxpr.ctx"})
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
         """All of x depends on all of b and of A; what a solver says besides has no tangent."""

@@ -4,12 +4,11 @@ with its rules."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import dtypes
-from jaxmlir.bridge.custom_rules.pending import Given
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
@@ -125,9 +124,9 @@ def batch_rules(
         guess = needed
 
 
-Attributes = dict[str, ir.Attribute]
-
-BatchAttributes = Callable[[Rules, Attributes, Dims, Any, Dims, bool], tuple[Attributes, Dims]]
+BatchAttributes = Callable[
+    [Rules, dict[str, ir.Attribute], Dims, Any, Dims, bool], tuple[dict[str, ir.Attribute], Dims]
+]
 """``(rules, attributes, dims of operands, axis, dims of results, settled) -> (attributes, dims of
 results)``: writes the batched rules of an op with such attributes; the attributes that name them,
 and the dimensions that the results need to have.  Where these are settled, the rules are to get by
@@ -157,7 +156,7 @@ def with_batched_rules(
     axis: Any,
     out_dims: Dims,
     batch_attributes: BatchAttributes,
-) -> tuple[Attributes, Dims]:
+) -> tuple[dict[str, ir.Attribute], Dims]:
     """The attributes of a batched op, and the dimensions of its results.
 
     Rules that are not traced are batched when they are.  Then it is too late for a result that is
@@ -166,7 +165,7 @@ def with_batched_rules(
     """
     tracing = rules.program.rule_tracing
 
-    def mark(attributes: Attributes, out_dims: Dims) -> Attributes:
+    def mark(attributes: dict[str, ir.Attribute], out_dims: Dims) -> dict[str, ir.Attribute]:
         source = _Batched(tracing.table.of(op), batch_attributes, dims, axis, out_dims)
         return attributes | {MARK: tracing.table.number(source)}
 
@@ -174,7 +173,7 @@ def with_batched_rules(
         has_jvp = op.operation.name == "jaxpr.custom_jvp_call_jaxpr"
         return axis.size > 0 and (not has_jvp or tracing.table.of(op).in_rule)
 
-    def batched(attributes: Attributes) -> tuple[Attributes, Dims]:
+    def batched(attributes: dict[str, ir.Attribute]) -> tuple[dict[str, ir.Attribute], Dims]:
         return batch_attributes(rules, attributes, dims, axis, out_dims, False)
 
     if is_untraced(op):
@@ -219,16 +218,20 @@ class _Batched:
     def numbered_by(self, identity: Identities) -> _Batched:
         return replace(self, of=self.of.numbered_by(identity))
 
-    def trace(self, attributes: Attributes, pending: Pending) -> Given:
+    def trace(
+        self, attributes: dict[str, ir.Attribute], pending: Pending
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
 
-    def tell(self, attributes: Attributes, pending: Pending, zeros: tuple[bool, ...]) -> Given:
+    def tell(
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         given = {k: v for k, v in attributes.items() if k not in OF_RULES}
         return self._batched(given, dict(self.of.tell(given, pending, zeros)), pending)
 
     def backward(
         self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
-    ) -> Given:
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         """The backward rules are batched with the forward rule, whose residuals they take."""
         of_call = dict(self.of.tell({}, pending, in_zeros))
         for name, value in self.of.backward(pending, in_zeros, ct_zeros):
@@ -247,7 +250,9 @@ class _Batched:
             elif name == "bwd_error":
                 yield name, value
 
-    def _batched(self, attributes: Attributes, traced: Attributes, pending: Pending) -> Given:
+    def _batched(
+        self, attributes: dict[str, ir.Attribute], traced: dict[str, ir.Attribute], pending: Pending
+    ) -> Iterator[tuple[str, ir.Attribute]]:
         """The rules that were traced, batched, in place of those."""
         attributes = attributes | traced
         rules = pending.once(Rules)

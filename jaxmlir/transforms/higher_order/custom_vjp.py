@@ -32,7 +32,6 @@ from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
-    Attributes,
     BatchedRules,
     Dims,
     batch_call,
@@ -61,7 +60,7 @@ _CLOSED_OVER = (
 
 
 class CustomVjp(HigherOrderRule):
-    plain: ClassVar = frozenset(
+    plain: ClassVar[frozenset[str]] = frozenset(
         {
             "call_jaxpr",
             "fwd_jaxpr",
@@ -131,7 +130,7 @@ class CustomVjp(HigherOrderRule):
 
 
 class CustomLin(HigherOrderRule):
-    plain: ClassVar = frozenset(
+    plain: ClassVar[frozenset[str]] = frozenset(
         {
             "bwd",
             "bwd_error",
@@ -265,7 +264,7 @@ def _backward(rules: Rules, op: Any, nonzero: tuple[bool, ...]) -> func.FuncOp:
 def _pulled(
     rules: Rules,
     bwd: func.FuncOp,
-    attributes: Attributes,
+    attributes: dict[str, ir.Attribute],
     nonzero: tuple[bool, ...],
     linear: tuple[bool, ...] | None = None,
 ) -> Emitter:
@@ -316,8 +315,13 @@ def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.A
 
 
 def _batch_attributes(
-    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
-) -> tuple[Attributes, Dims]:
+    rules: Rules,
+    attributes: dict[str, ir.Attribute],
+    dims: Dims,
+    axis: Any,
+    out_dims: Dims,
+    settled: bool,
+) -> tuple[dict[str, ir.Attribute], Dims]:
     given = vjp_rules(attributes)
     if not given:
         return {}, out_dims
@@ -333,7 +337,7 @@ def _batch_attributes(
     def new(fwd: str, rule: str) -> ir.Attribute:
         return symbol_ref(entry.symbols[fwd, rule])
 
-    found: Attributes = {}
+    found: dict[str, ir.Attribute] = {}
     for name in ("fwd_jaxpr", "bwd_jaxpr"):
         if name in attributes:
             found[name] = new(attributes["fwd_jaxpr"].value, attributes[name].value)
@@ -346,8 +350,13 @@ def _batch_attributes(
 
 
 def _batch_lin_attributes(
-    rules: Rules, attributes: Attributes, dims: Dims, axis: Any, out_dims: Dims, settled: bool
-) -> tuple[Attributes, Dims]:
+    rules: Rules,
+    attributes: dict[str, ir.Attribute],
+    dims: Dims,
+    axis: Any,
+    out_dims: Dims,
+    settled: bool,
+) -> tuple[dict[str, ir.Attribute], Dims]:
     given = backward_rules(attributes)
     if not given:
         return {}, out_dims

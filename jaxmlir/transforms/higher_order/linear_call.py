@@ -31,7 +31,7 @@ Flags = tuple[bool, ...]
 
 
 class LinearCall(HigherOrderRule):
-    plain: ClassVar = frozenset(
+    plain: ClassVar[frozenset[str]] = frozenset(
         {"callee", "transpose", "num_callee_consts", "num_res", "jaxpr.ctx"}
     )
 

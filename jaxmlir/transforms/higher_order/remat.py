@@ -47,7 +47,9 @@ Flags = tuple[bool, ...]
 
 
 class Remat(HigherOrderRule):
-    plain: ClassVar = frozenset({"jaxpr", "prevent_cse", "differentiated", "policy", "jaxpr.ctx"})
+    plain: ClassVar[frozenset[str]] = frozenset(
+        {"jaxpr", "prevent_cse", "differentiated", "policy", "jaxpr.ctx"}
+    )
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
         return active_results(rules, _callee(op), active, kind)

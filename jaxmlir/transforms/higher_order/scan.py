@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Scan(HigherOrderRule):
-    plain: ClassVar = PLAIN_SCAN
+    plain: ClassVar[frozenset[str]] = PLAIN_SCAN
 
     def activity(
         self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]

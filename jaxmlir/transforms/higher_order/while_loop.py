@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class While(HigherOrderRule):
-    plain: ClassVar = frozenset(
+    plain: ClassVar[frozenset[str]] = frozenset(
         {"cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts", "jaxpr.ctx"}
     )
 

@@ -254,7 +254,7 @@ def _real_numbers(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
 
 # --- the primitive of such a function -------------------------------------------------------------
 
-custom_inverse_call_p = core.Primitive("custom_inverse_call")
+custom_inverse_call_p: Any = core.Primitive("custom_inverse_call")
 custom_inverse_call_p.multiple_results = True
 
 

@@ -51,7 +51,7 @@ class Knowledge:
     parts: dict[Part, ir.Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.static = all(isinstance(d, int) for d in self.shape)
+        self.static: bool = all(isinstance(d, int) for d in self.shape)
         self._known: np.ndarray | None = None
 
     @property

@@ -49,7 +49,7 @@ class Reading:
 
     def __init__(self, body: FunctionView):
         self.body = body
-        self.algebra = Algebra()
+        self.algebra: Algebra = Algebra()
         self.tensors: list[Tensor] = []
         self.ops: dict[Expr, int] = {}
         self.weight: dict[Expr, float] = {}
@@ -111,11 +111,13 @@ class Kind:
 
     def __init__(self, signature: Signature):
         self.signature = signature
-        self.name = signature.name
+        self.name: str = signature.name
         self.attributes: dict[str, Any] = {}
         self.reader: Reader | None = None
         self._types = list(map(_described, signature.types))
-        self.shape, self.dtype = self._types[-1] if self._types else ((), None)
+        shape, dtype = self._types[-1] if self._types else ((), None)
+        self.shape: tuple[int, ...] = shape
+        self.dtype: Any = dtype
         reader = _READERS.get(signature.name)
         is_plain = signature.named.keys().isdisjoint(("jaxpr.ctx", "jaxpr.effects"))
         is_one = len(signature.results) == 1

@@ -233,8 +233,10 @@ class Walk:
           is_there: whether the program has computed an expression before the root.
           stops: expressions from which the walk does not go on.
         """
-        self.algebra = algebra = reading.algebra
-        self.costs, self._weight = costs, reading.weight
+        self.algebra: Algebra = reading.algebra
+        algebra = self.algebra
+        self.costs: Costs = costs
+        self._weight = reading.weight
         self.root = root
         self.stops = stops
         self.places: dict[Expr, Place] = {}

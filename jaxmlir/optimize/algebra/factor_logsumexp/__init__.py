@@ -129,14 +129,14 @@ class Plan:
     def __init__(self, body: FunctionView, found: Sequence[Found]):
         self._length = len(body.ops)
         self.found = found
-        self.exponentials = [_exponentials(body, f) for f in found]
+        self.exponentials: list[Exponentials] = [_exponentials(body, f) for f in found]
         asked = [f.operands[i] for f in found for i in f.sum.constants]
-        self.check = _needed(body, asked)
-        self.unused_far = _unused(
+        self.check: list[int] = _needed(body, asked)
+        self.unused_far: list[int] = _unused(
             body,
             {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)},
         )
-        self.unused_near = _unused(body, {f.op: f.operands for f in found})
+        self.unused_near: list[int] = _unused(body, {f.op: f.operands for f in found})
 
     @property
     def far(self) -> list[int]:

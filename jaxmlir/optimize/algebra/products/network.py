@@ -49,10 +49,10 @@ class Index:
     __slots__ = ("exact", "parts", "size", "solid")
 
     def __init__(self, size: int, solid: bool = False):
-        self.size = size
+        self.size: int = size
         self.parts: tuple[Index, ...] = ()
-        self.solid = solid
-        self.exact = False
+        self.solid: bool = solid
+        self.exact: bool = False
 
     def become(self, *parts: Index) -> None:
         self.parts = parts
@@ -258,8 +258,10 @@ class Node(OpView):
         if attributes is not None:
             self.attributes = attributes
         self._value = value
-        self.type = type_
-        self.shape, self.dtype = _kind_of(type_)
+        self.type: Any = type_
+        shape, dtype = _kind_of(type_)
+        self.shape: tuple[int, ...] = shape
+        self.dtype: Any = dtype
         self.rule: Rule | None = None
         self.parts: tuple[Node, ...] | None = None
         self.users: list[Node | None] = []

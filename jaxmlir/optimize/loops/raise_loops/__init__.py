@@ -187,7 +187,7 @@ class Gains:
     def __init__(self, program: Module):
         self.program = program
         self._work = Work(program)
-        self.counted = Counted(program)
+        self.counted: Counted = Counted(program)
         self._bodies: dict[str, FunctionView] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
         # Of bodies that are alike but for their constants.

@@ -134,14 +134,14 @@ class ArrayRaiser:
     """
 
     def __init__(self, editor: ScanEditor, known: Known, combined: Combined):
-        self.count = 0
+        self.count: int = 0
         self.overlapping: list[tuple[Any, Constant]] = []
         self.editor = editor
         self.rules = editor.rules
         self.combined = combined
-        self.length = editor.scan.length
-        self.positions = Positions(known, self.length)
-        self.outside = Outside(editor)
+        self.length: int = editor.scan.length
+        self.positions: Positions = Positions(known, self.length)
+        self.outside: Outside = Outside(editor)
         self._rows: dict[Any, ir.Value] = {}
         self._after: list[Callable[[], None]] = []
 

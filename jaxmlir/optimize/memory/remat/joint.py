@@ -47,7 +47,7 @@ class Loop:
           scan: the op without its operands, from who has written it.
         """
         self.op = op
-        self.scan = scan or ScanOp.of(op)
+        self.scan: ScanOp = scan or ScanOp.of(op)
 
     @property
     def symbol(self) -> str:
@@ -85,12 +85,13 @@ class Pair:
     """A loop, and a later one that goes over values which it stacks."""
 
     def __init__(self, first: Loop, second: Loop):
-        self.first, self.second = first, second
+        self.first: Loop = first
+        self.second: Loop = second
         stacked = set(first.stacked)
         consts, carry, slices = second.operands
         read = {v for v in slices if v in stacked}
         start = len(consts) + len(carry)
-        self.links = {
+        self.links: set[Any] = {
             v
             for v in read
             if all(

@@ -56,14 +56,17 @@ class RowOp:
     """
 
     def __init__(self, maps: IndexingMaps, loop: int | None):
-        self.maps, self.loop = maps, loop
-        self.operands, self.results = (
+        self.maps: IndexingMaps = maps
+        self.loop: int | None = loop
+        operands, results = (
             tuple(dims.index(loop) if loop is not None and loop in dims else None for dims in group)
             for group in (maps.operands, maps.results)
         )
-        self.is_of_parts = loop is None
-        self.is_reduction = self.is_of_parts or loop in maps.reduced
-        self.combine = "add" if self.is_of_parts else maps.combine
+        self.operands: tuple[int | None, ...] = operands
+        self.results: tuple[int | None, ...] = results
+        self.is_of_parts: bool = loop is None
+        self.is_reduction: bool = self.is_of_parts or loop in maps.reduced
+        self.combine: str | None = "add" if self.is_of_parts else maps.combine
 
     @staticmethod
     @functools.lru_cache(maxsize=1 << 14)
@@ -164,7 +167,8 @@ class Schedule:
     """
 
     def __init__(self, body: FunctionView, rows: Region):
-        self.body, self.rows = body, dict(rows)
+        self.body: FunctionView = body
+        self.rows: dict[int, RowOp] = dict(rows)
         self.stage: dict[int, int] = {}
         self._found: dict[int, list[int]] = {}
         self._dims: list[int | None] = [None] * len(body.types)
@@ -173,7 +177,7 @@ class Schedule:
             self._dims[first:last] = op.results
         self._place()
         self._sink()
-        self.stages = self._staged()
+        self.stages: list[Stage] = self._staged()
 
     @property
     def inner(self) -> dict[int, list[bool]]:

@@ -141,7 +141,7 @@ def squeeze_of_squeeze(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return [r.build("squeeze", inner.operands, node.type, encoded(dimensions=dimensions))]
 
 
-@rewrite("squeeze[d](transpose[p](x)) = transpose[p without d](squeeze[p[d]](x))", "squeeze")
+@rewrite("squeeze[d](transpose[p](x)) = transpose[p minus d](squeeze[p[d]](x))", "squeeze")
 def squeeze_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "transpose")
     if inner is None:

@@ -58,7 +58,7 @@ class Node(OpView):
 
     def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
         super().__init__(op, name, operands)
-        self.results = results
+        self.results: list[Any] = results
         self.written: Written | None = None
         self.ends: list[int] | None = None
 
@@ -275,7 +275,7 @@ class Rewriter:
     """The equation that a rewrite which stands for many used last."""
 
     def _replace(self, node: Node, values: Sequence[ir.Value]) -> None:
-        self.changed = True
+        self.changed: bool = True
         for old, new in zip(node.results, values, strict=True):
             if new is not old:
                 old.replace_all_uses_with(new)

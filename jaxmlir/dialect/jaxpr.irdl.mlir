@@ -1,10 +1,10 @@
-// The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=dialect/jaxpr.irdl.mlir program.mlir
+// The jaxpr dialect for stock MLIR tools: mlir-opt --irdl-file=jaxpr.irdl.mlir program.mlir
 // Generated from the op table, jaxmlir/dialect/ops, by tools/generate_dialect.py. Do not edit.
 //
 // IRDL states how many operands and results an op has, and which attributes it cannot do without.
 // What it cannot state: attributes that may be absent, and a list of operands of any length whose
 // types differ. IRDL takes all members of a variadic list to have one type, so a program with mixed
-// lists is first rewritten by tools/stock_verify.py, which casts their members to !jaxpr.any.
+// lists is first rewritten by jaxmlir/cli/stock_verify.py, which casts their members to !jaxpr.any.
 
 irdl.dialect @jaxpr {
   // A random key of an implementation, as in tensor<4x!jaxpr.key<"fry">>.
@@ -38,7 +38,7 @@ irdl.dialect @jaxpr {
     irdl.parameters(name: %0, handle: %1)
   }
 
-  // Any type: only where tools/stock_verify.py hides the types of a mixed list.
+  // Any type: only where jaxmlir/cli/stock_verify.py hides the types of a mixed list.
   irdl.type @any
 
   // Elementwise sum, x + y.
@@ -1979,7 +1979,7 @@ irdl.dialect @jaxpr {
     irdl.attributes {"cond_jaxpr" = %0, "body_jaxpr" = %1}
   }
 
-  // Calls one of several functions, branches[i](*args), of operands (i, *args).
+  // Calls one of several functions: branches[i], for operands (i, *args).
   irdl.operation @cond {
     %0 = irdl.base "#builtin.array"
     %1 = irdl.any

@@ -1,7 +1,7 @@
 """Verifies a program of the jaxpr dialect with stock MLIR: mlir-opt and the dialect in IRDL.
 
-    python tools/stock_verify.py program.mlir
-    python tools/stock_verify.py program.mlir --print     the module that mlir-opt reads
+    python -m jaxmlir.cli.stock_verify program.mlir
+    python -m jaxmlir.cli.stock_verify program.mlir --print     the module that mlir-opt reads
 
 Two things that IRDL cannot state are taken out of its way first. In a list of operands or results
 of any length all types have to be one in IRDL, so the members of a mixed list are cast to
@@ -21,14 +21,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from jaxmlir.dialect import ops
+from jaxmlir.dialect.ir import ir, parse_module, scope
+from jaxmlir.errors import ParseError
 
-from jaxmlir.dialect import ops  # noqa: E402
-from jaxmlir.dialect.ir import ir, parse_module, scope  # noqa: E402
-from jaxmlir.errors import ParseError  # noqa: E402
-
-IRDL = ROOT / "dialect" / "jaxpr.irdl.mlir"
+IRDL = Path(ops.__file__).parents[1] / "jaxpr.irdl.mlir"
+"""The dialect in IRDL, for stock MLIR tools."""
 
 
 def mlir_opt() -> str | None:

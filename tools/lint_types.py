@@ -1,0 +1,51 @@
+"""Lint of types: how much of the public interface type checkers know, by pyright.
+
+    python tools/lint_types.py            fails below the share that has to be known
+    python tools/lint_types.py --list     also prints each name whose type is not known, and why
+
+Names count whose modules and classes are without a leading underscore.  Without pyright or Node.js
+nothing is checked, and the last line says so.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+LEAST = 0.95
+"""The least share of names whose type has to be known."""
+
+
+def completeness(root: Path) -> dict:
+    """What ``pyright --verifytypes jaxmlir`` reports of the package in a folder."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--ignoreexternal"]
+    command += ["--pythonpath", sys.executable, "--verifytypes", "jaxmlir"]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=root)
+    return json.loads(done.stdout)["typeCompleteness"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--list", action="store_true", help="print the names that are not known")
+    arguments = parser.parse_args(argv)
+    if importlib.util.find_spec("pyright") is None or shutil.which("node") is None:
+        print("types: left out, pyright or Node.js is not installed")
+        return 0
+    found = completeness(Path(__file__).resolve().parents[1])
+    for symbol in found["symbols"] if arguments.list else ():
+        if symbol["isExported"] and (not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]):
+            print(symbol["name"], *(d["message"] for d in symbol["diagnostics"]), sep="\n  ")
+    score = found["completenessScore"]
+    if score < LEAST:
+        print(f"types: {score:.1%} of the public names are known to pyright, expected {LEAST:.0%}")
+        print("python tools/lint_types.py --list says which are not")
+    return int(score < LEAST)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
