@@ -14,11 +14,12 @@ listed by name; of them only the bytes are counted.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import html
 import math
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -71,7 +72,7 @@ class FunctionCost:
     """The cost of a function."""
 
     by_line: dict[Line, Cost] = field(default_factory=lambda: defaultdict(Cost))
-    uncounted: Counter[str] = field(default_factory=Counter)
+    uncounted: collections.Counter[str] = field(default_factory=collections.Counter)
     """Ops whose arithmetic is not in ``by_line``, and how often they run."""
     unbounded: set[Line] = field(default_factory=set)
     """Lines in loops whose trip count is not known: counted for one iteration."""

@@ -20,7 +20,7 @@ from jaxmlir.errors import Diagnostic
 
 Sink = Callable[[Diagnostic], None]
 OpSink = Callable[[Diagnostic, Any], None]
-"""Takes a remark and the op that it is about."""
+"""Takes a remark and the op that it is about, ``None`` where that is not known."""
 
 _listening: contextvars.ContextVar[tuple[OpSink, str] | None] = contextvars.ContextVar(
     "remarks", default=None
@@ -52,7 +52,7 @@ def remarks_wanted() -> bool:
 def listener() -> Sink | None:
     """What takes the remarks that are made now."""
     found = _listening.get()
-    return None if found is None else found[0]
+    return None if found is None else lambda said: found[0](said, None)
 
 
 def remark(op: Any, message: str) -> None:

@@ -42,7 +42,7 @@ def dot_of(program: Module) -> str:
 
 def _cluster(symbol: str, number: int, view: FunctionView, tables: Tables) -> Iterator[str]:
     types = [tables.type(type_) for type_ in view.types]
-    names = [str(row) for row in tables.types.rows]
+    names = tables.types.rows
 
     def typed(first: int, last: int) -> str:
         return ", ".join(names[number] for number in types[first:last])

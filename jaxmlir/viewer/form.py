@@ -56,7 +56,7 @@ def form_of(program: Module, tables: Tables) -> dict[str, Any]:
 
 def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
     """The lines of a function, which of them begins each op, and where each op comes from."""
-    lines = function.operation.get_asm(large_elements_limit=SHOWN_ELEMENTS).splitlines()
+    lines = str(function.operation.get_asm(large_elements_limit=SHOWN_ELEMENTS)).splitlines()
     # Aliases of attributes come before it.
     first = next(i for i, line in enumerate(lines) if line.startswith(("func.func", '"func.func"')))
     begins = [i for i in range(first + 1, len(lines)) if _OP.match(lines[i])]

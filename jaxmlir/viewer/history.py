@@ -55,13 +55,13 @@ class Stage:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Recorder(Instrumentation):
     """Keeps the program after each pass, and what the pass said."""
 
-    program: Module = None  # type: ignore[assignment]
-    tables: Tables = field(default_factory=Tables)
-    stages: list[Stage] = field(default_factory=list)
+    program: Module
+    tables: Tables
+    stages: list[Stage]
     ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
     """Where the ops were before the pass that runs: by themselves, and by name and location."""
 
@@ -75,7 +75,8 @@ class _Recorder(Instrumentation):
         self.stages.append(stage)
 
         def take(said: Diagnostic, op: Any) -> None:
-            stage.remarks.append((*self.tables.remark(said), *self.where(op.operation)))
+            where = (None, 0) if op is None else self.where(op.operation)
+            stage.remarks.append((*self.tables.remark(said), *where))
 
         start, state = time.perf_counter(), self.program.state
         with listening_at_ops(take, name):

@@ -11,11 +11,12 @@ import functools
 import html
 import json
 import zlib
-from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.support.lazy import collector_paused
 from jaxmlir.viewer import history
 from jaxmlir.viewer.form import form_of
 from jaxmlir.viewer.tables import Tables
@@ -40,6 +41,7 @@ MOST_OPS = 5000
 """A notebook, which keeps the pages that it shows, shows none of programs of more ops."""
 
 
+@collector_paused
 def page_of(program: Module, passes: str | None = None, *, source_info: bool = True) -> str:
     """The page of a program, as text.
 
@@ -103,4 +105,4 @@ def _packed(part: Any) -> str:
 @functools.cache
 def asset(name: str) -> str:
     """A file of the page."""
-    return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")

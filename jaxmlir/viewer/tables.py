@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from jaxmlir.analysis.op_counts import aval_if_any
 from jaxmlir.dialect import locations
@@ -11,22 +11,27 @@ from jaxmlir.dialect.ir import frames, ir
 from jaxmlir.errors import Diagnostic
 from jaxmlir.support.files import source_line
 
+MAX_WIDTH = 2000
+"""Lines of a page are cut after so many characters: constants and pytrees may be long."""
 MAX_FRAMES = 8
 """How many frames of the user's stack a place has."""
 
 
-class Table:
+Row = TypeVar("Row", bound=Hashable)
+
+
+class Table(Generic[Row]):
     """The distinct rows that were asked for, in order."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: dict[Row, int] = {}
 
-    def number(self, row: Hashable) -> int:
+    def number(self, row: Row) -> int:
         """The index of a row, which is added if it is new."""
         return self._numbers.setdefault(row, len(self._numbers))
 
     @property
-    def rows(self) -> list[Hashable]:
+    def rows(self) -> list[Row]:
         return list(self._numbers)
 
 
@@ -45,13 +50,17 @@ class Tables:
 
     def __init__(self, source_info: bool = True):
         self.source_info = source_info
-        self.files, self.positions, self.places, self.types = Table(), Table(), Table(), Table()
+        self.files: Table[str] = Table()
+        self.positions: Table[tuple[int, int, int]] = Table()
+        self.places: Table[tuple[str, tuple[int, ...]]] = Table()
+        self.types: Table[str] = Table()
         self.position("", 0, 0)
         self.places.number(("", ()))
         self._of_locations: dict[Any, int] = {}
         self._of_types: dict[ir.Type, int] = {}
 
     def type(self, type_: ir.Type) -> int:
+        """The index of a type, as JAX abbreviates it."""
         found = self._of_types.get(type_)
         if found is None:
             aval = aval_if_any(type_)
@@ -61,12 +70,13 @@ class Tables:
         return found
 
     def position(self, file: str, line: int, column: int) -> int:
+        """The index of a position; of none, where the page is not to say any."""
         if not self.source_info:
             file, line, column = "", 0, 0
         return self.positions.number((self.files.number(file), line, column))
 
     def place(self, location: ir.Location) -> int:
-        """The place of an op: the user's frames, or JAX's where there are no others."""
+        """The index of an op's place: the user's frames, or JAX's where there are no others."""
         key = location.attr
         found = self._of_locations.get(key)
         if found is None:
@@ -87,9 +97,9 @@ class Tables:
 
     def source(self) -> list[dict[int, str]]:
         """The lines of each source file that positions name, as far as they can be read."""
-        found: list[dict[int, str]] = [{} for _ in self.files.rows]
-        files = [str(file) for file in self.files.rows]
-        for file, line, _ in self.positions.rows:  # type: ignore[misc]
+        files = self.files.rows
+        found: list[dict[int, str]] = [{} for _ in files]
+        for file, line, _ in self.positions.rows:
             text = source_line(files[file], line)
             if text:
                 found[file][line] = text[:MAX_WIDTH]
@@ -104,7 +114,3 @@ class Tables:
             "types": self.types.rows,
             "source": self.source(),
         }
-
-
-MAX_WIDTH = 2000
-"""Lines of a page are cut after so many characters: constants and pytrees may be long."""

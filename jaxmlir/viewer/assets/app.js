@@ -32,7 +32,8 @@ class App {
     await this.showForm(about.forms.length - 1);
     addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.graph.show(this.form, this.fn, this.op)).observe($("side"));
-    $("text").focus({ preventScroll: true });
+    // In a notebook the keys are the notebook's until one comes here.
+    if (window === parent) $("text").focus({ preventScroll: true });
     document.body.dataset.ready = true;
   }
 
@@ -40,8 +41,8 @@ class App {
     const forms = about.forms.map((name, i) => h("button", { onclick: () => this.showForm(i) }, name));
     if (forms.length > 1) $("forms").append(...forms);
     for (const tab of TABS.filter((name) => name !== "passes" || about.stages.length)) {
-      const show = () => this.showTab(tab);
-      $("tabs").append(h("button", { role: "tab", id: `tab-${tab}`, "aria-controls": tab, onclick: show }, tab));
+      const attributes = { role: "tab", id: `tab-${tab}`, "aria-controls": tab };
+      $("tabs").append(h("button", { ...attributes, onclick: () => this.showTab(tab) }, tab));
     }
     const keys = KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]);
     $("help").append(h("h2", {}, "Keys"), h("dl", {}, ...keys),
@@ -83,7 +84,7 @@ class App {
     if (from !== "text") this.code.reveal(fn, op);
     this.functions.select(this.calls.findIndex((call) => call.fn === fn), false);
     this.graph.show(this.form, fn, op);
-    $("details").replaceChildren(op >= 0 ? details(this.form, fn, op) : summary(fn));
+    $("details").replaceChildren(op >= 0 ? details(fn, op) : summary(fn));
   }
 
   goTo(fn, op) {

@@ -163,7 +163,7 @@ class CodeView {
     const [fn, op] = this.at(+row.dataset.row);
     const isValue = event.target.classList.contains("value");
     this.light(isValue ? [fn.index, bare(event.target.textContent)] : null);
-    showTip(event, op >= 0 ? () => details(this.form, fn, op) : null);
+    showTip(event, op >= 0 ? () => details(fn, op) : null);
   }
 
   click(event) {
@@ -210,7 +210,7 @@ class CodeView {
 const bare = (value) => value.replace(/[#:]\d+$/, "");
 
 /** What is known of an op. */
-function details(form, fn, op) {
+function details(fn, op) {
   const rows = [];
   const say = (what, ...value) => rows.push(h("dt", {}, what), h("dd", {}, ...value));
   const types = fn.resultTypes(op);
@@ -226,10 +226,11 @@ function details(form, fn, op) {
   const cost = fn.costs[op];
   if (cost) {
     const [flops, slow, bytes, isCounted] = cost;
-    say("cost", [isCounted ? `${amount(flops)} flop` : "arithmetic not counted",
-      slow && `${amount(slow)} transcendental`, `${inBytes(bytes)} read and written`].filter(Boolean).join(" · "));
+    const words = [isCounted ? `${amount(flops)} flop` : "arithmetic not counted",
+      slow && `${amount(slow)} transcendental`, `${inBytes(bytes)} read and written`];
+    say("cost", words.filter(Boolean).join(" · "));
   }
-  const kept = fn.kept.has(op) ? "its result is stored" : "its result takes no memory of its own";
+  const kept = fn.kept.has(op) ? "its result is stored" : "no memory of its own";
   say("memory", `${inBytes(fn.live[op])} live here · ${kept}`);
   if (fn.calls[op]) say("calls", h("code", {}, fn.calls[op].map((name) => `@${name}`).join(", ")));
   return h("div", { class: "details" }, h("h2", {}, shortName(fn.names[op]),
@@ -238,7 +239,7 @@ function details(form, fn, op) {
 
 let tipTimer;
 
-/** Shows something beside the mouse, after a moment; nothing hides what was there. */
+/** Shows something beside the mouse, after a moment; hides it where there is nothing to show. */
 function showTip(event, make) {
   clearTimeout(tipTimer);
   const tip = $("tip");

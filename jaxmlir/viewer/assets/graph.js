@@ -10,10 +10,11 @@ class Folding {
     this.fn = fn;
     // Constants, and what is made of them alone, would be lines across all else.
     const quiet = (this.quiet = new Set());
+    const returned = new Set(fn.returned.map((value) => fn.makers[value]));
     fn.names.forEach((name, op) => {
-      const plain = fn.operands[op].every((v) => v >= fn.arity && quiet.has(fn.makers[v]));
-      const small = name === "jaxpr.constant" || name === "jaxpr.broadcast_in_dim";
-      if (plain && small && !fn.results[op].some((v) => fn.returned.includes(v))) quiet.add(op);
+      const isSmall = name === "jaxpr.constant" || name === "jaxpr.broadcast_in_dim";
+      const isPlain = fn.operands[op].every((value) => quiet.has(fn.makers[value]));
+      if (isSmall && isPlain && !returned.has(op)) quiet.add(op);
     });
     const leaves = fn.names.map((_, op) => ({ op })).filter(({ op }) => !quiet.has(op));
     this.top = leaves.length <= 60 ? leaves : this.grouped(this.byLine(leaves));
@@ -99,9 +100,10 @@ class GraphView {
       choose("ops", `@${fn.name}`), choose("calls", "calls"), h("span", { class: "space" }),
       button("fold", () => this.foldAll(), { disabled: !isOps || !folding.open.size }),
       button("fit", () => this.fit()));
-    const shown = isOps ? [fn.index, ...[...folding.open].map((node) => node.first)].join() : "calls";
+    const isAll = !isOps && form.functions.length <= MOST_NODES;
+    const shown = [this.mode, isAll || fn.index, ...[...folding.open].map((node) => node.first)].join();
     if (shown !== this.shown || form !== this.shownForm) {
-      this.draw(isOps ? this.ofOps(folding) : this.ofCalls());
+      this.draw(isOps ? this.ofOps(folding) : this.ofCalls(isAll));
       this.fit();
     }
     [this.shown, this.shownForm] = [shown, form];
@@ -176,15 +178,12 @@ class GraphView {
       small: often.join(", ") + (counts.size > 2 ? ", …" : ""), heat: most(ops.map((op) => fn.heat[op])) };
   }
 
-  /** The calls around a function, or all of them if they are few. */
-  ofCalls() {
+  /** All calls, or those around a function. */
+  ofCalls(isAll) {
     const { form, fn } = this;
-    let shown = form.functions;
-    if (shown.length > MOST_NODES) {
-      const near = new Set([fn.name, ...fn.callees]);
-      form.functions.filter((f) => f.callees.includes(fn.name)).forEach((f) => near.add(f.name));
-      shown = form.functions.filter((f) => near.has(f.name)).slice(0, MOST_NODES);
-    }
+    const near = new Set([fn.name, ...fn.callees]);
+    const isShown = (f) => isAll || near.has(f.name) || f.callees.includes(fn.name);
+    const shown = form.functions.filter(isShown).slice(0, MOST_NODES);
     const names = new Set(shown.map((f) => f.name));
     const nodes = shown.map((f) => ({ id: f.name, fn: f, kind: f.private ? "op" : "call",
       text: `@${f.name}`, small: plural(f.names.length, "op") }));
@@ -218,7 +217,7 @@ class GraphView {
   element(node) {
     const { width, height } = node;
     const isButton = node.unfold || node.fn || node.op >= 0;
-    const tip = node.op >= 0 ? () => details(this.form, this.fn, node.op) : null;
+    const tip = node.op >= 0 ? () => details(this.fn, node.op) : null;
     const cost = { class: "cost", x: 1, y: height - 3, height: 2, width: Math.round((width - 2) * node.heat) };
     return h("g", {
       class: `node ${node.kind}`, "data-id": node.id, ...(isButton ? { tabindex: 0, role: "button" } : {}),

@@ -53,10 +53,6 @@ class PassView {
     this.list = new Rows($("pass-list"), "Passes", (i) => this.item(i), (i) => this.showStage(this.shown[i]));
     this.diff = new Rows($("diff"), "Before and after", (i) => this.row(i), (i) => this.lines(i));
     $("only-changes").addEventListener("change", () => this.show());
-    $("diff").addEventListener("click", (event) => {
-      const row = event.target.closest(".gap");
-      if (row) this.openGap(+row.dataset.row);
-    });
   }
 
   show() {
@@ -134,9 +130,9 @@ class PassView {
 
   /** Puts the sections one after the other; long runs of lines that are the same are a gap. */
   layOut() {
-    this.rows = [];
+    const shown = [];
     for (const { name, note, rows } of this.sections) {
-      this.rows.push({ kind: "function", name, note });
+      shown.push([{ kind: "function", name, note }]);
       let i = 0;
       while (i < rows.length) {
         let end = i;
@@ -144,19 +140,14 @@ class PassView {
         const [from, to] = [i === 0 ? i + 1 : i + CONTEXT, end - CONTEXT];
         const key = `${name} ${i}`;
         if (to - from > 2 && !this.opened.has(key)) {
-          this.rows.push(...rows.slice(i, from), { kind: "gap", key, count: to - from });
-          this.rows.push(...rows.slice(to, end));
-        } else this.rows.push(...rows.slice(i, end));
-        if (end < rows.length) this.rows.push(rows[end]);
+          shown.push(rows.slice(i, from), [{ kind: "gap", key, count: to - from }], rows.slice(to, end));
+        } else shown.push(rows.slice(i, end));
+        shown.push(rows.slice(end, end + 1));
         i = end + 1;
       }
     }
+    this.rows = shown.flat();
     this.diff.setCount(this.rows.length);
-  }
-
-  openGap(i) {
-    this.opened.add(this.rows[i].key);
-    this.layOut();
   }
 
   sides(row) {
@@ -182,13 +173,18 @@ class PassView {
     return h("div", { class: "row pair" }, side(a, kind("out"), row.a), side(b, kind("in"), row.b));
   }
 
-  /** Below, the selected line is shown as it is written. */
+  /** Shows the selected line below as it is written; opens a gap. */
   lines(i) {
     const row = this.rows[i];
+    if (row.kind === "gap") {
+      this.opened.add(row.key);
+      this.layOut();
+    }
     if (row.kind === "remark") return $("diff-line").replaceChildren(h("p", {}, row.text));
     const [a, b] = this.sides(row);
     const shown = row.kind === "same" ? [[b, ""]] : [[a, "out"], [b, "in"]];
     const lines = shown.filter(([text]) => text !== undefined);
-    $("diff-line").replaceChildren(...lines.map(([text, kind]) => h("code", { class: kind }, paint(text.trim()))));
+    const painted = lines.map(([text, kind]) => h("code", { class: kind }, paint(text.trim())));
+    $("diff-line").replaceChildren(...painted);
   }
 }

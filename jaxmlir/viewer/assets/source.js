@@ -42,10 +42,11 @@ class SourceView {
     };
     const { flops, slow, bytes, unbounded } = cost ?? {};
     const notes = [slow && `${amount(slow)} transcendental`, unbounded && "per iteration"];
+    const note = h("span", { class: "quiet" }, `  ${notes.filter(Boolean).join(" · ")}`);
     const search = () => app.search(`${file}:${line}`);
     return h("tr", { class: cost ? null : "quiet" },
       cell(flops, this.most.flops, amount), cell(bytes, this.most.bytes, inBytes),
       h("td", { class: "n" }, line ? h("button", { class: "link", onclick: search }, line) : ""),
-      h("td", {}, h("code", {}, text), h("span", { class: "quiet" }, `  ${notes.filter(Boolean).join(" · ")}`)));
+      h("td", {}, h("code", {}, text), note));
   }
 }
