@@ -75,8 +75,7 @@ class _Recorder(Instrumentation):
         self.stages.append(stage)
 
         def take(said: Diagnostic, op: Any) -> None:
-            where = (None, 0) if op is None else self.where(op.operation)
-            stage.remarks.append((*self.tables.remark(said), *where))
+            stage.remarks.append((*self.tables.remark(said), *self.where(op)))
 
         start, state = time.perf_counter(), self.program.state
         with listening_at_ops(take, name):
@@ -85,12 +84,15 @@ class _Recorder(Instrumentation):
         if self.program.state is not state:
             self.look(stage)
 
-    def where(self, op: Any) -> tuple[str | None, int]:
+    def where(self, op: Any | None) -> tuple[str | None, int]:
         """Where an op is in the text before the pass.
 
         In the place of one that the pass has written anew, that is the first of its name and line.
         """
-        return self.ops.get(op) or self.ops.get((op.name, op.location.attr), (None, 0))
+        if op is None:
+            return None, 0
+        alike = op.operation.name, op.location.attr
+        return self.ops.get(op.operation) or self.ops.get(alike, (None, 0))
 
     def look(self, stage: Stage) -> None:
         """Notes which functions are not what they were."""
