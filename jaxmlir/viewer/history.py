@@ -63,7 +63,7 @@ class _Recorder(Instrumentation):
     tables: Tables
     stages: list[Stage]
     ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
-    """Where the ops were before the pass that runs: by themselves, and by name and location."""
+    """Where the ops were before the pass that runs, by what :func:`_marks` gives."""
 
     @property
     def observes(self) -> bool:
@@ -91,8 +91,8 @@ class _Recorder(Instrumentation):
         """
         if op is None:
             return None, 0
-        alike = op.operation.name, op.location.attr
-        return self.ops.get(op.operation) or self.ops.get(alike, (None, 0))
+        known = (self.ops[mark] for mark in _marks(op, op.operation.name) if mark in self.ops)
+        return next(known, (None, 0))
 
     def look(self, stage: Stage) -> None:
         """Notes which functions are not what they were."""
@@ -110,11 +110,21 @@ class _Recorder(Instrumentation):
         self.ops.clear()
         for symbol, listed in ops.items():
             for index, (op, name) in enumerate(listed):
-                self.ops[op.operation] = symbol, index
-                self.ops.setdefault((name, op.location.attr), (symbol, index))
+                for mark in _marks(op, name):
+                    self.ops.setdefault(mark, (symbol, index))
         stage.ops = sum(map(len, ops.values()))
         if found != before:
             stage.functions = found
+
+
+def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
+    """What an op is known by: its result, which stays when operands change, or else its place.
+
+    The hash of an op itself changes with its operands.
+    """
+    for result in op.results:
+        yield name, result
+    yield name, op.location.attr
 
 
 def pipeline_of(passes: str) -> Pipeline:

@@ -116,6 +116,14 @@ def test_stages_are_what_the_passes_alone_give(tmp_path):
     assert said == [r.message.partition("] ")[2] for r in remarks]
 
 
+@pytest.mark.compat
+def test_remarks_are_at_the_ops_as_they_were_before_the_pass(tmp_path):
+    program = jaxmlir.trace(lambda x: jnp.cos(jnp.sin(x)) + jnp.cos(jnp.sin(x)))(1.0)
+    _, stage = parts_of(page_of(program, tmp_path, passes="jaxpr-cse"))["about"]["stages"]
+    # Both of the second pair go, when the operand of the cosine is the first sine already.
+    assert [where for _, _, *where in stage["remarks"]] == [[program.name, 2], [program.name, 3]]
+
+
 def test_ops_of_other_dialects_and_symbolic_sizes_have_a_page(tmp_path):
     foreign = jaxmlir.parse(
         """
