@@ -19,6 +19,7 @@ from jaxmlir.dialect.ir import (
     ir,
     module_bytecode,
     parse_module,
+    with_mesh_aliases,
 )
 from jaxmlir.errors import ParseError
 
@@ -69,6 +70,8 @@ def serialized(
         print_generic_op_form=generic,
         use_local_scope=local_scope,
     )
+    if not local_scope:
+        text = with_mesh_aliases(text)
     return (text.rstrip("\n") + "\n").encode()
 
 
