@@ -14,8 +14,8 @@ with another JAX this tool leaves it alone.
 from __future__ import annotations
 
 import argparse
-import itertools
 import difflib
+import itertools
 import os
 import re
 import sys
