@@ -213,6 +213,15 @@ def _scaled(laws: Laws) -> Law:
     return laws[0]
 
 
+# |a exp(c m)| = |a| exp(c m);  its sign does not depend on m
+def _abs(node: OpView, laws: Laws) -> Law:
+    return _scaled(laws)
+
+
+def _sign(node: OpView, laws: Laws) -> None:
+    _scaled(laws)
+
+
 def _power(exponent: Callable[[OpView], Fraction]) -> Rule:
     def rule(node: OpView, laws: Laws) -> Law | None:
         law = _scaled(laws)
@@ -267,6 +276,8 @@ RULES: dict[str, Rule] = {
         "neg": _neg,
         "exp": _exp,
         "log": _log,
+        "abs": _abs,
+        "sign": _sign,
         "max": _alike,
         "min": _alike,
         "select_n": _select,
