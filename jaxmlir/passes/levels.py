@@ -50,8 +50,6 @@ STRUCTURE = (
 # What repeats is written once, when nothing else looks at it as a whole any more.
 SHARING = ("jaxpr-outline",)
 
-# Of a program as it is compiled: how arrays are laid out, and what is stored: of a batch, by loops
-# for their derivative, and by fusions. Its derivatives are taken before.
 STORAGE = (
     "jaxpr-tile",
     "jaxpr-remat",
@@ -75,12 +73,15 @@ STORAGE = (
     "jaxpr-expand-trigonometry",
     "jaxpr-parallel-loops",
 )
+"""The passes of level 2 for a program that is compiled next, and not differentiated any more: how
+arrays are laid out, and what is stored, of a batch, by loops for their derivative, by fusions."""
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),
     1: CLEAN_UP,
     2: (*CLEAN_UP, *STRUCTURE, *CLEAN_UP, *SHARING, *STORAGE),
 }
+"""The passes of each optimization level, in the order in which they run."""
 
 
 _SCANS = frozenset({"jaxpr.scan"})
