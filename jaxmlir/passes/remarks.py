@@ -19,8 +19,10 @@ from typing import Any
 from jaxmlir.errors import Diagnostic
 
 Sink = Callable[[Diagnostic], None]
+OpSink = Callable[[Diagnostic, Any], None]
+"""Takes a remark and the op that it is about."""
 
-_listening: contextvars.ContextVar[tuple[Sink, str] | None] = contextvars.ContextVar(
+_listening: contextvars.ContextVar[tuple[OpSink, str] | None] = contextvars.ContextVar(
     "remarks", default=None
 )
 
@@ -28,6 +30,13 @@ _listening: contextvars.ContextVar[tuple[Sink, str] | None] = contextvars.Contex
 @contextlib.contextmanager
 def listening(sink: Sink | None, pass_name: str) -> Iterator[None]:
     """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
+    with listening_at_ops(None if sink is None else lambda said, op: sink(said), pass_name):
+        yield
+
+
+@contextlib.contextmanager
+def listening_at_ops(sink: OpSink | None, pass_name: str) -> Iterator[None]:
+    """Hands the remarks made meanwhile to ``sink``, each with its op as it is before the change."""
     token = _listening.set(None if sink is None else (sink, pass_name))
     try:
         yield
@@ -55,7 +64,8 @@ def remark(op: Any, message: str) -> None:
     from jaxmlir.dialect import locations
 
     sink, pass_name = listener
-    sink(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)))
+    said = Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location))
+    sink(said, op)
 
 
 @contextlib.contextmanager
@@ -76,4 +86,4 @@ def repeat(remarks: Iterable[Diagnostic], op: Any) -> None:
 
     for said in remarks:
         file, line, col = locations.position(op.location)
-        listener[0](said if said.line else said._replace(file=file, line=line, col=col))
+        listener[0](said if said.line else said._replace(file=file, line=line, col=col), op)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import scope
-from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.viewer.form import calls_of
 from jaxmlir.viewer.tables import Tables
 
 if TYPE_CHECKING:
@@ -36,16 +35,17 @@ def dot_of(program: Module) -> str:
         for symbol, view in views.items():
             lines += _cluster(symbol, numbers[symbol], view, tables)
         for symbol, view in views.items():
-            lines += _calls(numbers[symbol], view, numbers)
+            for index, callees in calls_of(view, numbers):
+                lines += [_call(f"f{numbers[symbol]}_{index}", numbers[c]) for c in callees]
     return "".join([*lines, "}\n"])
 
 
 def _cluster(symbol: str, number: int, view: FunctionView, tables: Tables) -> Iterator[str]:
-    tables_types = [tables.type(type_) for type_ in view.types]
+    types = [tables.type(type_) for type_ in view.types]
     names = [str(row) for row in tables.types.rows]
 
     def typed(first: int, last: int) -> str:
-        return ", ".join(names[tables_types[v]] for v in range(first, last))
+        return ", ".join(names[number] for number in types[first:last])
 
     def node(value: int) -> str:
         maker = view.makers[value]
@@ -67,15 +67,9 @@ def _cluster(symbol: str, number: int, view: FunctionView, tables: Tables) -> It
     yield "  }\n"
 
 
-def _calls(number: int, view: FunctionView, numbers: dict[str, int]) -> Iterator[str]:
-    for index, name in enumerate(view.names):
-        if may_have_functions(name):
-            for callee in dict.fromkeys(symbols_of(view.ops[index])):
-                to = numbers[callee]
-                yield (
-                    f"  f{number}_{index} -> f{to}_return "
-                    f"[lhead=cluster_{to}, style=dashed, constraint=false];\n"
-                )
+def _call(op: str, callee: int) -> str:
+    ends = f"lhead=cluster_{callee}, style=dashed, constraint=false"
+    return f"  {op} -> f{callee}_return [{ends}];\n"
 
 
 def _quoted(text: str) -> str:

@@ -7,6 +7,7 @@ A function is written as columns, in which a row is an op; values have the numbe
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.cost import Cost, Counter, FunctionCost, costs
@@ -42,7 +43,7 @@ def form_of(program: Module, tables: Tables) -> dict[str, Any]:
         return {
             "entry": program.name,
             "functions": [
-                _function(analyses.body(function), counter, peaks, tables)
+                _function(analyses.body(function), functions, counter, peaks, tables)
                 for function in functions.values()
             ],
             "timelines": {
@@ -68,14 +69,15 @@ def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _function(view: FunctionView, counter: Counter, peaks: Peaks, tables: Tables) -> dict[str, Any]:
+def _function(
+    view: FunctionView,
+    functions: Container[str],
+    counter: Counter,
+    peaks: Peaks,
+    tables: Tables,
+) -> dict[str, Any]:
     profile = MemoryProfile(view, peaks.of_op)
     stored = [any(map(profile.is_counted, range(*results))) for results in view.results]
-    calls = {
-        i: list(dict.fromkeys(symbols_of(view.ops[i])))
-        for i, name in enumerate(view.names)
-        if may_have_functions(name)
-    }
     return {
         "name": view.function.name.value,
         "private": is_private(view.function),
@@ -87,20 +89,30 @@ def _function(view: FunctionView, counter: Counter, peaks: Peaks, tables: Tables
         "operands": view.operands,
         "results": view.results,
         "returned": view.returned,
-        "calls": calls,
+        "calls": dict(calls_of(view, functions)),
         "costs": _op_costs(view, counter),
         "live": [int(n) for n in profile.bytes],
         "stored": [i for i, is_stored in enumerate(stored) if is_stored],
     }
 
 
+def calls_of(view: FunctionView, functions: Container[str]) -> Iterator[tuple[int, list[str]]]:
+    """The ops of a function that refer to others, by index, and these."""
+    for index, name in enumerate(view.names):
+        if may_have_functions(name):
+            symbols = [s for s in dict.fromkeys(symbols_of(view.ops[index])) if s in functions]
+            if symbols:
+                yield index, symbols
+
+
 def _op_costs(view: FunctionView, counter: Counter) -> list[list[int | str] | None]:
-    """What each op costs; ``None`` where that cannot be counted."""
+    """What each op costs, and whether its arithmetic is counted; ``None`` if nothing is."""
     known: dict[Any, list[int | str] | None] = {}
     for op, signature in zip(view.ops, view.signatures, strict=True):
         if signature not in known:
             try:
-                known[signature] = _numbers(counter.of(op, signature.name).total)
+                found = counter.of(op, signature.name)
+                known[signature] = [*_numbers(found.total), not found.uncounted]
             except JaxmlirError:
                 known[signature] = None
     return [known[signature] for signature in view.signatures]

@@ -13,7 +13,7 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.passes import level_pipeline, parse_pipeline
 from jaxmlir.passes.instrument import Instrumentation
-from jaxmlir.passes.remarks import listening
+from jaxmlir.passes.remarks import listening_at_ops
 from jaxmlir.viewer.form import text_of
 from jaxmlir.viewer.tables import Tables
 
@@ -33,7 +33,8 @@ class Stage:
       functions: of each function after it which stage wrote its text, and its index there; ``None``
         where the pass changed nothing.
       texts: the functions that it changed.
-      remarks: what it said, each with a position.
+      remarks: what it said, with the position, and which op it is about: the function and the index
+        before the pass, or ``None``, 0 where the pass has made the op.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Stage:
     seconds: float = 0.0
     functions: dict[str, tuple[int, int]] | None = None
     texts: list[dict[str, Any]] = field(default_factory=list)
-    remarks: list[tuple[str, int]] = field(default_factory=list)
+    remarks: list[tuple[str, int, str | None, int]] = field(default_factory=list)
 
     def written(self) -> dict[str, Any]:
         """The stage, to be written as JSON, but for the texts."""
@@ -61,6 +62,8 @@ class _Recorder(Instrumentation):
     program: Module = None  # type: ignore[assignment]
     tables: Tables = field(default_factory=Tables)
     stages: list[Stage] = field(default_factory=list)
+    ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
+    """Where the ops were before the pass that runs: by themselves, and by name and location."""
 
     @property
     def observes(self) -> bool:
@@ -71,15 +74,22 @@ class _Recorder(Instrumentation):
         stage = Stage(name, self.stages[-1].ops)
         self.stages.append(stage)
 
-        def take(said: Diagnostic) -> None:
-            stage.remarks.append(self.tables.remark(said))
+        def take(said: Diagnostic, op: Any) -> None:
+            stage.remarks.append((*self.tables.remark(said), *self.where(op.operation)))
 
         start, state = time.perf_counter(), self.program.state
-        with listening(take, name):
+        with listening_at_ops(take, name):
             yield
         stage.seconds = time.perf_counter() - start
         if self.program.state is not state:
             self.look(stage)
+
+    def where(self, op: Any) -> tuple[str | None, int]:
+        """Where an op is in the text before the pass.
+
+        In the place of one that the pass has written anew, that is the first of its name and line.
+        """
+        return self.ops.get(op) or self.ops.get((op.name, op.location.attr), (None, 0))
 
     def look(self, stage: Stage) -> None:
         """Notes which functions are not what they were."""
@@ -93,7 +103,13 @@ class _Recorder(Instrumentation):
                 known = number, len(stage.texts)
                 stage.texts.append(text)
             found[symbol] = known
-        stage.ops = sum(map(len, analyses_of(self.program).graph.ops.values()))
+        ops = analyses_of(self.program).graph.ops
+        self.ops.clear()
+        for symbol, listed in ops.items():
+            for index, (op, name) in enumerate(listed):
+                self.ops[op.operation] = symbol, index
+                self.ops.setdefault((name, op.location.attr), (symbol, index))
+        stage.ops = sum(map(len, ops.values()))
         if found != before:
             stage.functions = found
 

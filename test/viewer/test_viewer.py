@@ -112,13 +112,39 @@ def test_stages_are_what_the_passes_alone_give(tmp_path):
     assert [f["name"] for f in after] == list(alone.functions)
     remarks = []
     program.run_passes("jaxpr-inline,jaxpr-canonicalize", remarks=remarks.append)
-    said = [message for stage in stages for message, _ in stage["remarks"]]
+    said = [message for stage in stages for message, *_ in stage["remarks"]]
     assert said == [r.message.partition("] ")[2] for r in remarks]
 
 
-HOSTILE = (
-    """</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>"""
-)
+def test_ops_of_other_dialects_and_symbolic_sizes_have_a_page(tmp_path):
+    foreign = jaxmlir.parse(
+        """
+func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce_window"(%a, %c) ({
+    ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+      %r = stablehlo.add %x, %y : tensor<f32>
+      stablehlo.return %r : tensor<f32>
+  }) {window_dimensions = array<i64: 1>} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}""",
+        verify=False,
+    )
+    (function,) = parts_of(page_of(foreign, tmp_path))["form-0"]["functions"]
+    assert function["names"] == ["stablehlo.constant", "stablehlo.reduce_window"]
+    assert [function["text"]["lines"][i].split("(")[0] for i in function["text"]["ops"]] == [
+        "  %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>",
+        '  %0 = "stablehlo.reduce_window"',
+    ]
+    assert function["calls"] == {} and function["costs"][1] == [0, 0, 36, False]
+    (n,) = jax.export.symbolic_shape("n")
+    symbolic = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct((n,), jnp.float32))
+    (function,) = parts_of(page_of(symbolic, tmp_path, passes="-O1"))["form-1"]["functions"]
+    assert function["costs"] == [[0, "n", "8*n", True]]
+
+
+TAKEN = "document.title='taken'"
+HOSTILE = f"</script><script>{TAKEN}</script><img src=x onerror={TAKEN}>"
 
 
 def hostile_program(file):

@@ -23,7 +23,7 @@ function paint(line) {
     const before = line.slice(at, match.index);
     if (before) found.append(before);
     at = match.index + match[0].length;
-    const begins = /(^|=)\s*$/.test(line.slice(0, match.index));
+    const begins = /^\s*(?:%[^="]* = )?$/.test(line.slice(0, match.index));
     if (begins && string && line[at] === "(") {
       const [, prefix, rest] = /^"(jaxpr\.)?(.*)"$/.exec(string);
       found.append(h("span", { class: "quiet" }, `"${prefix ?? ""}`), h("b", {}, rest),
@@ -225,11 +225,9 @@ function details(form, fn, op) {
   if (stack) say("scope", h("code", {}, stack));
   const cost = fn.costs[op];
   if (cost) {
-    const [flops, slow, bytes] = cost;
-    const parts = [`${amount(flops)} flop`];
-    if (slow) parts.push(`${amount(slow)} transcendental`);
-    parts.push(inBytes(bytes) + " read and written");
-    say("cost", parts.join(" · "));
+    const [flops, slow, bytes, isCounted] = cost;
+    say("cost", [isCounted ? `${amount(flops)} flop` : "arithmetic not counted",
+      slow && `${amount(slow)} transcendental`, `${inBytes(bytes)} read and written`].filter(Boolean).join(" · "));
   }
   const kept = fn.kept.has(op) ? "its result is stored" : "its result takes no memory of its own";
   say("memory", `${inBytes(fn.live[op])} live here · ${kept}`);

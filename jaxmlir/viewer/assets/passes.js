@@ -44,6 +44,8 @@ function compared(before, after) {
 
 const CONTEXT = 3;
 
+const remarkRow = ([text, position]) => ({ kind: "remark", text, position });
+
 class PassView {
   constructor() {
     this.stage = 0;
@@ -107,39 +109,25 @@ class PassView {
   /** Rows of each function that is not what it was, with the remarks at their ops. */
   compare(stage, before, after) {
     const sections = [];
-    const left = new Set(stage.remarks.keys());
     for (const name of new Set([...before.keys(), ...after.keys()])) {
       const [a, b] = [before.get(name), after.get(name)];
       if (a === b) continue;
       const none = { lines: [], ops: [], places: [] };
       const rows = b ? compared(a ?? none, b).map((row) => ({ ...row, name })) : [];
       const note = a && b ? "" : b ? "  new" : `  removed, ${plural(a.ops.length, "op")}`;
-      sections.push({ name, note, rows: b ? this.withRemarks(rows, a ?? none, stage, left) : [] });
+      sections.push({ name, note, rows: a && b ? this.withRemarks(rows, name, a, stage) : rows });
     }
-    const others = [...left].map((i) => this.remarkRow(stage.remarks[i]));
-    return others.length ? [...sections, { name: null, note: "", rows: others }] : sections;
+    const shown = new Set(sections.filter(({ rows }) => rows.length).map(({ name }) => name));
+    const others = stage.remarks.filter(([, , name]) => !shown.has(name));
+    if (others.length) sections.push({ name: null, note: "", rows: others.map(remarkRow) });
+    return sections;
   }
 
-  remarkRow([text, position]) {
-    return { kind: "remark", text, position };
-  }
-
-  withRemarks(rows, text, stage, left) {
-    const lines = new Map();
-    text.ops.forEach((line, op) => {
-      const frames = about.places[text.places[op]][1];
-      if (frames.length && !lines.has(frames[0])) lines.set(frames[0], []);
-      if (frames.length) lines.get(frames[0]).push(line);
-    });
+  withRemarks(rows, name, text, stage) {
     const at = new Map();
-    for (const i of left) {
-      const [message, position] = stage.remarks[i];
-      const named = /^'([\w.]+)'/.exec(message)?.[1];
-      const found = lines.get(position) ?? [];
-      const line = found.find((l) => named && text.lines[l].includes(`"${named}"`)) ?? found[0];
-      if (line === undefined) continue;
-      left.delete(i);
-      at.set(line, [...(at.get(line) ?? []), this.remarkRow(stage.remarks[i])]);
+    for (const remark of stage.remarks.filter((r) => r[2] === name)) {
+      const line = text.ops[remark[3]];
+      at.set(line, [...(at.get(line) ?? []), remarkRow(remark)]);
     }
     return rows.flatMap((row) => [row, ...(at.get(row.a) ?? [])]);
   }
