@@ -27,6 +27,7 @@ from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
+from jaxmlir.program.inverses import Inverses
 from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.runtime import program_primitive
@@ -49,7 +50,7 @@ SHOWN = 10
 """How many arguments, or results, the ``repr`` of a program has."""
 
 
-class Program(SparseDerivatives, Module):
+class Program(SparseDerivatives, Inverses, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -616,43 +617,6 @@ class Program(SparseDerivatives, Module):
           TransformError: an op cannot be batched, or a batched result has the axis ``None``.
         """
         return transforms.vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
-
-    @derived_once
-    def inverse(
-        self,
-        argnums: int | Sequence[int] | None = None,
-        known: int | Sequence[int] | None = None,
-    ) -> Program:
-        """The program ``(result, *known arguments) -> unknown arguments``.
-
-        Args:
-          argnums: the positional arguments to find; by default all that are not known.
-          known: those that are given, which the inverse takes in their order; by default all that
-            are not to be found.
-
-        Returns:
-          A program that gives the argument, or a tuple of them where they are several.
-
-        Raises:
-          ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
-          TransformError: an argument does not follow from the result and the known arguments; names
-            an op that stands in the way, and the reason.
-        """
-        return transforms.inverse(self, argnums, known, log_det=False)
-
-    @derived_once
-    def inverse_and_log_det(
-        self,
-        argnums: int | Sequence[int] | None = None,
-        known: int | Sequence[int] | None = None,
-    ) -> Program:
-        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
-
-        Raises:
-          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
-            arguments do not hold as many numbers.
-        """
-        return transforms.inverse(self, argnums, known, log_det=True)
 
     # -- running --
 
