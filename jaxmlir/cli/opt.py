@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ from jaxmlir.errors import Diagnostic, JaxmlirError, PassError
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
+    from jaxmlir.debug.remark_report import RemarkReport
     from jaxmlir.passes import Pipeline
+    from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
 
 
@@ -77,8 +79,9 @@ FLAGS = (
     Flag("mlir-print-ir-after-failure", "Print the module only after a pass that failed"),
     Flag(
         "remarks",
-        "Print what passes did and where; only those whose name matches, where a regex is given",
-        "regex",
+        "Print what passes did and where: kinds of remarks, those about the costliest ops first; "
+        "each remark with 'all', or of the passes whose name matches a regex",
+        "all|regex",
         optional=True,
     ),
     Flag("mlir-timing", "Print how long each pass took"),
@@ -232,6 +235,8 @@ class _Driver:
         self.debug_info = arguments.on("mlir-print-debuginfo")
         self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
         self.timing = Timing() if arguments.on("mlir-timing") else None
+        self.report: RemarkReport | None = None
+        self.remarks: list[Diagnostic] = []
         self.instrumentation = Instrumentation(
             verify_each=arguments.on("verify-each", default=True),
             print_before=arguments.names("mlir-print-ir-before"),
@@ -245,7 +250,6 @@ class _Driver:
             timing=self.timing,
             remarks=self._remarks_sink(),
         )
-        self.remarks: list[Diagnostic] = []
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""
@@ -308,8 +312,12 @@ class _Driver:
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
             self.remarks = diagnostics
+            if self.report is not None:
+                self.report.clear()
             try:
                 output = self._transform(program or self._read(text))
+                if self.report is not None:
+                    diagnostics += map(self._placed, self.report.ranked())
             except JaxmlirError as e:
                 _print_crash(e)
                 diagnostics += command_line.diagnostics_from(e, self.filename)
@@ -359,22 +367,29 @@ class _Driver:
                 program.verify()
         return program
 
-    def _remarks_sink(self) -> Callable[[Diagnostic], None] | None:
+    def _remarks_sink(self) -> Sink | None:
         pattern = self.arguments.get("remarks")
         if pattern is None:
             return None
+        if pattern == "" and not self.arguments.on("verify-diagnostics"):
+            from jaxmlir.debug.remark_report import RemarkReport
+
+            self.report = RemarkReport()
+            return self.report
         try:
-            wanted = re.compile(pattern)
+            wanted = re.compile("" if pattern == "all" else pattern)
         except re.error as e:
             raise UsageError(f"--remarks expects a regular expression, got '{pattern}': {e}") from e
 
         def keep(remark: Diagnostic) -> None:
             name = remark.message.partition("]")[0].removeprefix("[")
             if wanted.search(name):
-                file = self.filename if remark.file in ("", "-") else remark.file
-                self.remarks.append(remark._replace(file=file))
+                self.remarks.append(self._placed(remark))
 
         return keep
+
+    def _placed(self, remark: Diagnostic) -> Diagnostic:
+        return remark._replace(file=self.filename) if remark.file in ("", "-") else remark
 
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)

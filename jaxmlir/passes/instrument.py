@@ -7,13 +7,16 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from jaxlib.mlir import ir
 
 from jaxmlir.dialect.ir import module_text
 from jaxmlir.passes import cxx
 from jaxmlir.passes.remarks import Sink, listening
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
 _RULE = "===" + "-" * 73 + "==="
 _TITLE = "... Execution time report ..."
@@ -102,9 +105,9 @@ class Instrumentation:
             return contextlib.nullcontext()
         return self.timing.measure(cxx.display_name(name))
 
-    def listen(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Hears the remarks of a pass."""
-        return listening(self.remarks, name)
+    def listen(self, name: str, program: Module) -> contextlib.AbstractContextManager[None]:
+        """Hears the remarks of a pass on a program."""
+        return listening(self.remarks, name, program)
 
     def before(self, name: str, module: ir.Module) -> None:
         if self.print_before_all or name in self.print_before:

@@ -221,7 +221,7 @@ def _is_for(p: Pass | _CxxPass, program: Module, instrumentation: Instrumentatio
     """Whether a pass is for the compiler of the program's target; a remark says if it is not."""
     if not isinstance(p, Pass) or not p.compilers or program.target.platform in p.compilers:
         return True
-    with instrumentation.listen(p.name):
+    with instrumentation.listen(p.name, program):
         if remarks_wanted():
             function = next(iter(functions(program.module_as_is).values()), None)
             if function is not None:
@@ -248,7 +248,8 @@ def _run_step(
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
     instrumentation.before(step[0].name, program.module)
     try:
-        with instrumentation.measure(step[0].name), instrumentation.listen(step[0].name):
+        name = step[0].name
+        with instrumentation.measure(name), instrumentation.listen(name, program):
             if not isinstance(step[0], Pass):
                 _run_cxx(",".join(map(str, step)), program, instrumentation.verify_each)
                 program.changed()
