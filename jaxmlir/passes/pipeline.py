@@ -26,6 +26,7 @@ from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.progress import progress
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -195,8 +196,10 @@ class Pipeline:
         """
         instrumentation = instrumentation or Instrumentation()
         verified: object = None
-        with context():
+        with context(), progress("running passes", len(self.passes)) as begin:
             for step in self.steps(instrumentation):
+                for p in step:
+                    begin(p.name)
                 if isinstance(step[0], _LatePass):
                     if not step[0].is_due(program, instrumentation):
                         continue

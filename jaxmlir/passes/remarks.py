@@ -45,8 +45,13 @@ def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[No
     """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
     if isinstance(sink, OpSink):
         sink.about(program)
-    with _heard(sink and _hears(sink), pass_name):
+    with _heard(None if sink is None else _hears(sink), pass_name):
         yield
+
+
+def unheard() -> contextlib.AbstractContextManager[None]:
+    """Has nobody hear the remarks made meanwhile: what is tried is not done."""
+    return _heard(None, "")
 
 
 def _hears(sink: Sink) -> _Hears:
