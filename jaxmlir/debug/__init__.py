@@ -1,12 +1,12 @@
 """Finding out what a program does, on its ops and in the user's terms.
 
-The first three evaluate the program op by op (:mod:`jaxmlir.interpret.interpreter`), backward passes
-too:
+The first three evaluate the program op by op (:mod:`jaxmlir.interpret.interpreter`), and its
+backward passes:
 
     debug.find_nan(program, *args)            the op that makes the first NaN or Inf
     debug.diff(first, second, *args)          the op at which two programs, platforms or dtypes part
     program.eval(*args, hooks=[debug.breakpoint_at(line="model.py:12")])     stops in pdb
-    program.optimize(2, remarks=debug.RemarkReport())     what passes did, ranked by what it is worth
+    program.optimize(2, remarks=debug.RemarkReport())     ranks what passes did
 """
 
 from __future__ import annotations

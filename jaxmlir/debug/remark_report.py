@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import attribute, symbols_of, trip_count
-from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import Diagnostic
 from jaxmlir.optimize.memory.price import Prices, size_of
 
@@ -40,9 +39,9 @@ class _Kind:
 class RemarkReport:
     """Collects remarks, to be passed as ``remarks=``; its text ranks them::
 
-        report = debug.RemarkReport()
-        program.optimize(2, remarks=report)
-        print(report)
+    report = debug.RemarkReport()
+    program.optimize(2, remarks=report)
+    print(report)
     """
 
     def __init__(self) -> None:
@@ -97,7 +96,9 @@ class RemarkReport:
             values = [*op.operands, *op.results]
             price = sum(filter(isfinite, (size_of(v.type) for v in values)))
         within = op.parent.attributes
-        return price * self._runs.get(within["sym_name"].value, 1) if "sym_name" in within else price
+        return (
+            price * self._runs.get(within["sym_name"].value, 1) if "sym_name" in within else price
+        )
 
 
 def _runs(program: Module) -> collections.Counter[str]:
@@ -111,6 +112,3 @@ def _runs(program: Module) -> collections.Counter[str]:
             for called in symbols_of(op):
                 runs[called] += runs[symbol] * (times or 1)
     return runs
-
-
-__all__ = ["RemarkReport"]

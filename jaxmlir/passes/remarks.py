@@ -7,7 +7,8 @@ A pass calls :func:`remark` with the op that it changed, before it changes it::
 Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks=all`` prints
 them as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.
 A :class:`~jaxmlir.debug.RemarkReport`, which ``jaxmlir-opt --remarks`` prints, is told the ops too,
-and ranks kinds of remarks.  A message that is itself work to make is asked for first: ``if remarks_wanted(): remark(op, ...)``.
+and ranks kinds of remarks.  A message that is itself work to make is asked for first:
+``if remarks_wanted(): remark(op, ...)``.
 """
 
 from __future__ import annotations

@@ -27,10 +27,11 @@ from jaxmlir._compat import core, pe, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
-from jaxmlir.program.versions import Recipe, at_level, decide
+from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.units import check_budget
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -49,6 +50,7 @@ class Stager:
       level: the optimization level.
       without: names of passes of that level that do not run.
       target: what programs are optimized for; by default what JAX lowers them for.
+      memory_budget: what they may take besides arguments and results, as a fraction or bytes.
       remarks: takes what the passes say before a program is lowered, and what could not be staged.
 
     Raises:
@@ -58,6 +60,7 @@ class Stager:
     level: int
     without: Collection[str] = ()
     target: Target | None = None
+    memory_budget: float | None = None
     remarks: Sink | None = field(default=None, compare=False)
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
@@ -65,9 +68,7 @@ class Stager:
     # The passes' modules are loaded, and live on.
     @collector_paused
     def __post_init__(self) -> None:
-        from jaxmlir.passes import level_stages, parse_pipeline
-
-        structure, storage = map(parse_pipeline, level_stages(self.level, self.without))
+        structure, storage = stages_of(self.level, self.without, self.memory_budget)
         fixed = {"without": frozenset(self.without), "structure": structure, "storage": storage}
         for name, value in fixed.items():
             object.__setattr__(self, name, value)
@@ -95,7 +96,9 @@ class Stager:
             recipe = Recipe(targets.default_target(), again)
         default = recipe and recipe.target
         decide(program, self.structure, self.storage, default, self.remarks)
-        program.recipe = recipe and recipe.then(at_level(self.level, self.without))
+        program.recipe = recipe and recipe.then(
+            at_level(self.level, self.without, self.memory_budget)
+        )
         return program_primitive.call(program, program.name, values)
 
     def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,6 +182,7 @@ def jit(
     optimize: int = 0,
     without: Collection[str] = (),
     target: str | Target | None = None,
+    memory_budget: float | str | None = None,
     remarks: Sink | None = None,
     **options: Any,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
@@ -195,6 +199,8 @@ def jit(
         and as they are written.
       without: names of passes of that level to leave out.
       target: what the function is optimized for; by default what JAX lowers it for.
+      memory_budget: the memory to get along with besides arguments and results, the derivatives in
+        the function included, as for :meth:`Program.remat`; it is compiled several times for that.
       remarks: takes what the passes say they did before the function is lowered, and of which
         function the derivative is JAX's, and why; for example ``print``.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
@@ -206,13 +212,15 @@ def jit(
       ``fun``, a function that makes one of it.
 
     Raises:
-      ArgumentError: there is no such target.
-      PipelineError: there is no such level or pass.
+      ArgumentError: there is no such target, or the budget is neither a number nor bytes.
+      PipelineError: there is no such level or pass, or the budget is not positive.
     """
+    budget = None if memory_budget is None else check_budget(memory_budget)
+    given = None if target is None else targets.target(target)
+    stager = Stager(optimize, without, given, budget, remarks)
     if fun is _TO_COME:
-        ours = {"optimize": optimize, "without": without, "target": target, "remarks": remarks}
-        return functools.partial(jit, **ours, **options)
-    return JitFunction(fun, options, optimize, without, target, remarks)
+        return lambda fun: JitFunction(fun, options, stager)
+    return JitFunction(fun, options, stager)
 
 
 class JitFunction:
@@ -226,15 +234,10 @@ class JitFunction:
         self,
         fun: Callable[..., Any],
         options: Mapping[str, Any],
-        optimize: int = 0,
-        without: Collection[str] = (),
-        target: str | Target | None = None,
-        remarks: Sink | None = None,
+        stager: Stager,
     ):
         functools.update_wrapper(self, fun)
         name = name_of(fun)
-        given = None if target is None else targets.target(target)
-        stager = Stager(optimize, without, given, remarks)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
         # of its own.
@@ -259,7 +262,7 @@ class JitFunction:
         def through_dialect(*args: Any, **kwargs: Any) -> Any:
             if jax.config.jax_disable_jit:
                 return fun(*args, **kwargs)
-            if optimize:
+            if stager.level or stager.memory_budget is not None:
                 traced = trace_staged(args, kwargs)
             else:
                 traced = traceable.trace(*args, **kwargs)

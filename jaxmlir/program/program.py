@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from jaxmlir.bridge.importer import Importer
     from jaxmlir.interpret.interpreter import Hook
     from jaxmlir.passes import Pipeline
+    from jaxmlir.program.memory_curve import MemoryCurve
     from jaxmlir.targets import Target
 
 
@@ -321,6 +322,30 @@ class Program(SparseDerivatives, Inverses, Module):
         # Who looks at the result is not to wait for it to be compiled again.
         compiles = measure and memory_budget is not None
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)
+
+    def memory_curve(
+        self,
+        *args: Any,
+        budgets: Sequence[float | str] = (0.75, 0.5, 0.25, 0.1),
+        repetitions: int = 5,
+    ) -> MemoryCurve[Program]:
+        """Memory against time of the program, as it is and as :meth:`remat` makes it for budgets.
+
+        It is printed as a table, and its ``plot()`` shows which budgets are worth their time::
+
+            print(program.grad().memory_curve(w, x))
+
+        Args:
+          args: the arguments to run it on.
+          budgets: as :meth:`remat` takes them.
+          repetitions: how often each form is run; the median counts.
+
+        Raises:
+          ArgumentError: the arguments are not the program's, or a budget is none.
+        """
+        from jaxmlir.program.memory_curve import memory_curve
+
+        return memory_curve(self, args, budgets, repetitions)
 
     def __copy__(self) -> Program:
         result = self.clone()
