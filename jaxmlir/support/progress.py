@@ -81,7 +81,8 @@ class _Line:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._nested: list[_Work] = []
-        self._status: Any = None
+        self._live: Any = None
+        self._spinner: Any = None
         # Compiling is one long step, in which nobody else could begin to show it.
         self._timer = threading.Timer(DELAY, self._show)
         self._timer.daemon = True
@@ -106,25 +107,29 @@ class _Line:
     def stop(self) -> None:
         self._timer.cancel()
         with self._lock:
-            if self._status is not None:
-                self._status.stop()
-                self._status = None
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
 
     def _show(self) -> None:
         try:
             from rich.console import Console
+            from rich.live import Live
+            from rich.spinner import Spinner
         except ImportError:
             return
         with self._lock:
             # It may be done meanwhile.
             if self._nested:
-                self._status = Console(stderr=True).status(self._text())
-                self._status.start()
+                self._spinner = Spinner("dots", self._text())
+                self._live = Live(self._spinner, console=Console(stderr=True), transient=True)
+                self._live.start()
 
     def _update(self) -> None:
         with self._lock:
-            if self._status is not None and self._nested:
-                self._status.update(self._text())
+            if self._live is not None and self._nested:
+                self._spinner.update(text=self._text())
+                self._live.refresh()
 
     def _text(self) -> str:
         from rich.markup import escape

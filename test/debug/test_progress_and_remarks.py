@@ -1,6 +1,7 @@
 """What long work shows of itself, and what passes say they did."""
 
 import contextlib
+import importlib
 import io
 import time
 
@@ -23,6 +24,9 @@ class Terminal(io.StringIO):
 def terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress, "DELAY", 0.01)
+    # Importing it takes longer than the work of these tests.
+    importlib.import_module("rich.live")
+    importlib.import_module("rich.spinner")
     return Terminal()
 
 
