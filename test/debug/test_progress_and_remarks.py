@@ -67,7 +67,7 @@ def test_passes_and_budgets_are_named(terminal):
         program.remat(0.5)
     said = " ".join(terminal.getvalue().split())
     assert "running passes 2/2: jaxpr-remat" in said
-    assert "within 0.5: compiling it as it is" in said
+    assert "@lambda.grad within 0.5: estimating way" in said
 
 
 # --- remarks --------------------------------------------------------------------------------------
