@@ -47,6 +47,8 @@ FLAGS = (
     Flag("mlir-print-debuginfo", "Print locations"),
     command_line.ALLOW,
     command_line.LOAD,
+    command_line.COLOR,
+    command_line.COMPLETION,
 )
 
 
@@ -58,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
     command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-translate", _help):
+    if command_line.answered(arguments, "jaxmlir-translate", _help, FLAGS):
         return 0
     command_line.load_modules(arguments)
     filename = arguments.get("import-python") or command_line.display_path(
@@ -214,7 +216,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     return serialized(
         program.written_module(),
         bytecode=arguments.on("emit-bytecode"),
-        debug_info=arguments.on("mlir-print-debuginfo"),
+        enable_debug_info=arguments.on("mlir-print-debuginfo"),
     )
 
 
