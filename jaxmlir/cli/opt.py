@@ -12,12 +12,13 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
 from jaxmlir.errors import Diagnostic, JaxmlirError, PassError
+from jaxmlir.support.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir

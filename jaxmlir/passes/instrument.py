@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TextIO
 
 from jaxlib.mlir import ir
@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 from jaxmlir.dialect.ir import module_text
 from jaxmlir.passes import cxx
 from jaxmlir.passes.remarks import Sink, listening
+from jaxmlir.support.dataclasses import dataclass
 
 _RULE = "===" + "-" * 73 + "==="
 _TITLE = "... Execution time report ..."

@@ -17,7 +17,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -30,6 +30,7 @@ from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
