@@ -41,6 +41,7 @@ from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.dataclasses import dataclass
 
@@ -293,7 +294,7 @@ class ShiftInvariance(Pass):
 
     def run(self, program: Module) -> bool:
         with scope():
-            functions = outside_kernels(program, ("jaxpr.reduce_max",))
+            functions = outside_kernels(program, NEEDED_OPS["jaxpr-shift-invariance"])
             count = sum(_stop(program, function) for function in functions)
         if count:
             program.changed()

@@ -108,7 +108,6 @@ class ExpandConvolutions(ExpandOps):
     """Write convolutions as others that compile to faster code."""
 
     name: ClassVar[str] = "jaxpr-expand-convolutions"
-    expanded: ClassVar = frozenset({"jaxpr.conv_general_dilated"})
 
     def expansion(self, node: OpView) -> Expansion | None:
         if not is_plain_op(node):

@@ -50,7 +50,6 @@ class ExpandCumlogsumexp(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-cumlogsumexp"
-    expanded: ClassVar = frozenset({"jaxpr.cumlogsumexp"})
     min_length: Count = MIN_LENGTH
     min_elements: Count = MIN_ELEMENTS
 

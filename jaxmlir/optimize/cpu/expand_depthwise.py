@@ -63,7 +63,6 @@ class ExpandDepthwise(ExpandOps):
     """Write depthwise convolutions, and their gradients, as products and sums of slices."""
 
     name: ClassVar[str] = "jaxpr-expand-depthwise"
-    expanded: ClassVar = frozenset({"jaxpr.conv_general_dilated"})
 
     def expansion(self, node: OpView) -> Expansion | None:
         found = _suited(node)

@@ -80,7 +80,6 @@ CALL = 300.0
 SAVED = 80.0
 OPS = {"jaxpr.cholesky": 3, "jaxpr.triangular_solve": 2, "jaxpr.lu": 6}
 
-_NAMES = frozenset({"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"})
 _DTYPES = (np.float32, np.float64)
 
 
@@ -92,7 +91,6 @@ class ExpandFactorizations(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-factorizations"
-    expanded: ClassVar = _NAMES
     max_size: Count = MAX_SIZE
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:

@@ -72,7 +72,6 @@ class ExpandProducts(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-products"
-    expanded: ClassVar = frozenset({"jaxpr.dot_general"})
     max_size: Count = MAX_SIZE
 
     def expansion(self, node: OpView) -> Expansion | None:

@@ -52,7 +52,6 @@ class ExpandScatter(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-scatter"
-    expanded: ClassVar = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
     max_length: Count = MAX_LENGTH
 
     def expansion(self, node: OpView) -> Expansion | None:

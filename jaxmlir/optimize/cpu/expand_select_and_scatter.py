@@ -70,7 +70,6 @@ class ExpandSelectAndScatter(ExpandOps):
     """Write gradients of maxima over windows element by element."""
 
     name: ClassVar[str] = "jaxpr-expand-select-and-scatter"
-    expanded: ClassVar = frozenset({_GATHER, "jaxpr.select_and_scatter_add"})
 
     def expansion(self, node: OpView) -> Expansion | None:
         windows = _suited(node)

@@ -126,7 +126,6 @@ class UnrollReductions(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
-    expanded: ClassVar = frozenset(_COMBINED)
     max_size: Count = MAX_SIZE
     max_kept: Count = MAX_KEPT
     min_results: Count = MIN_RESULTS
