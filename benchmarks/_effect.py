@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
-from statistics import geometric_mean
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +19,7 @@ import jaxmlir
 from benchmarks import _code, _report
 from benchmarks._comparisons import GRADIENTS, Case
 from benchmarks._gradients import check_equal, runs, temporary
-from jaxmlir.errors import JaxmlirError
-from jaxmlir.passes import LEVELS, STORAGE
+from jaxmlir.passes import LEVELS, STORAGE, Instrumentation, level_stages, parse_pipeline
 
 PAYS = 1.02
 """A pass helps a program that takes so many times as long without it."""
@@ -31,14 +29,14 @@ class Effect(NamedTuple):
     """What a pass does to a gradient: ratios, with the pass to without it.
 
     Attributes:
-      run: CPU time.
+      run: CPU time, if it was measured.
       instructions, flops, bytes, temp: what is counted of the executable.
       compile: CPU time that XLA takes.
     """
 
     name: str
     program: str
-    run: float
+    run: float | None
     instructions: float
     flops: float
     bytes: float
@@ -56,31 +54,38 @@ def effects(case: Case, names: Collection[str], level: int, repetitions: int) ->
         return before.grad().optimize(level, without=without)
 
     args = jax.tree.map(jax.device_put, args)
-    whole = gradient()
-    text = whole.as_text()
     compiled = None
-    for name in names:
-        try:
-            other = gradient((name,))
-        except JaxmlirError as e:
-            raise RuntimeError(f"{case.name} without {name}: {e}") from e
-        if other.as_text() == text:
-            continue
-        if compiled is None:
-            compiled = _compiled(whole)
-        without = _compiled(other)
+    for name in _active(program, level) & {*names}:
+        compiled = compiled or _compiled(gradient())
+        without = _compiled(gradient((name,)))
         if _code.instructions(compiled[0]) == _code.instructions(without[0]):
             continue
-        check_equal(compiled[0](*args), without[0](*args))
-        times = runs(without[0], compiled[0], args, repetitions, time.process_time)
+        run = None
+        if repetitions:
+            check_equal(compiled[0](*args), without[0](*args))
+            times = runs(without[0], compiled[0], args, repetitions, time.process_time)
+            run = times.jaxmlir.min / times.jax.min
         counts = zip(_counts(compiled[0]), _counts(without[0]), strict=True)
-        yield Effect(
-            name,
-            case.name,
-            times.jaxmlir.min / times.jax.min,
-            *(a / max(b, 1.0) for a, b in counts),
-            compiled[1] / without[1],
-        )
+        ratios = [a / max(b, 1.0) for a, b in counts]
+        yield Effect(name, case.name, run, *ratios, compiled[1] / without[1])
+
+
+def _active(program: jaxmlir.Program, level: int) -> Set[str]:
+    """The passes that change the program, or its gradient."""
+    found = set()
+
+    def after(program: jaxmlir.Program, pipeline: str) -> jaxmlir.Program:
+        copy = program.clone()
+        for name in filter(None, pipeline.split(",")):
+            before = copy.as_text()
+            parse_pipeline(name).run(copy, Instrumentation(verify_each=False))
+            if copy.as_text() != before:
+                found.add(name)
+        return copy
+
+    structure, storage = level_stages(level)
+    after(after(program, structure).grad(), f"{structure},{storage}")
+    return found
 
 
 def _compiled(program: jaxmlir.Program) -> tuple[Any, float]:
@@ -107,7 +112,7 @@ def main(names: Collection[str], only: str, repetitions: int, path: str | None) 
     for n, case in enumerate(programs, 1):
         for effect in effects(case, names, 2, repetitions):
             found.append(effect)
-            print(f"{case.name:24}{effect.name:32}{effect.run:8.3f}{effect.temp:8.3f}", flush=True)
+            print(f"{case.name:24}{effect.name:32}{_shown(effect)}", flush=True)
         # Interrupted, it has what there is.
         document = {"jax": jax.__version__, "programs": n, "results": [e._asdict() for e in found]}
         if path:
@@ -116,22 +121,26 @@ def main(names: Collection[str], only: str, repetitions: int, path: str | None) 
     return 0
 
 
+def _shown(effect: Effect) -> str:
+    """The ratios of one effect, the greatest changes of what is counted."""
+    run = "" if effect.run is None else f"time {effect.run:.2f}, "
+    counts = {"flops": effect.flops, "bytes": effect.bytes, "memory": effect.temp}
+    return run + ", ".join(f"{name} {ratio:.2f}" for name, ratio in counts.items())
+
+
 def table(document: Mapping[str, Any], level: int = 2) -> Iterator[str]:
-    """The effects as a table of Markdown: for each pass of the level, on which programs it pays."""
-    yield "| pass | changes | geometric mean | faster | slower | temporary memory |"
+    """The effects as a table of Markdown: for each pass of the level, where it does most."""
+    yield "| pass | changes | most by time | by flops | by bytes | by temporary memory |"
     yield "|---|---|---|---|---|---|"
     found = [Effect(**record) for record in document["results"]]
     for name in dict.fromkeys(LEVELS[level]):
-        here = sorted((e for e in found if e.name == name), key=lambda e: e.run)
-        if not here:
-            yield f"| `{name}` | 0 | | | | |"
-            continue
-        faster = [f"{e.program} {1 / e.run:.3g}x" for e in here if e.run * PAYS < 1][:3]
-        slower = [f"{e.program} {e.run:.3g}x" for e in reversed(here) if e.run > PAYS][:2]
-        less = min(here, key=lambda e: e.temp)
-        memory = f"{less.program} {less.temp:.2f}" if less.temp < 0.98 else ""
-        mean = geometric_mean(e.run for e in here)
-        yield (
-            f"| `{name}` | {len(here)} | {mean:.2f} | {', '.join(faster)} | {', '.join(slower)} "
-            f"| {memory} |"
-        )
+        here = [e for e in found if e.name == name]
+        cells = [_most(here, measure) for measure in ("run", "flops", "bytes", "temp")]
+        yield f"| `{name}` | {len(here)} | {' | '.join(cells)} |"
+
+
+def _most(effects: Sequence[Effect], measure: str) -> str:
+    """The program that a pass does most for by one measure, and how much."""
+    ratios = {e.program: getattr(e, measure) or 1.0 for e in effects}
+    best = min(ratios, key=ratios.__getitem__, default="")
+    return f"{1 / ratios[best]:.3g}x `{best}`" if best and ratios[best] * PAYS < 1 else ""
