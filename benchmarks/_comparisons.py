@@ -257,4 +257,5 @@ def compare(selected: Selected, repetitions: int) -> Iterator[Comparison]:
             unit,
             sides.note,
             sides.error,
+            sides.bound,
         )
