@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
@@ -54,7 +53,9 @@ from jaxmlir.optimize.algebra.products.network import number_both
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
@@ -100,7 +101,8 @@ def solve_late(program: Module, min_gain: float) -> int:
     with scope():
         rules = Rules(program)
         count = sum(
-            _rewrite(rules, function, min_gain) for function in outside_kernels(program, _SOLVES)
+            _rewrite(rules, function, min_gain)
+            for function in outside_kernels(program, NEEDED_OPS[ReassociateSolves.name])
         )
     if count:
         program.changed()
