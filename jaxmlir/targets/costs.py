@@ -26,6 +26,8 @@ class Costs(NamedTuple):
 
     launch: float
     """Starting the kernel of one more op."""
+    unfused: float
+    """Starting the kernel of a product or a reduction that is computed again."""
     fork: float
     """Starting a kernel that all threads begin and await."""
     call: float

@@ -43,7 +43,8 @@ class Estimate(NamedTuple):
     dot_flops: int = 0
     """Floating-point operations of matrix products."""
     nanoseconds: float = 0.0
-    """Of each kernel the longest of its launch, its bytes and its products, by the table."""
+    """The time of the cycles; without, of each kernel the longest of its launch, its bytes and its
+    products, by the table."""
     unknown_loops: int = 0
     """Loops that do not say how often they run: they count once."""
 
@@ -74,10 +75,15 @@ class _Instruction(NamedTuple):
         return found[1] if found else ""
 
 
-def estimate(text: str, costs: Costs) -> Estimate:
-    """The work that a module of optimized HLO stands for, on a device of these costs."""
+def estimate(text: str, costs: Costs, clock: float | None = None) -> Estimate:
+    """The work that a module of optimized HLO stands for, on a device of these costs.
+
+    Args:
+      clock: of a device whose compiler writes cycles, how many there are in a nanosecond.
+    """
     computations, entry = _computations(text)
-    return _Reader(computations, costs).computation(entry)
+    found = _Reader(computations, costs).computation(entry)
+    return found._replace(nanoseconds=found.cycles / clock) if clock else found
 
 
 def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:

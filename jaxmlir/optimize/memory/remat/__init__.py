@@ -25,7 +25,6 @@ from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
 from jaxmlir.optimize.memory.price import (
-    MEMORY,
     SLOWDOWN,
     Prices,
     traffic,
@@ -97,7 +96,8 @@ def remat(
     batches and straight-line code; whether there was anything to rewrite."""
     with scope():
         if memory_budget is None:
-            return _in_loops(program, MEMORY, 0, SLOWDOWN, calls)
+            slowdown = SLOWDOWN if program.target.is_cpu else 0.0
+            return _in_loops(program, None, 0, slowdown, calls)
         way = within(program, memory_budget, measure, _go)
         return way is not None and _go(program, way)
 
@@ -114,7 +114,7 @@ def _go(program: Module, way: Way) -> bool:
 
 
 def _in_loops(
-    program: Module, price: float, depth: int, slowdown: float, calls: float = inf
+    program: Module, price: float | None, depth: int, slowdown: float, calls: float = inf
 ) -> bool:
     functions = program.functions
     before = {*functions}
