@@ -169,11 +169,14 @@ def _leaf(node: OpView, name: str, costs: Costs) -> float:
 def traffic(program: Module) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
-    costs = program.target.costs
-    # Where that is little, the bytes of all values are no less, and quickly added up.
-    most: float = total(program)
-    if most > costs.cached:
-        most = peak(program)
+    costs, most = program.target.costs, most_at_once(program)
     if most <= costs.cached:
         return costs.stored_byte_cached
     return costs.stored_byte_kept if most < costs.kept_block else costs.stored_byte_mapped
+
+
+def most_at_once(program: Module) -> float:
+    """The bytes that a program needs at once; of one whose values fit in caches, of all these."""
+    # Where that is little, the bytes of all values are no less, and quickly added up.
+    most: float = total(program)
+    return peak(program) if most > program.target.costs.cached else most

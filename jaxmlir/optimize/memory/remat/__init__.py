@@ -27,6 +27,7 @@ from jaxmlir.optimize.cpu.materialize_shared import fence
 from jaxmlir.optimize.memory.price import (
     SLOWDOWN,
     Prices,
+    most_at_once,
     traffic,
 )
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
@@ -96,8 +97,12 @@ def remat(
     batches and straight-line code; whether there was anything to rewrite."""
     with scope():
         if memory_budget is None:
-            slowdown = SLOWDOWN if program.target.is_cpu else 0.0
-            return _in_loops(program, None, 0, slowdown, calls)
+            if program.target.is_cpu:
+                return _in_loops(program, None, 0, SLOWDOWN, calls)
+            # What a device's fast memory holds is stored by the kernels that compute it: one more,
+            # which computes something again, takes longer.
+            is_cached = most_at_once(program) <= program.target.costs.cached
+            return not is_cached and _in_loops(program, None, 0, 0.0, calls)
         way = within(program, memory_budget, measure, _go)
         return way is not None and _go(program, way)
 
