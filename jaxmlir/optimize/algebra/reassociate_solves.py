@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 # Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
 # 0.1 ms; the estimate is off by less than this where few vectors are left.
 MIN_GAIN = 1.3
+# Rows that are solved for in one kernel, for which the next ones wait, however many columns there
+# are. On a TPU 384 unknowns take 50 us for a vector, and less for a matrix.
+ROWS = 16
 # How long the loop has to be, for each row of the matrix.  Microseconds on a core, jax 0.12:
 #   rows                                    16    64   128   256   512
 #   a solve by LU factors, one vector      0.8   4.7    11    36   138
@@ -462,7 +465,11 @@ class _Systems:
         products = 0 if system.b is None else k
         after = sum(2 * n * m * (n + products) for m in sizes)
         # Fewer in any case: else two ways of solving would take turns for ever.
-        if after >= before or after * min_gain > before:
+        if after >= before:
+            return False
+        costs = self._rules.program.target.costs
+        waiting = n / ROWS * costs.unfused / costs.dot_flop
+        if (after + waiting * len(uses)) * min_gain > before + waiting:
             return False
         remark(
             system.node.op,

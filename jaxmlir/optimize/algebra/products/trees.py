@@ -435,6 +435,9 @@ def cost_of(node: Node) -> Cost:
             lhs = node.operands[0].shape
             summed = math.prod([lhs[d] for d in contracted])
             return Cost(2 * size * summed, (sum(of_operands) + size) * itemsize, 1)
+        case "jaxpr.reduce_sum" if of_operands[0] == size:
+            # Of dimensions of size 1: the same memory.
+            return FREE
         case "jaxpr.reduce_sum":
             if (inner := _fused(node)) is None:
                 return Cost(0, (of_operands[0] + size) * itemsize, 1)

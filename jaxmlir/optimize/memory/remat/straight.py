@@ -37,7 +37,6 @@ from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.price import MEMORY
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
 from jaxmlir.support.dataclasses import dataclass
@@ -421,8 +420,8 @@ class Way:
 
 # Ways for loops.
 _LOOPS = (
-    *(Way(price) for price in (0.0, MEMORY, 4.0, 16.0, 64.0, 1e3, 1e9)),
-    *(Way(price, depth) for depth in (1, 2, 3) for price in (MEMORY, 64.0, 1e9)),
+    *(Way(price) for price in (0.0, 1.0, 4.0, 16.0, 64.0, 1e3, 1e9)),
+    *(Way(price, depth) for depth in (1, 2, 3) for price in (1.0, 64.0, 1e9)),
 )
 
 
