@@ -6,6 +6,7 @@ NumPy, and how these are sharded. They are small: what is measured is what the d
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,11 @@ class Sharded(NamedTuple):
     loss: Callable[..., Any]
     arguments: tuple[Any, ...]
     specs: tuple[Any, ...]
+
+    def context(self) -> contextlib.AbstractContextManager[Any]:
+        """Where the program is traced and called: types name the axes of explicit meshes."""
+        is_explicit = AxisType.Explicit in self.mesh.axis_types
+        return jax.set_mesh(self.mesh) if is_explicit else contextlib.nullcontext()
 
     @property
     def shardings(self) -> Any:

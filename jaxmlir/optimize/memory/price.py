@@ -33,6 +33,9 @@ MEMORY = 1.0
 much as that, where it is dearest."""
 SLOWDOWN = 0.05
 """What two loops may take longer by default, for the sake of memory."""
+MOVED = 16.0
+"""How often a byte is stored and read again while one is sent to another device."""
+_MOVING = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 
 @functools.cache
@@ -142,6 +145,8 @@ _leaves: dict[Costs, dict[Signature, float]] = {}
 def _leaf(node: OpView, name: str, costs: Costs) -> float:
     if name == "constant":
         return 0.0
+    if name in _MOVING:
+        return MOVED * costs.stored_byte_mapped * sum(size_of(v.type) for v in node.op.results)
     cost, counted = leaf_cost(node, name)
     if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
         return inf
