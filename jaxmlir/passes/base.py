@@ -63,6 +63,10 @@ class Pass:
     compilers: ClassVar[tuple[str, ...]] = ()
     """The platforms for whose compilers the pass is: it is skipped for others. Empty: all."""
 
+    partitioned: ClassVar[bool] = True
+    """Whether the pass is also for programs that the compiler partitions over several devices: it
+    is not if it takes an array apart along a dimension that may be the one that is sharded."""
+
     loaded: ClassVar[dict[str, type[Pass]]] = {}
     """Every pass class defined so far, by name."""
 

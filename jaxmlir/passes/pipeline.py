@@ -222,15 +222,21 @@ class Pipeline:
 
 
 def _is_for(p: Pass | _CxxPass, program: Module, instrumentation: Instrumentation) -> bool:
-    """Whether a pass is for the compiler of the program's target; a remark says if it is not."""
-    if not isinstance(p, Pass) or not p.compilers or program.target.platform in p.compilers:
+    """Whether a pass is for the target of the program; a remark says why if it is not."""
+    if not isinstance(p, Pass) or not (p.compilers or not p.partitioned):
+        return True
+    target, reason = program.target, ""
+    if p.compilers and target.platform not in p.compilers:
+        reason = f"it is for {', '.join(p.compilers)}"
+    elif not p.partitioned and target.devices > 1:
+        reason = "it is for one device"
+    if not reason:
         return True
     with instrumentation.listen(p.name, program):
         if remarks_wanted():
             function = next(iter(functions(program.module_as_is).values()), None)
             if function is not None:
-                listed = ", ".join(p.compilers)
-                remark(function, f"skipped: it is for {listed}, the target is {program.target}")
+                remark(function, f"skipped: {reason}, the target is {target}")
     return False
 
 

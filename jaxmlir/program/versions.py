@@ -87,8 +87,7 @@ class Versions:
             lowered.
         """
         program = self._program
-        # Passes do not ask yet on how many devices a program runs.
-        if program.recipe is None or target.on(1) == program.target.on(1):
+        if program.recipe is None or target == program.target:
             return program
         return self._once((target, stored), self._make, target, stored)
 

@@ -35,6 +35,9 @@ of that, where it is dearest."""
 SLOWDOWN = 0.05
 """What two loops may take longer by default on a host, for the sake of memory.  On a device it is
 nothing: there memory is short where it is full, which a budget says."""
+MOVED = 16.0
+"""How often a byte is stored and read again while one is sent to another device."""
+_MOVING = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 
 @functools.cache
@@ -152,6 +155,8 @@ _UNFUSED = frozenset().union(
 def _leaf(node: OpView, name: str, costs: Costs) -> float:
     if name == "constant":
         return 0.0
+    if name in _MOVING:
+        return MOVED * costs.stored_byte_mapped * sum(size_of(v.type) for v in node.op.results)
     launch = costs.unfused if node.name in _UNFUSED else 0.0
     cost, counted = leaf_cost(node, name)
     if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
