@@ -160,6 +160,7 @@ def _cases(set_: Mapping[str, Benchmark], scale: str, group: str) -> tuple[Case,
 
 _PLAIN = _cases(PROGRAMS, "full", "plain")
 _NAIVE = _cases(NAIVE, "full", "naive")
+GRADIENTS = (*_PLAIN, *_NAIVE)
 _SMALL = _cases(PROGRAMS, "small", "plain")
 _FORMULAS = tuple(Case(name, make, "formulas") for name, make in FORMULAS.items())
 _TRANSFORMED = (*_PLAIN, *_SMALL, *_FORMULAS)
@@ -226,7 +227,7 @@ def measures(level: int) -> tuple[Measure, ...]:
         _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
         _measure("vmap", 1.0, _TRANSFORMED, _transforms.vmap),
         _measure("vmap_run", 1.02, _PLAIN, _run_batched),
-        Measure(_gradients.STAGES, (*_PLAIN, *_NAIVE, *_DEEP), of_gradients),
+        Measure(_gradients.STAGES, (*GRADIENTS, *_DEEP), of_gradients),
     )
 
 
@@ -258,4 +259,5 @@ def compare(selected: Selected, repetitions: int) -> Iterator[Comparison]:
             unit,
             sides.note,
             sides.error,
+            sides.bound,
         )

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import jaxmlir
-from benchmarks import _code
+from benchmarks import _bound, _code
 from benchmarks._measure import NOTHING, Sides, Timing, Work, side_by_side
 from jaxmlir._compat import core
 from jaxmlir.passes import STORAGE
@@ -171,11 +171,16 @@ def _executables(
     if "grad_compile" in wanted:
         found["grad_compile"] = times
     of_jax, of_jaxmlir = kept[0]
+    least = None
+    if "grad_cpu" in wanted:
+        function, _ = case.make()
+        least = _bound.bound(gradient(jaxmlir.trace(function)(*case.abstract), level))
     args = jax.tree.map(jax.device_put, case.make()[1])
     check_equal(of_jaxmlir(*args), of_jax(*args))
     for name, clock in (("grad_run", time.perf_counter), ("grad_cpu", time.process_time)):
         if name in wanted:
-            found[name] = runs(of_jax, of_jaxmlir, args, repetitions, clock)
+            sides = runs(of_jax, of_jaxmlir, args, repetitions, clock)
+            found[name] = sides._replace(bound=least if name == "grad_cpu" else None)
     if "grad_temp" in wanted:
         found["grad_temp"] = Sides(temporary(of_jax), temporary(of_jaxmlir))
     return found

@@ -28,6 +28,8 @@ def row(result: Comparison) -> str:
     if result.target is not None:
         verdict = f"{result.target:g}" + ("" if result.ratio <= result.target else "  missed")
     verdict += f"  {result.note}" * bool(result.note)
+    if result.bound:
+        verdict += f"  {result.jaxmlir.median / result.bound:.1f} times the bound"
     return (
         f"{start}{_span(result.jax, result.unit):>27}  {_span(result.jaxmlir, result.unit):>27}  "
         f"{result.ratio:6.3f}  {verdict}"
@@ -55,6 +57,10 @@ def summary(results: Iterable[Comparison]) -> Iterator[str]:
             if (target := good[-1].target) is not None:
                 within = sum(r.ratio <= target for r in good)
                 line += f", {within} of {len(good)} within {target:g}"
+        bounded = [(r.jax.median / r.bound, r.jaxmlir.median / r.bound) for r in good if r.bound]
+        if bounded:
+            theirs, ours = map(statistics.geometric_mean, zip(*bounded, strict=True))
+            line += f"; {ours:.2f} times the bound, JAX {theirs:.2f}"
         if len(good) < len(members):
             line += f", {len(members) - len(good)} FAILED"
         yield line
@@ -114,7 +120,7 @@ def record(result: Comparison) -> dict[str, Any]:
     record = dataclasses.asdict(result)
     if result.error:
         return {key: value for key, value in record.items() if key not in ("jax", "jaxmlir")}
-    for field in ("note", "error"):
+    for field in ("note", "error", "bound"):
         if not record[field]:
             del record[field]
     return {**record, "ratio": round(result.ratio, 4)}

@@ -12,7 +12,7 @@ import jaxmlir
 
 project = "jaxmlir"
 author = "the jaxmlir authors"
-copyright = author  # noqa: A001
+copyright = author
 release = version = jaxmlir.__version__
 extensions = [
     "myst_parser",

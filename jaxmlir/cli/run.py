@@ -45,6 +45,8 @@ FLAGS = (
     ),
     command_line.ALLOW,
     command_line.LOAD,
+    command_line.COLOR,
+    command_line.COMPLETION,
 )
 
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
     command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-run", _help):
+    if command_line.answered(arguments, "jaxmlir-run", _help, FLAGS):
         return 0
     platform = arguments.get("platform")
     if platform:

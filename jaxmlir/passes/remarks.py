@@ -4,9 +4,11 @@ A pass calls :func:`remark` with the op that it changed, before it changes it::
 
     remark(op, "hoisted out of the loop: computed once instead of 1000 times")
 
-Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks`` prints them
-as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.  A
-message that is itself work to make is asked for first: ``if remarks_wanted(): remark(op, ...)``.
+Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks=all`` prints
+them as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.
+A :class:`~jaxmlir.debug.RemarkReport`, which ``jaxmlir-opt --remarks`` prints, is told the ops too,
+and ranks kinds of remarks.  A message that is itself work to make is asked for first:
+``if remarks_wanted(): remark(op, ...)``.
 """
 
 from __future__ import annotations
@@ -14,30 +16,54 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxmlir.errors import Diagnostic
 
-Sink = Callable[[Diagnostic], None]
-OpSink = Callable[[Diagnostic, Any], None]
-"""Takes a remark and the op that it is about, ``None`` where that is not known."""
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
-_listening: contextvars.ContextVar[tuple[OpSink, str] | None] = contextvars.ContextVar(
+Sink = Callable[[Diagnostic], None]
+
+
+@runtime_checkable
+class OpSink(Protocol):
+    """A sink that is told, before a pass runs, of which program, and what op a remark is about."""
+
+    def about(self, program: Module) -> None: ...
+
+    def __call__(self, remark: Diagnostic, op: Any = None) -> None: ...
+
+
+Hears = Callable[[Diagnostic, Any], None]
+"""Takes a remark and the op that it is about, ``None`` where that is not known."""
+_listening: contextvars.ContextVar[tuple[Hears, str] | None] = contextvars.ContextVar(
     "remarks", default=None
 )
 
 
 @contextlib.contextmanager
-def listening(sink: Sink | None, pass_name: str) -> Iterator[None]:
+def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[None]:
     """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
-    with listening_at_ops(None if sink is None else lambda said, op: sink(said), pass_name):
+    if isinstance(sink, OpSink):
+        sink.about(program)
+    with heard_by(None if sink is None else _hears(sink), pass_name):
         yield
 
 
+def unheard() -> contextlib.AbstractContextManager[None]:
+    """Has nobody hear the remarks made meanwhile: what is tried is not done."""
+    return heard_by(None, "")
+
+
+def _hears(sink: Sink) -> Hears:
+    return sink if isinstance(sink, OpSink) else lambda remark, op: sink(remark)
+
+
 @contextlib.contextmanager
-def listening_at_ops(sink: OpSink | None, pass_name: str) -> Iterator[None]:
-    """Hands the remarks made meanwhile to ``sink``, each with its op as it is before the change."""
-    token = _listening.set(None if sink is None else (sink, pass_name))
+def heard_by(hears: Hears | None, pass_name: str) -> Iterator[None]:
+    """Hands the remarks made meanwhile to a function, each with its op before the change."""
+    token = _listening.set(None if hears is None else (hears, pass_name))
     try:
         yield
     finally:
@@ -50,9 +76,9 @@ def remarks_wanted() -> bool:
 
 
 def listener() -> Sink | None:
-    """What takes the remarks that are made now."""
+    """What takes the remarks that are made now; of those that it is handed, it knows no op."""
     found = _listening.get()
-    return None if found is None else lambda said: found[0](said, None)
+    return None if found is None else lambda remark: found[0](remark, None)
 
 
 def remark(op: Any, message: str) -> None:
@@ -63,9 +89,8 @@ def remark(op: Any, message: str) -> None:
     # JAX stays out until a pass has something to say.
     from jaxmlir.dialect import locations
 
-    sink, pass_name = listener
-    said = Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location))
-    sink(said, op)
+    hears, pass_name = listener
+    hears(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)), op)
 
 
 @contextlib.contextmanager
@@ -73,7 +98,10 @@ def recording() -> Iterator[list[Diagnostic]]:
     """The remarks made meanwhile, which are handed to nobody: none if nobody listens."""
     found: list[Diagnostic] = []
     listener = _listening.get()
-    with listening(None if listener is None else found.append, listener[1] if listener else ""):
+    if listener is None:
+        yield found
+        return
+    with heard_by(lambda remark, op: found.append(remark), listener[1]):
         yield found
 
 

@@ -64,7 +64,8 @@ class Executable:
         elif not self.target.is_cpu:
             lines.append(("kernels", f"{of_hlo.kernels:,}"))
             lines.append(("moved", _binary(of_hlo.bytes)))
-            lines.append(("at least", f"{of_hlo.nanoseconds / 1e3:,.1f} us"))
+        if not self.target.is_cpu:
+            lines.append(("estimate", f"{of_hlo.nanoseconds / 1e3:,.1f} us"))
         if of_hlo.unknown_loops:
             lines.append(("loops", f"{of_hlo.unknown_loops} of unknown length, counted once"))
         head = f"compiled for {self.target} by jax {jax.__version__}"
@@ -136,5 +137,5 @@ def executable(target: Target, compiled: Any) -> Executable:
         memory.temp_size_in_bytes,
         memory.generated_code_size_in_bytes,
         cost.get("flops") if cost else None,
-        hlo.estimate(compiled.as_text(), target.costs),
+        compilers.estimate(target, compiled.as_text()),
     )

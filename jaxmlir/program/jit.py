@@ -17,7 +17,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import jax
@@ -28,10 +28,12 @@ from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.tuned import TunedFunction
-from jaxmlir.program.versions import Recipe, at_level, decide
+from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.units import check_budget
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -51,8 +53,8 @@ class Stager:
       level: the optimization level.
       without: names of passes of that level that do not run.
       target: what programs are optimized for; by default what JAX lowers them for.
+      memory_budget: what they may take besides arguments and results, as a fraction or bytes.
       remarks: takes what the passes say before a program is lowered, and what could not be staged.
-      memory_budget: of ``jaxpr-remat``; by default it stores what pays.
 
     Raises:
       PipelineError: there is no such level or pass.
@@ -61,21 +63,15 @@ class Stager:
     level: int
     without: Collection[str] = ()
     target: Target | None = None
-    remarks: Sink | None = field(default=None, compare=False)
     memory_budget: float | None = None
+    remarks: Sink | None = field(default=None, compare=False)
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
 
     # The passes' modules are loaded, and live on.
     @collector_paused
     def __post_init__(self) -> None:
-        from jaxmlir.passes import level_stages, parse_pipeline
-
-        stages = level_stages(self.level, self.without)
-        if self.memory_budget is not None:
-            option = f"{{memory-budget={self.memory_budget} measure=false}}"
-            stages = (stages[0], stages[1].replace("jaxpr-remat", f"jaxpr-remat{option}"))
-        structure, storage = map(parse_pipeline, stages)
+        structure, storage = stages_of(self.level, self.without, self.memory_budget)
         fixed = {"without": frozenset(self.without), "structure": structure, "storage": storage}
         for name, value in fixed.items():
             object.__setattr__(self, name, value)
@@ -103,7 +99,9 @@ class Stager:
             recipe = Recipe(targets.default_target(), again)
         default = recipe and recipe.target
         decide(program, self.structure, self.storage, default, self.remarks)
-        program.recipe = recipe and recipe.then(at_level(self.level, self.without))
+        program.recipe = recipe and recipe.then(
+            at_level(self.level, self.without, self.memory_budget)
+        )
         return program_primitive.call(program, program.name, values)
 
     def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,6 +213,7 @@ def jit(
     optimize: int | str = 0,
     without: Collection[str] = (),
     target: str | Target | None = None,
+    memory_budget: float | str | None = None,
     remarks: Sink | None = None,
     **options: Any,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
@@ -233,6 +232,8 @@ def jit(
         kept; see :mod:`jaxmlir.program.tuned`.
       without: names of passes of that level to leave out.
       target: what the function is optimized for; by default what JAX lowers it for.
+      memory_budget: the memory to get along with besides arguments and results, the derivatives in
+        the function included, as for :meth:`Program.remat`; it is compiled several times for that.
       remarks: takes what the passes say they did before the function is lowered, and of which
         function the derivative is JAX's, and why; for example ``print``.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
@@ -244,13 +245,16 @@ def jit(
       ``fun``, a function that makes one of it.
 
     Raises:
-      ArgumentError: there is no such target.
-      PipelineError: there is no such level or pass.
+      ArgumentError: there is no such target, or the budget is neither a number nor bytes.
+      PipelineError: there is no such level or pass, or the budget is not positive.
     """
+    budget = None if memory_budget is None else check_budget(memory_budget)
+    given = None if target is None else targets.target(target)
+    tune = optimize == "tune"
+    stager = Stager(2 if tune else optimize, without, given, budget, remarks)
     if fun is _TO_COME:
-        ours = {"optimize": optimize, "without": without, "target": target, "remarks": remarks}
-        return functools.partial(jit, **ours, **options)
-    return JitFunction(fun, options, optimize, without, target, remarks)
+        return lambda fun: JitFunction(fun, options, stager, tune=tune)
+    return JitFunction(fun, options, stager, tune=tune)
 
 
 class JitFunction:
@@ -264,34 +268,32 @@ class JitFunction:
         self,
         fun: Callable[..., Any],
         options: Mapping[str, Any],
-        optimize: int | str = 0,
-        without: Collection[str] = (),
-        target: str | Target | None = None,
-        remarks: Sink | None = None,
+        stager: Stager,
+        *,
+        tune: bool = False,
     ):
         functools.update_wrapper(self, fun)
-        given = None if target is None else targets.target(target)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
         # of its own.
         self._trace = trace(fun, **static)
-        if optimize != "tune":
-            stager = Stager(optimize, without, given, remarks)
+        if not tune:
             self._jitted = jax.jit(_through_dialect(fun, stager, options), **options)
             return
 
         def form(choice: Choice, heard: Sink | None) -> Callable[..., Any]:
             if choice.level == 0:
                 return fun
-            budget = choice.memory_budget
-            stager = Stager(choice.level, choice.without, given, heard, memory_budget=budget)
-            return _through_dialect(fun, stager, options)
+            budget = choice.memory_budget or stager.memory_budget
+            changed = {"level": choice.level, "without": choice.without, "memory_budget": budget}
+            return _through_dialect(fun, replace(stager, remarks=heard, **changed), options)
 
         def say(text: str) -> None:
-            if remarks is not None:
-                remarks(_remark(fun, f"with optimize='tune': {text}"))
+            if stager.remarks is not None:
+                stager.remarks(_remark(fun, f"with optimize='tune': {text}"))
 
-        self._jitted = TunedFunction(fun, form, options, self._trace, without, given, say)
+        without, target = stager.without, stager.target
+        self._jitted = TunedFunction(fun, form, options, self._trace, without, target, say)
 
     __call__: Callable[..., Any] = Calls("_jitted")
 
@@ -344,7 +346,7 @@ def _through_dialect(
     def through_dialect(*args: Any, **kwargs: Any) -> Any:
         if jax.config.jax_disable_jit:
             return fun(*args, **kwargs)
-        if stager.level:
+        if stager.level or stager.memory_budget is not None:
             traced = trace_staged(args, kwargs)
         else:
             traced = traceable.trace(*args, **kwargs)

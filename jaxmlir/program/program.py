@@ -27,6 +27,7 @@ from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
+from jaxmlir.program.inverses import Inverses
 from jaxmlir.program.sparse import SparseDerivatives
 from jaxmlir.program.tuned import Tunable
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
@@ -45,10 +46,11 @@ if TYPE_CHECKING:
     from jaxmlir.bridge.importer import Importer
     from jaxmlir.interpret.interpreter import Hook
     from jaxmlir.passes import Pipeline
+    from jaxmlir.program.memory_curve import MemoryCurve
     from jaxmlir.targets import Target
 
 
-class Program(SparseDerivatives, Tunable, Views, Module):
+class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -317,6 +319,30 @@ class Program(SparseDerivatives, Tunable, Views, Module):
         # Who looks at the result is not to wait for it to be compiled again.
         compiles = measure and memory_budget is not None
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)
+
+    def memory_curve(
+        self,
+        *args: Any,
+        budgets: Sequence[float | str] = (0.75, 0.5, 0.25, 0.1),
+        repetitions: int = 5,
+    ) -> MemoryCurve[Program]:
+        """Memory against time of the program, as it is and as :meth:`remat` makes it for budgets.
+
+        It is printed as a table, and its ``plot()`` shows which budgets are worth their time::
+
+            print(program.grad().memory_curve(w, x))
+
+        Args:
+          args: the arguments to run it on.
+          budgets: as :meth:`remat` takes them.
+          repetitions: how often each form is run; the median counts.
+
+        Raises:
+          ArgumentError: the arguments are not the program's, or a budget is none.
+        """
+        from jaxmlir.program.memory_curve import memory_curve
+
+        return memory_curve(self, args, budgets, repetitions)
 
     def __copy__(self) -> Program:
         result = self.clone()
@@ -613,43 +639,6 @@ class Program(SparseDerivatives, Tunable, Views, Module):
           TransformError: an op cannot be batched, or a batched result has the axis ``None``.
         """
         return transforms.vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
-
-    @derived_once
-    def inverse(
-        self,
-        argnums: int | Sequence[int] | None = None,
-        known: int | Sequence[int] | None = None,
-    ) -> Program:
-        """The program ``(result, *known arguments) -> unknown arguments``.
-
-        Args:
-          argnums: the positional arguments to find; by default all that are not known.
-          known: those that are given, which the inverse takes in their order; by default all that
-            are not to be found.
-
-        Returns:
-          A program that gives the argument, or a tuple of them where they are several.
-
-        Raises:
-          ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
-          TransformError: an argument does not follow from the result and the known arguments; names
-            an op that stands in the way, and the reason.
-        """
-        return transforms.inverse(self, argnums, known, log_det=False)
-
-    @derived_once
-    def inverse_and_log_det(
-        self,
-        argnums: int | Sequence[int] | None = None,
-        known: int | Sequence[int] | None = None,
-    ) -> Program:
-        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
-
-        Raises:
-          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
-            arguments do not hold as many numbers.
-        """
-        return transforms.inverse(self, argnums, known, log_det=True)
 
     # -- running --
 

@@ -108,16 +108,24 @@ def _program(importer: Importer, filename: str) -> Program:
 
     program = Program.of_import(importer)
     verify(program, filename)
-    return _loops_raised(program)
-
-
-def _loops_raised(program: Program) -> Program:
-    """The program with ``scan`` for ``while``, which has no derivative in reverse."""
-    if any(name == "jaxpr.while" for f in program.functions.values() for _, name in named_ops(f)):
-        # Not batched: what is computed is to be what the module computes, to the bit.
-        return program.run_passes("jaxpr-raise-loops{batch-bytes=0}")
-    return program
+    return _raised_further(program)
 
 
 def _of_import(importer: Importer) -> Program:
-    return _loops_raised(Program.of_import(importer))
+    return _raised_further(Program.of_import(importer))
+
+
+_FURTHER = {
+    # It has no derivative in reverse as a ``while``.  Not batched: what is computed is to be what
+    # the module computes, to the bit.
+    "jaxpr.while": "jaxpr-raise-loops{batch-bytes=0}",
+    # Of a softmax's maximum no derivative is to be taken, which ``stop_gradient`` said.
+    "jaxpr.reduce_max": "jaxpr-shift-invariance",
+}
+
+
+def _raised_further(program: Program) -> Program:
+    """The program with the derivatives that it had before it was lowered, as far as is certain."""
+    names = {name for function in program.functions.values() for _, name in named_ops(function)}
+    passes = [pipeline for name, pipeline in _FURTHER.items() if name in names]
+    return program.run_passes(",".join(passes)) if passes else program

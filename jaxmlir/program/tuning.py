@@ -213,7 +213,7 @@ class Trial:
         Args:
           said: gets the number of remarks of each pass.
         """
-        from jaxmlir.passes.remarks import listening
+        from jaxmlir.passes.remarks import heard_by
 
         say(f"compiling {choice}")
 
@@ -227,7 +227,7 @@ class Trial:
         try:
             candidate.call = self._make(choice, count)
             args, kwargs = self._arguments()
-            with listening(count, "jit"), warnings.catch_warnings():
+            with heard_by(lambda remark, op: count(remark), "jit"), warnings.catch_warnings():
                 if choice.memory_budget is not None:
                     # That it takes more is no reason not to try.
                     warnings.simplefilter("ignore")

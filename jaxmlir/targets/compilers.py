@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.errors import ArgumentError, CompilerError
+from jaxmlir.targets import hlo
 from jaxmlir.targets import target as target_named
-from jaxmlir.targets.costs import described_devices
+from jaxmlir.targets.costs import described_devices, machines
 
 if TYPE_CHECKING:
     from jaxmlir.targets import Target
@@ -102,18 +103,25 @@ def devices(name: str | Target) -> list[Any]:
     return _described(target)
 
 
+def estimate(target: Target, text: str) -> hlo.Estimate:
+    """The work that the optimized HLO of a target's compiler stands for."""
+    kind = target.kind or next(iter(machines(target.platform)))
+    clock = described_devices(target.platform).get(kind, {}).get("clock")
+    return hlo.estimate(text, target.costs, clock if target.platform == "tpu" else None)
+
+
 @functools.cache
 def _described(target: Target) -> list[Any]:
     from jax.errors import JaxRuntimeError
 
-    kinds = described_devices(target.platform)
-    kind = target.kind or next(iter(kinds))
+    kind = target.kind or next(iter(machines(target.platform)))
+    described = described_devices(target.platform)[kind]
     if target.platform == "tpu":
-        name = f"{kind}:{'x'.join(map(str, target.topology)) or kinds[kind]['topology']}"
+        name = f"{kind}:{'x'.join(map(str, target.topology)) or described['topology']}"
         options = {}
     else:
         name = ""
-        config = _gpu(target.machine, **kinds[kind])
+        config = _gpu(target.machine, **described)
         options = {"target_config": config, "topology": f"1x1x{target.devices}"}
     try:
         found = _topology(target.platform, name, options)

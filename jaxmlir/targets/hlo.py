@@ -43,7 +43,8 @@ class Estimate(NamedTuple):
     dot_flops: int = 0
     """Floating-point operations of matrix products."""
     nanoseconds: float = 0.0
-    """Of each kernel the longest of its launch, its bytes and its products, by the table."""
+    """The time of the cycles; without, of each kernel the longest of its launch, its bytes and its
+    products, by the table."""
     unknown_loops: int = 0
     """Loops that do not say how often they run: they count once."""
 
@@ -74,10 +75,15 @@ class _Instruction(NamedTuple):
         return found[1] if found else ""
 
 
-def estimate(text: str, costs: Costs) -> Estimate:
-    """The work that a module of optimized HLO stands for, on a device of these costs."""
+def estimate(text: str, costs: Costs, clock: float | None = None) -> Estimate:
+    """The work that a module of optimized HLO stands for, on a device of these costs.
+
+    Args:
+      clock: of a device whose compiler writes cycles, how many there are in a nanosecond.
+    """
     computations, entry = _computations(text)
-    return _Reader(computations, costs).computation(entry)
+    found = _Reader(computations, costs).computation(entry)
+    return found._replace(nanoseconds=found.cycles / clock) if clock else found
 
 
 def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
@@ -144,11 +150,11 @@ class _Reader:
         return None
 
     def _kernel(self, kernel: _Instruction, types: Mapping[str, str]) -> Estimate:
-        read = [_bytes(types.get(name, "")) for name in kernel.operands]
-        moved = _bytes(kernel.type) + sum(read)
-        if "dynamic-update-slice" in kernel.name.replace("_", "-"):
-            # In place: what is written, and what is read for it.
-            moved = 2 * sum(sorted(read)[:-1])
+        inner = self._computations.get(kernel.called("calls"), ())
+        if inner:
+            moved = _moved(inner)
+        else:
+            moved = _bytes(kernel.type) + sum(_bytes(types.get(v, "")) for v in kernel.operands)
         flops = sum(_dot_flops(i, t) for i, t in self._inside(kernel, types))
         nanoseconds = max(
             self._costs.launch,
@@ -166,6 +172,43 @@ class _Reader:
         inner_types = {i.name: i.type for i in inner}
         for instruction in inner:
             yield from self._inside(instruction, inner_types)
+
+
+def _moved(fused: Sequence[_Instruction]) -> int:
+    """The bytes that a fusion reads and writes: of what it slices or updates in place, that part.
+
+    Args:
+      fused: the instructions of its computation, the root last.
+    """
+    makers = {i.name: i for i in fused}
+    users: dict[str, list[_Instruction]] = {}
+    for i in fused:
+        for operand in set(i.operands):
+            users.setdefault(operand, []).append(i)
+
+    def read(value: _Instruction) -> int:
+        whole, part = _bytes(value.type), 0
+        for user in users.get(value.name, ()):
+            is_first = user.operands[0] == value.name
+            if user.op == "bitcast":
+                part += read(user)
+            elif user.op in ("dynamic-slice", "gather", "slice") and is_first:
+                part += _bytes(user.type)
+            elif user.op != "dynamic-update-slice" or not is_first:
+                return whole
+        return min(whole, part)
+
+    def written(value: _Instruction) -> int:
+        match value.op:
+            case "tuple":
+                return sum(written(makers[operand]) for operand in value.operands)
+            case "bitcast":
+                return written(makers[value.operands[0]])
+            case "dynamic-update-slice":
+                return _bytes(makers[value.operands[1]].type)
+        return _bytes(value.type)
+
+    return sum(read(i) for i in fused if i.op == "parameter") + written(fused[-1])
 
 
 def _branches(conditional: _Instruction) -> list[str]:

@@ -6,14 +6,15 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.passes import level_pipeline, parse_pipeline
 from jaxmlir.passes.instrument import Instrumentation
-from jaxmlir.passes.remarks import listening_at_ops
+from jaxmlir.passes.remarks import heard_by
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.viewer.form import text_of
 from jaxmlir.viewer.tables import Tables
 
@@ -70,7 +71,7 @@ class _Recorder(Instrumentation):
         return True
 
     @contextlib.contextmanager
-    def listen(self, name: str) -> Iterator[None]:
+    def listen(self, name: str, program: Module) -> Iterator[None]:
         stage = Stage(name, self.stages[-1].ops)
         self.stages.append(stage)
 
@@ -78,7 +79,7 @@ class _Recorder(Instrumentation):
             stage.remarks.append((*self.tables.remark(said), *self.where(op)))
 
         start, state = time.perf_counter(), self.program.state
-        with listening_at_ops(take, name):
+        with heard_by(take, name):
             yield
         stage.seconds = time.perf_counter() - start
         if self.program.state is not state:

@@ -61,6 +61,16 @@ INVARIANT = {
 }
 
 
+def signed_log_sum(x, v):
+    """The logarithm of the magnitude of a sum of terms of both signs, and the sum's sign."""
+    m = jnp.max(x, 1, keepdims=True)
+    total = jnp.sum(jnp.exp(x - m) * jnp.sin(5 * x), 1, keepdims=True)
+    return (jnp.log(jnp.abs(total)) + m) * jnp.sign(total)
+
+
+INVARIANT["of both signs"] = signed_log_sum
+
+
 def exp(x, axis=1):
     return jnp.exp(x - jnp.max(x, axis, keepdims=True))
 

@@ -67,7 +67,9 @@ def with_python_outputs(page: Path, text: str, namespace: dict | None = None) ->
             return code + (block["gap"] or "") + block["output"]
         return f"{code}{block['gap'] or chr(10) + '```text' + chr(10)}{printed.strip()}\n```\n"
 
-    return PYTHON.sub(rerun, text)
+    # What a block writes is not left where the tests run.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return PYTHON.sub(rerun, text)
 
 
 @functools.cache

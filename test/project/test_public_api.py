@@ -1,4 +1,4 @@
-"""What users may count on: documented names, what type checkers see, and the built package."""
+"""What users may count on: documented names, what type checkers see, the package, and the site."""
 
 from __future__ import annotations
 
@@ -106,3 +106,17 @@ def test_the_readme_runs_from_the_built_wheel(tmp_path):
         env={**os.environ, "PYTHONPATH": str(target)},
     )
     assert jaxmlir.__version__ in version.stdout, version.stderr
+
+
+def test_the_site_is_built_without_warnings(tmp_path):
+    for name in ("sphinx", "myst_parser", "furo", "sphinxcontrib.mermaid"):
+        pytest.importorskip(name)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    command += ["-d", str(tmp_path / "doctrees"), str(ROOT / "docs"), str(tmp_path / "site")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "site" / "reference.html").read_text()
+    documented = set(re.findall(r'id="jaxmlir\.Program\.(\w+)"', reference))
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    assert public(dir(program)) - documented == set()
