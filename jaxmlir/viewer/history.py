@@ -56,13 +56,13 @@ class Stage:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Recorder(Instrumentation):
     """Keeps the program after each pass, and what the pass said."""
 
-    program: Module
-    tables: Tables
-    stages: list[Stage]
+    program: Module = None  # type: ignore[assignment]
+    tables: Tables = field(default_factory=Tables)
+    stages: list[Stage] = field(default_factory=list)
     ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
     """Where the ops were before the pass that runs, by what :func:`_marks` gives."""
 
