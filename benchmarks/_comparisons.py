@@ -160,6 +160,7 @@ def _cases(set_: Mapping[str, Benchmark], scale: str, group: str) -> tuple[Case,
 
 _PLAIN = _cases(PROGRAMS, "full", "plain")
 _NAIVE = _cases(NAIVE, "full", "naive")
+GRADIENTS = (*_PLAIN, *_NAIVE)
 _SMALL = _cases(PROGRAMS, "small", "plain")
 _FORMULAS = tuple(Case(name, make, "formulas") for name, make in FORMULAS.items())
 _TRANSFORMED = (*_PLAIN, *_SMALL, *_FORMULAS)
@@ -168,6 +169,8 @@ _DEEP = (
     Case("transformer_48_layers", lambda: deep_transformer(48), "deep"),
     Case("stencil_20_steps", lambda: deep_stencil(20), "deep"),
 )
+BENCHMARKS = (*_PLAIN, *_NAIVE)
+"""The programs, not those that vary one."""
 _GROWTH = tuple(map(_equations, (1_000, 5_000, 20_000, 100_000)))
 _LARGE = _equations(20_000)
 _TINY = Case("tiny", _tiny)
@@ -224,7 +227,7 @@ def measures(level: int) -> tuple[Measure, ...]:
         _measure("vmap", 0.2, _GROWTH[:2], _transforms.vmap),
         _measure("vmap", 1.0, _TRANSFORMED, _transforms.vmap),
         _measure("vmap_run", 1.02, _PLAIN, _run_batched),
-        Measure(_gradients.STAGES, (*_PLAIN, *_NAIVE, *_DEEP), of_gradients),
+        Measure(_gradients.STAGES, (*GRADIENTS, *_DEEP), of_gradients),
     )
 
 
@@ -256,4 +259,5 @@ def compare(selected: Selected, repetitions: int) -> Iterator[Comparison]:
             unit,
             sides.note,
             sides.error,
+            sides.bound,
         )

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import jaxmlir
-from benchmarks import _code
+from benchmarks import _bound, _code
 from benchmarks._measure import NOTHING, Sides, Timing, Work, side_by_side
 from jaxmlir._compat import core
 from jaxmlir.passes import STORAGE
@@ -53,12 +53,18 @@ class Mismatch(Exception):
     """A gradient is not JAX's."""
 
 
-def gradient(program: jaxmlir.Program, level: int) -> jaxmlir.Program:
+def gradient(
+    program: jaxmlir.Program,
+    level: int,
+    target: str | None = None,
+    without: Collection[str] = (),
+) -> jaxmlir.Program:
     """Passes, the gradient in the first argument, and passes once more.
 
     It is what ``jaxmlir.jit`` makes of ``jax.grad`` of a function.
     """
-    return program.optimize(level, without=STORAGE).grad().optimize(level)
+    structured = program.optimize(level, without={*STORAGE, *without}, target=target)
+    return structured.grad().optimize(level, without=without)
 
 
 def stages(
@@ -165,11 +171,16 @@ def _executables(
     if "grad_compile" in wanted:
         found["grad_compile"] = times
     of_jax, of_jaxmlir = kept[0]
+    least = None
+    if "grad_cpu" in wanted:
+        function, _ = case.make()
+        least = _bound.bound(gradient(jaxmlir.trace(function)(*case.abstract), level))
     args = jax.tree.map(jax.device_put, case.make()[1])
     check_equal(of_jaxmlir(*args), of_jax(*args))
     for name, clock in (("grad_run", time.perf_counter), ("grad_cpu", time.process_time)):
         if name in wanted:
-            found[name] = runs(of_jax, of_jaxmlir, args, repetitions, clock)
+            sides = runs(of_jax, of_jaxmlir, args, repetitions, clock)
+            found[name] = sides._replace(bound=least if name == "grad_cpu" else None)
     if "grad_temp" in wanted:
         found["grad_temp"] = Sides(temporary(of_jax), temporary(of_jaxmlir))
     return found

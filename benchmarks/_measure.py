@@ -41,6 +41,7 @@ class Sides(NamedTuple):
     jaxmlir: Timing
     note: str = ""
     error: str = ""
+    bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Comparison:
       unit: what the numbers are: seconds, ``s``, or bytes, ``B``.
       note: what else there is to say of the two.
       error: why a side's result is no good, or that it has none; then the timings are NaN.
+      bound: the least that either could take (:mod:`benchmarks._bound`), where that is known.
     """
 
     measure: str
@@ -69,6 +71,7 @@ class Comparison:
     unit: str = "s"
     note: str = ""
     error: str = ""
+    bound: float | None = None
 
     @property
     def ratio(self) -> float:

@@ -28,6 +28,8 @@ def row(result: Comparison) -> str:
     if result.target is not None:
         verdict = f"{result.target:g}" + ("" if result.ratio <= result.target else "  missed")
     verdict += f"  {result.note}" * bool(result.note)
+    if result.bound:
+        verdict += f"  {result.jaxmlir.median / result.bound:.1f} times the bound"
     return (
         f"{start}{_span(result.jax, result.unit):>27}  {_span(result.jaxmlir, result.unit):>27}  "
         f"{result.ratio:6.3f}  {verdict}"
@@ -55,6 +57,10 @@ def summary(results: Iterable[Comparison]) -> Iterator[str]:
             if (target := good[-1].target) is not None:
                 within = sum(r.ratio <= target for r in good)
                 line += f", {within} of {len(good)} within {target:g}"
+        bounded = [(r.jax.median / r.bound, r.jaxmlir.median / r.bound) for r in good if r.bound]
+        if bounded:
+            theirs, ours = map(statistics.geometric_mean, zip(*bounded, strict=True))
+            line += f"; {ours:.2f} times the bound, JAX {theirs:.2f}"
         if len(good) < len(members):
             line += f", {len(members) - len(good)} FAILED"
         yield line
@@ -73,6 +79,8 @@ def _growth(lowered: Iterable[Comparison]) -> Iterator[str]:
 
 _UNITS = {
     "s": ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "us")),
+    "cycles": ((1e6, 1e-6, "M"), (1e3, 1e-3, "k"), (0.0, 1.0, "cycles")),
+    "ns": ((1e6, 1e-6, "ms"), (0.0, 1e-3, "us")),
     "B": ((2**20, 2**-20, "MiB"), (0, 2**-10, "KiB")),
 }
 
@@ -103,16 +111,16 @@ def to_json(results: Iterable[Comparison], repetitions: int, level: int) -> dict
         "jaxlib": jaxlib.__version__,
         "repetitions": repetitions,
         "level": level,
-        "results": [_record(r) for r in results],
+        "results": [record(r) for r in results],
     }
 
 
-def _record(result: Comparison) -> dict[str, Any]:
+def record(result: Comparison) -> dict[str, Any]:
     """A row as JSON, which has no NaN."""
     record = dataclasses.asdict(result)
     if result.error:
         return {key: value for key, value in record.items() if key not in ("jax", "jaxmlir")}
-    for field in ("note", "error"):
+    for field in ("note", "error", "bound"):
         if not record[field]:
             del record[field]
     return {**record, "ratio": round(result.ratio, 4)}
@@ -126,7 +134,7 @@ def _processor() -> str:
         return platform.processor()
 
 
-def dump(document: Mapping[str, Any], path: str) -> None:
+def dump(document: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Writes a document, each result on a line of its own."""
     rest = {key: value for key, value in document.items() if key != "results"}
     lines = ",\n".join(f"  {json.dumps(_rounded(result))}" for result in document["results"])

@@ -2,6 +2,7 @@
 
     python -m benchmarks.calibrate                     prints the table, beside the one in the tree
     python -m benchmarks.calibrate --write             writes it: jaxmlir/targets/tables/cpu.toml
+    python -m benchmarks.calibrate --target tpu:v5e    prints what its compiler estimates
 
 Each number is the slope of the CPU time of a program in something that it has more of: two
 programs, compiled by XLA, that differ in one thing.  The fastest of several runs counts, which
@@ -20,7 +21,8 @@ import platform
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+import jaxmlir
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.targets import Target, target
 from jaxmlir.targets.costs import TABLES
 
 REPEATS = 15
@@ -41,41 +45,75 @@ MIB = 1 << 20
 Clock = Callable[[], float]
 
 
-def seconds(function: Callable[..., Any], *args: Any, clock: Clock = time.process_time) -> float:
-    """How long the fastest of several runs of a function takes, compiled."""
-    compiled = jax.jit(function).lower(*args).compile()
-    jax.block_until_ready(compiled(*args))
-    found = []
-    for _ in range(REPEATS):
-        start = clock()
+@dataclass(frozen=True)
+class Meter:
+    """What programs take: measured here, or as the compiler of a target estimates it."""
+
+    target: Target | None = None
+
+    def seconds(
+        self, function: Callable[..., Any], *args: Any, clock: Clock = time.process_time
+    ) -> float:
+        """How long the fastest of several runs of a function takes, compiled."""
+        if self.target is not None:
+            return 1e-9 * jaxmlir.aot(jax.jit(function), self.target, *args).estimate.nanoseconds
+        compiled = jax.jit(function).lower(*args).compile()
         jax.block_until_ready(compiled(*args))
-        found.append(clock() - start)
-    return min(found)
+        found = []
+        for _ in range(REPEATS):
+            start = clock()
+            jax.block_until_ready(compiled(*args))
+            found.append(clock() - start)
+        return min(found)
+
+    def slope(
+        self,
+        make: Callable[[int], Callable[..., Any]],
+        few: int,
+        many: int,
+        *args: Any,
+        clock: Clock = time.process_time,
+    ) -> float:
+        """Nanoseconds that one step more takes.
+
+        Args:
+          make: the function of so many steps.
+        """
+        times = [self.seconds(make(count), *args, clock=clock) for count in (few, many)]
+        return max(0.0, 1e9 * (times[1] - times[0]) / (many - few))
+
+    def storing(self, rows: Any) -> float:
+        """Nanoseconds of a byte that one loop stores and another one reads."""
+
+        def at_once(rows: Any) -> Any:
+            return lax.scan(lambda total, row: (total + jnp.sum(row * row), None), 0.0, rows)[0]
+
+        def one_by_one(rows: Any) -> Any:
+            _, squares = lax.scan(lambda _, row: (0.0, row * row), 0.0, rows)
+            return lax.scan(lambda total, row: (total + jnp.sum(row), None), 0.0, squares)[0]
+
+        longer = self.seconds(one_by_one, rows) - self.seconds(at_once, rows)
+        return max(0.0, 1e9 * longer / rows.nbytes)
+
+    def compiling(self, count: int) -> float:
+        """Nanoseconds of CPU time for which XLA compiles a chain of so many products and sums."""
+        found = []
+        for _ in range(3):
+            jax.clear_caches()
+            function = jax.jit(chain(lambda x: x * x + 0.5)(count // 2))
+            start = time.process_time()
+            jaxmlir.aot(function, self.target or "cpu", jnp.ones(MIB // 16))
+            found.append(time.process_time() - start)
+        return 1e9 * min(found)
 
 
-def slope(
-    make: Callable[[int], Callable[..., Any]],
-    few: int,
-    many: int,
-    *args: Any,
-    clock: Clock = time.process_time,
-) -> float:
-    """Nanoseconds that one step more takes.
-
-    Args:
-      make: the function of so many steps.
-    """
-    times = [seconds(make(count), *args, clock=clock) for count in (few, many)]
-    return max(0.0, 1e9 * (times[1] - times[0]) / (many - few))
-
-
-def chain(step: Callable[[Any], Any]) -> Callable[[int], Callable[..., Any]]:
-    """Functions of so many steps one after another."""
+def chain(step: Callable[..., Any]) -> Callable[[int], Callable[..., Any]]:
+    """Functions of so many steps one after another, which other arguments are the same in."""
 
     def make(count: int) -> Callable[..., Any]:
-        def function(x: Any) -> Any:
+        def function(x: Any, *others: Any) -> Any:
             for _ in range(count):
-                x = step(x)
+                x = step(x, *others)
             return x
 
         return function
@@ -88,19 +126,6 @@ def in_turn(count: int) -> Callable[..., Any]:
     return lambda x: lax.fori_loop(0, count, lambda _, y: y * y + 0.5, x)
 
 
-def storing(rows: Any) -> float:
-    """Nanoseconds of a byte that one loop stores and another one reads."""
-
-    def at_once(rows: Any) -> Any:
-        return lax.scan(lambda total, row: (total + jnp.sum(row * row), None), 0.0, rows)[0]
-
-    def one_by_one(rows: Any) -> Any:
-        _, squares = lax.scan(lambda _, row: (0.0, row * row), 0.0, rows)
-        return lax.scan(lambda total, row: (total + jnp.sum(row), None), 0.0, squares)[0]
-
-    return max(0.0, 1e9 * (seconds(one_by_one, rows) - seconds(at_once, rows)) / rows.nbytes)
-
-
 def kept_call(x: Any) -> Any:
     """A call that XLA does not inline."""
     from jax.experimental.xla_metadata import set_xla_metadata
@@ -109,53 +134,74 @@ def kept_call(x: Any) -> Any:
         return jax.jit(lambda y: jnp.sin(y) + 1)(x)
 
 
-def measured() -> dict[str, float]:
+def measured(meter: Meter) -> Iterator[tuple[str, float]]:
     """The costs by name, in nanoseconds."""
     rng = np.random.default_rng(0)
 
     def array(*shape: int) -> Any:
         return jnp.asarray(rng.random(shape, np.float32))
 
-    cached, small, large, tiny = array(MIB // 16), array(16, 16), array(1024, 1024), array(4, 4)
-    flop = slope(chain(lambda x: x * x + 0.5), 8, 40, cached) / 2 / cached.size
-    matrix, vector, matrices = array(2048, 2048), array(2048), array(9, 64, 64)
-    shared, places = array(1 << 16), jnp.asarray(rng.permutation(cached.size)[: 1 << 14])
-    wall = slope(in_turn, 8, 72, shared, clock=time.perf_counter)
-    return {
-        "launch": slope(chain(lambda x: x @ tiny), 8, 136, tiny),
-        "fork": max(0.0, wall - 2 * flop * shared.size / (os.cpu_count() or 1)),
-        "call": max(0.0, slope(chain(kept_call), 4, 132, tiny)),
-        "iteration": slope(
-            lambda count: lambda x: lax.fori_loop(0, count, lambda _, y: y + 1, x), 100, 10_100, 0.0
-        ),
-        "flop": flop,
-        "transcendental": slope(chain(lambda x: jnp.exp(-x)), 2, 10, cached) / cached.size,
-        "dot_flop": slope(chain(lambda x: (x @ large) * 1e-3), 1, 5, large) / 2 / 1024**3,
-        "small_dot_flop": slope(chain(lambda x: (x @ small) * 0.1), 16, 144, small) / 2 / 16**3,
-        "read_byte": slope(chain(lambda x: (matrix @ x) * 1e-3), 2, 10, vector) / matrix.nbytes,
-        "stored_byte_cached": storing(array(64, 4096)),
-        "stored_byte_kept": storing(array(64, MIB // 10)),
-        "stored_byte_mapped": storing(array(64, MIB // 3)),
-        "unknown_byte": slope(factorized, 1, 9, matrices) / matrices[0].nbytes,
-        "indexed_element": slope(chain(lambda x: x.at[places].add(x[places])), 2, 10, cached)
-        / (2 * places.size),
-        "stored_value": slope(stored_values, 1, 33, shared) / shared.size,
-        "compiled_op": (compiling(80) - compiling(16)) / 64,
-    }
+    def step(function: Callable[..., Any], few: int, many: int, *args: Any) -> float:
+        return meter.slope(chain(function), few, many, *args)
+
+    cached, vector, shared = array(MIB // 16), array(2048), array(1 << 16)
+    tiny, small, large, matrix = (array(n, n) for n in (4, 16, 1024, 2048))
+    places = jnp.asarray(rng.permutation(cached.size)[: 1 << 14])
+    flop = step(lambda x: x * x + 0.5, 8, 40, cached) / 2 / cached.size
+    yield "launch", step(lambda x, w: x @ w, 8, 72, tiny, tiny)
+    if meter.target is None:
+        wall = meter.slope(in_turn, 8, 72, shared, clock=time.perf_counter)
+        yield "fork", max(0.0, wall - 2 * flop * shared.size / (os.cpu_count() or 1))
+        yield "call", step(kept_call, 4, 132, tiny)
+    yield "iteration", meter.slope(counting, 100, 10_100, 0.0)
+    yield "flop", flop
+    yield "transcendental", step(lambda x: jnp.exp(-x), 2, 10, cached) / cached.size
+    yield "dot_flop", step(lambda x, w: (x @ w) * 1e-3, 1, 5, large, large) / 2 / 1024**3
+    yield "small_dot_flop", step(lambda x, w: (x @ w) * 0.1, 16, 80, small, small) / 2 / 16**3
+    yield "read_byte", step(lambda x, w: (w @ x) * 1e-3, 2, 10, vector, matrix) / matrix.nbytes
+    yield "stored_byte_cached", meter.storing(array(64, 4096))
+    yield "stored_byte_kept", meter.storing(array(64, MIB // 10))
+    yield "stored_byte_mapped", meter.storing(array(64, MIB // 3))
+    matrices = array(9, 64, 64)
+    yield "unknown_byte", meter.slope(factorized, 1, 9, matrices) / matrices[0].nbytes
+    indexed = step(lambda x, i: x.at[i].add(x[i]), 2, 10, cached, places)
+    yield "indexed_element", indexed / (2 * places.size)
+    yield "stored_value", meter.slope(stored_values, 1, 33, shared) / shared.size
+    yield "compiled_op", (meter.compiling(80) - meter.compiling(16)) / 64
 
 
-def of_elements(names: Iterable[str]) -> dict[str, float]:
-    """The costs of elements, in nanoseconds, of those of some ops that are functions of one."""
+def counting(count: int) -> Callable[[Any], Any]:
+    """A loop that does next to nothing."""
+    return lambda x: lax.fori_loop(0, count, lambda _, y: y + 1, x)
+
+
+# Ops that are no functions of one element, as steps of a chain on a vector.
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "pow": lambda x: x**x,
+    "atan2": lambda x: jnp.arctan2(x, x + 0.5),
+    "gather": lambda x: x.reshape(-1, 256)[::-1][jnp.arange(x.size // 256) * 3 % 251].ravel(),
+    "concatenate": lambda x: jnp.concatenate([x[x.size // 2 :] * 2, x[: x.size // 2] + 1]),
+    "stack": lambda x: jnp.stack([x[x.size // 2 :] * 2, x[: x.size // 2] + 1]).ravel(),
+    "cumsum": lax.cumsum,
+    "cumprod": lax.cumprod,
+    "cummax": lax.cummax,
+    "cummin": lax.cummin,
+    "argmax": lambda x: x * lax.argmax(x, 0, np.int32),
+    "argmin": lambda x: x * lax.argmin(x, 0, np.int32),
+    "sort": lambda x: lax.sort(x) * jnp.arange(x.size) % 3,
+}
+
+
+def of_elements(meter: Meter, names: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """The costs of elements, in nanoseconds, of ops by name."""
     x = jnp.asarray(np.random.default_rng(0).random(MIB // 16, np.float32))
-    functions = {
-        name: function
-        for name in names
-        if (function := getattr(lax, name, None)) is not None and _is_elementwise(function, x)
-    }
-    return {
-        name: slope(chain(lambda x, f=function: jnp.clip(f(x), 0.25, 0.75)), 2, 10, x) / x.size
-        for name, function in functions.items()
-    }
+    functions = dict(STEPS) if meter.target else {}
+    for name in names:
+        function = getattr(lax, name, None)
+        if function is not None and _is_elementwise(function, x):
+            functions[name] = lambda x, f=function: jnp.clip(f(x), 0.25, 0.75)
+    for name, function in functions.items():
+        yield name, meter.slope(chain(function), 2, 10, x) / x.size
 
 
 def _is_elementwise(function: Callable[..., Any], x: Any) -> bool:
@@ -180,18 +226,6 @@ def stored_values(count: int) -> Callable[..., Any]:
         return lax.scan(backward, total, stored, reverse=True)[0]
 
     return function
-
-
-def compiling(count: int) -> float:
-    """Nanoseconds of CPU time for which XLA compiles a chain of so many products and sums."""
-    found = []
-    for _ in range(3):
-        jax.clear_caches()
-        lowered = jax.jit(chain(lambda x: x * x + 0.5)(count // 2)).lower(jnp.ones(MIB // 16))
-        start = time.process_time()
-        lowered.compile()
-        found.append(time.process_time() - start)
-    return 1e9 * min(found)
 
 
 def factorized(count: int) -> Callable[..., Any]:
@@ -253,12 +287,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--write", metavar="FILE", nargs="?", type=Path, const=TABLES / "cpu.toml", help="to a file"
     )
+    parser.add_argument("--target", metavar="NAME", type=target, help="not the machine at hand")
     options = parser.parse_args(argv)
+    meter = Meter(options.target)
     before = tomllib.loads((TABLES / "cpu.toml").read_text(encoding="utf-8"))
-    costs, elements = measured(), of_elements(before["elements"])
-    known = before["costs"] | before["elements"]
-    for name, value in (costs | elements).items():
-        print(f"{name:20} {value:12.4g} ns   {known[name]:12.4g} in the tree")
+    in_tree = (meter.target or target("cpu")).costs
+    known = in_tree._asdict() | dict(in_tree.elements)
+    costs: dict[str, float] = {}
+    elements: dict[str, float] = {}
+    of_steps = of_elements(meter, before["elements"])
+    for found, rows in ((costs, measured(meter)), (elements, of_steps)):
+        for name, value in rows:
+            found[name] = value
+            print(f"{name:20} {value:12.4g} ns   {known[name]:12.4g} in the tree", flush=True)
+    if meter.target is not None:
+        return 0
     text = table(costs, elements, before)
     if options.write is None:
         print(f"\n{text}", end="")

@@ -16,6 +16,10 @@ In the table of worst cases each program is one that one pass rewrites most of, 
 Passes that look at gradients as they are compiled run on what all passes of the level before them
 leave of these; one that looks through calls is measured per op with calls inlined.
 
+With ``--effect`` it says instead what each pass does for the programs of the plain and the naive
+set: of how many it changes what their gradients compile to, and by how much they are faster with
+it (:mod:`benchmarks._effect`).
+
 The clock is that of the one thread that works; of several repetitions the fastest counts, as what
 else runs on the machine makes them slower only.
 """
@@ -31,6 +35,7 @@ from typing import NamedTuple
 import jax
 
 import jaxmlir
+from benchmarks import _effect
 from benchmarks._measure import Timing, _seconds
 from benchmarks.programs import Program, deep_transformer, many_equations, many_loops, worst_cases
 from jaxmlir.analysis.manager import analyses_of
@@ -204,8 +209,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of ops")
     parser.add_argument("--program", choices=(*PROGRAMS, "worst"), help="by default all")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--effect", action="store_true", help="what they do for programs")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of --effect: programs")
+    parser.add_argument("--json", metavar="FILE", help="of --effect: writes what was found")
     options = parser.parse_args(argv)
     names = tuple(dict.fromkeys(options.passes))
+    if options.effect:
+        return _effect.main(names, options.only, options.repetitions, options.json)
     sizes = [int(size) for size in options.sizes.split(",")]
     print(f"jax {jax.__version__}: microseconds per op, least of {options.repetitions}")
     for program in (options.program,) if options.program else (*PROGRAMS, "worst"):

@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Program": "program.program",
+    "aot": "program.ahead_of_time",
     "custom_inverse": "transforms.inverses.given",
     "from_exported": "program.raised",
     "from_jaxpr": "program.staging",
@@ -39,6 +40,7 @@ _EXPORTS = {
 
 __all__ = [
     "Program",
+    "aot",
     "custom_inverse",
     "from_exported",
     "from_jaxpr",

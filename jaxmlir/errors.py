@@ -181,6 +181,10 @@ class ArgumentError(JaxmlirError, TypeError):
     """A call's arguments are wrong: of another pytree, shape, dtype or kind, or out of range."""
 
 
+class CompilerError(JaxmlirError):
+    """The compiler of a target is not installed; the message says how to install it."""
+
+
 class ArtifactError(DiagnosticError):
     """A file is not an artifact that can be loaded, or a program cannot be saved as one."""
 
@@ -188,6 +192,7 @@ class ArtifactError(DiagnosticError):
 __all__ = [
     "ArgumentError",
     "ArtifactError",
+    "CompilerError",
     "Diagnostic",
     "DiagnosticError",
     "EvaluationError",

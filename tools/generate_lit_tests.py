@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
 import os
 import re
 import sys
@@ -114,9 +115,11 @@ def _flat(name: str, example: Example) -> Any:
 def _text(flat: Any, name: str, example: Example) -> str:
     """The example in the dialect, without the ``module`` around it."""
     program = from_jaxpr(jax.make_jaxpr(flat)(*example.args), name)
-    first, *inner, last = program.as_text().rstrip("\n").split("\n")
+    *lines, last = program.as_text().rstrip("\n").split("\n")
+    meshes = list(itertools.takewhile(lambda line: line.startswith("#mesh"), lines))
+    first, *inner = lines[len(meshes) :]
     assert first.startswith("module") and last == "}", first
-    text = textwrap.dedent("\n".join(inner)) + "\n"
+    text = "\n".join([*meshes, textwrap.dedent("\n".join(inner))]) + "\n"
     # The numbers count the objects of this process; those of a file should not depend on others.
     handles = list(dict.fromkeys(_A_HANDLE.findall(text)))
     return _A_HANDLE.sub(lambda m: f'"h{handles.index(m.group())}"', text)

@@ -42,7 +42,7 @@ STATE = ROOT / "build" / "jax_tests"
 sys.path.insert(0, str(ROOT))
 
 from jaxmlir.errors import PipelineError  # noqa: E402
-from jaxmlir.passes import LEVELS, level_pipeline, parse_pipeline  # noqa: E402
+from jaxmlir.passes import LEVELS, parse_pipeline  # noqa: E402
 from tools.jax_tests_report import Comparison, Record, outcomes, progress, read, show  # noqa: E402
 from tools.tool_options import positive  # noqa: E402
 
@@ -59,11 +59,11 @@ class Mode:
         words = ["dialect", *(["text"] if round_trip else [])]
         if level:
             words.append(f"O{level}")
-            pipeline = level_pipeline(level)
         else:
             words += re.findall(r"[\w-]+", pipeline)
         env = {
             "JAXMLIR_BACKEND": "1",
+            "JAXMLIR_OPTIMIZE": str(level),
             "JAXMLIR_ROUND_TRIP": str(int(round_trip)),
             "JAXMLIR_PIPELINE": pipeline,
         }
@@ -212,7 +212,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--round-trip", action="store_true", help="print and parse every program")
     passes = parser.add_mutually_exclusive_group()
     passes.add_argument("--pipeline", metavar="PASSES", default="", help="passes on every program")
-    passes.add_argument("--level", type=int, default=0, choices=LEVELS, help="or those of a level")
+    passes.add_argument(
+        "--level",
+        type=int,
+        default=0,
+        choices=LEVELS,
+        help="or those of a level, and derivatives of programs so optimized",
+    )
     parser.add_argument(
         "--transforms", action="store_true", help="differentiate and batch by jaxmlir's passes"
     )

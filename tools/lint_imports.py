@@ -39,6 +39,7 @@ ROOMS = (
     "sparse",
     "runtime",
     "artifact",
+    "viewer",
     "program",
     "debug",
     "backend",

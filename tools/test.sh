@@ -5,7 +5,7 @@
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
 # Of tests with many costly cases the stage `pytest` runs a fixed sample, and the stage `compat` one
-# case in six of each test. Three stages are not among the default ones: `pytest-whole` and
+# case in twelve of each test. Three stages are not among the default ones: `pytest-whole` and
 # `compat-whole` run all cases, and `compat-0.11` all of them with the JAX between the two.
 #
 # Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
@@ -74,7 +74,7 @@ for requested in "$@"; do
         pytest-whole) stage pytest-whole run_pytest --whole ;;
         lit) stage lit run_lit ;;
         compat | compat-whole)
-            every=6
+            every=12
             [ "$requested" = compat ] || every=1
             python312=$(find_python312)
             if is_new; then

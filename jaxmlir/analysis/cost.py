@@ -14,12 +14,14 @@ listed by name; of them only the bytes are counted.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import html
 import math
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -36,6 +38,7 @@ from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
 from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ class FunctionCost:
     """The cost of a function."""
 
     by_line: dict[Line, Cost] = field(default_factory=lambda: defaultdict(Cost))
-    uncounted: Counter[str] = field(default_factory=Counter)
+    uncounted: collections.Counter[str] = field(default_factory=collections.Counter)
     """Ops whose arithmetic is not in ``by_line``, and how often they run."""
     unbounded: set[Line] = field(default_factory=set)
     """Lines in loops whose trip count is not known: counted for one iteration."""
@@ -89,7 +92,20 @@ class FunctionCost:
 
     def table(self, top: int | None = None) -> str:
         """The lines by falling cost, the source beside them."""
-        rows = [_row("flops", "transcend.", "bytes", "flops/byte", "line")]
+        rows = [_in_columns(row) for row in (_TITLES, *self._rows(top))]
+        return "\n".join([*rows, *self._note()])
+
+    def _repr_html_(self) -> str:
+        """The table that a notebook shows."""
+        titles = "".join(f"<th>{title}</th>" for title in _TITLES)
+        rows = (
+            "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in self._rows()
+        )
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        note = "".join(f"<p>{html.escape(line)}</p>" for line in self._note())
+        return f"<table><tr>{titles}</tr>{body}</table>{note}"
+
+    def _rows(self, top: int | None = None) -> Iterator[tuple[Any, ...]]:
         order = list(self.by_line.items())
         # Symbolic sizes may not say which is more.
         with contextlib.suppress(core.InconclusiveDimensionOperation):
@@ -97,21 +113,25 @@ class FunctionCost:
         for (file, line), cost in order[:top]:
             source = source_line(file, line).strip()
             mark = " (per iteration)" if (file, line) in self.unbounded else ""
-            rows.append(_cost_row(cost, f"{file}:{line}{mark}  {source}" if line else "?"))
-        rows.append(_cost_row(self.total, "total"))
-        if self.uncounted:
-            names = ", ".join(f"{n} x{c}" for n, c in sorted(self.uncounted.items()))
-            rows.append(f"arithmetic not counted: {names}")
-        return "\n".join(rows)
+            yield _cost_row(cost, f"{file}:{line}{mark}  {source}" if line else "?")
+        yield _cost_row(self.total, "total")
+
+    def _note(self) -> list[str]:
+        names = ", ".join(f"{n} x{c}" for n, c in sorted(self.uncounted.items()))
+        return [f"arithmetic not counted: {names}"] if names else []
 
 
-def _cost_row(cost: Cost, where: str) -> str:
+_TITLES = ("flops", "transcend.", "bytes", "flops/byte", "line")
+
+
+def _cost_row(cost: Cost, where: str) -> tuple[Any, ...]:
     numbers = isinstance(cost.flops, int) and isinstance(cost.bytes, int) and cost.bytes
     intensity = f"{cost.flops / cost.bytes:.2f}" if numbers else "-"
-    return _row(cost.flops, cost.transcendentals, cost.bytes, intensity, where)
+    return cost.flops, cost.transcendentals, cost.bytes, intensity, where
 
 
-def _row(flops: Any, transcendentals: Any, size: Any, intensity: Any, where: str) -> str:
+def _in_columns(row: tuple[Any, ...]) -> str:
+    flops, transcendentals, size, intensity, where = row
     counts = f"{flops!s:>16} {transcendentals!s:>12} {size!s:>16}"
     return f"{counts} {intensity:>11}  {where}".rstrip()
 

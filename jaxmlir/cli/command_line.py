@@ -14,12 +14,14 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import field
 from types import ModuleType, TracebackType
 from typing import IO, Any
 
 from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.files import PACKAGE, source_line
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
@@ -84,6 +86,8 @@ EFFECTS = Flag(
 )
 HELP = Flag("help", "Print this help and exit")
 VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
+COLOR = Flag("color", "Colour diagnostics (default: on a terminal, unless NO_COLOR is set)")
+COMPLETION = Flag("completion", "Print what a shell reads to complete command lines", "bash|zsh")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
 
 
@@ -112,6 +116,14 @@ class Arguments:
         """The values of a flag that takes comma-separated names."""
         listed = (text.split(",") for text in self.values.get(name, ()))
         return frozenset(part.strip() for parts in listed for part in parts)
+
+    def choice(self, name: str, flags: Iterable[Flag]) -> str | None:
+        """The value of a flag that is one of those in its ``metavar``."""
+        text = self.get(name)
+        (flag,) = (flag for flag in flags if flag.name == name)
+        if text is not None and text not in flag.metavar.split("|"):
+            raise UsageError(f"--{name} expects {flag.metavar}, got '{text}'")
+        return text
 
     def integer(self, name: str) -> int | None:
         text = self.get(name)
@@ -173,6 +185,8 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
             raise UsageError(f"{dashed(name)} may be given only once")
         text = (given or "") if flag.metavar else _truth(name, given)
         arguments.values.setdefault(name, []).append(text)
+    if COLOR.name in arguments.values:
+        _wants_color.set(arguments.on(COLOR.name))
     return arguments
 
 
@@ -240,14 +254,46 @@ def version_text(tool: str) -> str:
     return f"{tool}: jaxmlir {of('jaxmlir')}, jax {of('jax')}, jaxlib {of('jaxlib')}"
 
 
-def answered(arguments: Arguments, tool: str, help_: Callable[[], str]) -> bool:
-    """Prints the version or the help, where these are all that is asked for."""
+_COMPLETION = """\
+_{function}() {{
+    local cur=${{COMP_WORDS[COMP_CWORD]}}
+    local words="{words}"
+    COMPREPLY=($(compgen -W "$words" -- "$cur"))
+    case $cur in -*) ;; *) COMPREPLY+=($(compgen -f -- "$cur")) ;; esac
+    case ${{COMPREPLY[0]}} in *=) compopt -o nospace 2> /dev/null ;; esac
+}}
+complete -o filenames -F _{function} {tool}
+"""
+
+
+def completed(arguments: Arguments, tool: str, words: Callable[[], Iterable[str]]) -> bool:
+    """Prints the completion script that is asked for, if one is.  ``eval`` of it sets it up.
+
+    Args:
+      words: gives the flags, as they are written in the help.
+    """
+    shell = arguments.choice(COMPLETION.name, [COMPLETION])
+    if shell is None:
+        return False
+    # zsh runs the functions of bash.
+    if shell == "zsh":
+        print("autoload -U +X bashcompinit && bashcompinit")
+    plain = (word.partition("[")[0].partition("<")[0].strip() for word in words())
+    function = tool.replace("-", "_")
+    print(_COMPLETION.format(function=function, tool=tool, words=" ".join(plain)))
+    return True
+
+
+def answered(
+    arguments: Arguments, tool: str, help_: Callable[[], str], flags: Iterable[Flag]
+) -> bool:
+    """Prints the version, the help or a completion, where these are all that is asked for."""
     if arguments.on("version"):
         print(version_text(tool))
     elif arguments.on("help"):
         print(help_())
     else:
-        return False
+        return completed(arguments, tool, lambda: map(str, flags))
     return True
 
 
@@ -258,7 +304,7 @@ def run_tool(
 
     Where Ctrl-C ends it, the status is the one that a shell gives a command that died of it.
     """
-    before = unknown_nodes.set(True)
+    before, colored = unknown_nodes.set(True), _wants_color.set(None)
     try:
         status = body(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -275,6 +321,7 @@ def run_tool(
         return 128 + signal.SIGINT
     finally:
         unknown_nodes.reset(before)
+        _wants_color.reset(colored)
     return 1
 
 
@@ -435,14 +482,38 @@ def print_diagnostics(
       text: what is in ``filename``; by default that is looked for.
     """
     lines = text.split("\n") if text is not None else []
+    painted = _painted if _is_colored() else _plain
     for d in diagnostics:
         place = ""
         for message in (d, *_flattened(d.notes)):
             before, place = place, _place(message)
-            print(f"{place}: {message.severity}: {message.message}", file=sys.stderr)
+            severity = painted(f"{message.severity}:", _COLORS.get(message.severity, "1"))
+            print(painted(f"{place}:", "1"), severity, message.message, file=sys.stderr)
             # A note about the same place does not show the line again.
             if place != before and (line := _source_line(message, filename, lines)):
-                print(f"{line}\n{_blanks(line, message.col)}^", file=sys.stderr)
+                caret = painted("^", "1;32")
+                print(f"{line}\n{_blanks(line, message.col)}{caret}", file=sys.stderr)
+
+
+# As LLVM's tools have them.
+_COLORS = {"error": "1;31", "warning": "1;35", "remark": "1;34", "note": "1;30"}
+_wants_color: ContextVar[bool | None] = ContextVar("color", default=None)
+
+
+def _is_colored() -> bool:
+    wanted = _wants_color.get()
+    if wanted is not None:
+        return wanted
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal and not os.environ.get("NO_COLOR")
+
+
+def _painted(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def _plain(text: str, code: str) -> str:
+    return text
 
 
 def _blanks(line: str, column: int) -> str:

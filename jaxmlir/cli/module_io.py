@@ -6,10 +6,12 @@ Text goes to MLIR's parser, which survives anything; bytecode to a child process
 
 from __future__ import annotations
 
+import io
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
+from jaxmlir.cli.command_line import UsageError
 from jaxmlir.dialect.bytecode import is_bytecode, to_text
 from jaxmlir.dialect.ir import (
     check_arrays,
@@ -19,8 +21,9 @@ from jaxmlir.dialect.ir import (
     ir,
     module_bytecode,
     parse_module,
+    with_mesh_aliases,
 )
-from jaxmlir.errors import ParseError
+from jaxmlir.errors import Diagnostic, ParseError
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -51,24 +54,51 @@ def parse_file(path: str, text: str) -> ir.Module:
     return module
 
 
+def check_module(text: str, filename: str) -> None:
+    """Checks that a text is one ``builtin.module``, which MLIR else puts around what is none.
+
+    Raises:
+      ParseError: it is not.
+    """
+    check_nesting(text, filename)
+    with context():
+        try:
+            op = ir.Operation.parse(text, source_name=filename)
+        except ir.MLIRError as e:
+            raise ParseError(diagnostics_of(e, filename)) from None
+    name = op.operation.name
+    if name != "builtin.module":
+        message = f"expected one builtin.module op, as of --no-implicit-module, got '{name}'"
+        raise ParseError([Diagnostic("error", message, filename)])
+
+
 def serialized(
     module: ir.Module,
     *,
     bytecode: bool = False,
-    debug_info: bool = False,
-    elide_over: int | None = None,
-    generic: bool = False,
-    local_scope: bool = False,
+    bytecode_version: int | None = None,
+    **printing: Any,
 ) -> bytes:
-    """The module as the contents of a file."""
+    """The module as the contents of a file.
+
+    Args:
+      printing: what MLIR's ``get_asm`` takes.
+
+    Raises:
+      UsageError: there is no such version of the bytecode.
+    """
     if bytecode:
-        return module_bytecode(module)
-    text = module.operation.get_asm(
-        enable_debug_info=debug_info,
-        large_elements_limit=elide_over,
-        print_generic_op_form=generic,
-        use_local_scope=local_scope,
-    )
+        if bytecode_version is None:
+            return module_bytecode(module)
+        out = io.BytesIO()
+        try:
+            module.operation.write_bytecode(out, desired_version=bytecode_version)
+        except ValueError as e:
+            raise UsageError(f"--emit-bytecode-version={bytecode_version}: {e}") from None
+        return out.getvalue()
+    text = module.operation.get_asm(**printing)
+    if not printing.get("use_local_scope"):
+        text = with_mesh_aliases(text)
     return (text.rstrip("\n") + "\n").encode()
 
 

@@ -11,18 +11,22 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
-from jaxmlir.errors import Diagnostic, JaxmlirError, PassError
+from jaxmlir.errors import Diagnostic, JaxmlirError, PassError, VerificationError
+from jaxmlir.support.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir
 
+    from jaxmlir.debug.remark_report import RemarkReport
     from jaxmlir.passes import Pipeline
+    from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
 
 
@@ -57,32 +61,75 @@ FLAGS = (
         "marker",
         optional=True,
     ),
+    Flag(
+        "output-split-marker",
+        f"Write this between the pieces of a split input instead of '{_SEPARATOR}'",
+        "marker",
+    ),
+    Flag("verify-roundtrip", "Check that the input, printed and parsed again, prints the same"),
+    Flag("no-implicit-module", "Expect the input to be one builtin.module op"),
     Flag("verify-diagnostics", "Check that diagnostics match the expected-* comments of the input"),
     command_line.ALLOW,
     command_line.LOAD,
     Flag("list-passes", "List the passes and exit"),
     Flag("show-dialects", "List the registered dialects and exit"),
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
+    Flag("emit-bytecode-version", "Write this version of the bytecode", "uint"),
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
     Flag("mlir-print-debuginfo", "Print locations"),
+    Flag("mlir-pretty-debuginfo", "Print locations in a form for reading"),
+    Flag("mlir-use-nameloc-as-prefix", "Name values after the names in their locations"),
+    Flag("mlir-print-skip-regions", "Leave out the regions of ops"),
     Flag("mlir-print-op-generic", "Print all operations in the generic form"),
     Flag("mlir-print-local-scope", "Print types, attributes and locations without aliases"),
     Flag("mlir-elide-elementsattrs-if-larger", "Elide constants of more elements", "uint"),
+    Flag("mlir-elide-resource-strings-if-larger", "Elide resources of more characters", "uint"),
     Flag("mlir-print-ir-before", "Print the module before these passes", "pass,...", repeats=True),
     Flag("mlir-print-ir-before-all", "Print the module before every pass"),
     Flag("mlir-print-ir-after", "Print the module after these passes", "pass,...", repeats=True),
     Flag("mlir-print-ir-after-all", "Print the module after every pass"),
     Flag("mlir-print-ir-after-change", "Of these, print it only after passes that changed it"),
     Flag("mlir-print-ir-after-failure", "Print the module only after a pass that failed"),
+    Flag("mlir-print-ir-module-scope", "Accepted: the whole module is always printed"),
+    Flag("mlir-print-ir-tree-dir", "Print it to numbered files in this folder", "folder"),
     Flag(
         "remarks",
-        "Print what passes did and where; only those whose name matches, where a regex is given",
-        "regex",
+        "Print what passes did and where: kinds of remarks, those about the costliest ops first; "
+        "each remark with 'all', or of the passes whose name matches a regex",
+        "all|regex",
         optional=True,
     ),
     Flag("mlir-timing", "Print how long each pass took"),
+    Flag("mlir-timing-display", "Show times as they ran, or the longest first", "tree|list"),
+    Flag("mlir-output-format", "Write the times so", "text|json"),
+    Flag("mlir-pass-statistics", "Print how many ops each pass added and removed"),
+    Flag("mlir-pass-statistics-display", "Show these as they ran, or by name", "pipeline|list"),
+    Flag(
+        "mlir-pass-pipeline-crash-reproducer",
+        "Where a pass fails, write the module and the pipeline to this file",
+        "filename",
+    ),
+    Flag(
+        "mlir-pass-pipeline-local-reproducer",
+        "Of a failure, write the pass that failed and the module before it",
+    ),
+    Flag("mlir-generate-reproducer", "Write such a file in any case", "filename"),
+    Flag("run-reproducer", "Run the pipeline that the input, a reproducer, names"),
+    Flag("mlir-disable-diagnostic-notes", "Print no notes"),
+    Flag("mlir-print-stacktrace-on-diagnostic", "Print the Python traceback of an error"),
+    Flag("mlir-disable-threading", "Accepted: MLIR is run in one thread"),
+    command_line.COLOR,
+    command_line.COMPLETION,
     Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
+)
+
+_DUMPS = (
+    "mlir-print-ir-before",
+    "mlir-print-ir-before-all",
+    "mlir-print-ir-after",
+    "mlir-print-ir-after-all",
+    "mlir-print-ir-after-failure",
 )
 
 _DIALECTS = """
@@ -106,6 +153,8 @@ def _main(argv: Sequence[str]) -> int:
         if arguments.on(name):
             print(text())
             return 0
+    if command_line.completed(arguments, "jaxmlir-opt", _words):
+        return 0
     pipeline = _pipeline(arguments)
     if arguments.on("dump-pass-pipeline"):
         print(f"Pass Manager with {len(pipeline.passes)} passes:\n{pipeline}", file=sys.stderr)
@@ -126,6 +175,14 @@ def _help() -> str:
             "  jaxmlir-opt --pass-pipeline='builtin.module(jaxpr-verify,func.func(cse))'",
         },
     )
+
+
+def _words() -> list[str]:
+    """What may be written on the command line."""
+    from jaxmlir.passes import list_passes
+
+    passes = [name for group in list_passes().values() for name in group]
+    return [str(flag) for flag in FLAGS] + [f"--{name}" for name in sorted(passes)]
 
 
 def _pass_list() -> str:
@@ -215,7 +272,7 @@ class _Driver:
     """Takes the input through parsing, the pipeline and printing."""
 
     def __init__(self, arguments: Arguments, pipeline: Pipeline, path: str):
-        from jaxmlir.passes import Instrumentation, Timing
+        from jaxmlir.passes import Instrumentation, Statistics, Timing
         from jaxmlir.targets import target
 
         self.arguments = arguments
@@ -227,11 +284,35 @@ class _Driver:
             raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
         if arguments.get("verify") not in (None, "none"):
             raise UsageError(f"--verify expects none, got '{arguments.get('verify')}'")
+        for name in ("mlir-timing-display", "mlir-output-format", "mlir-pass-statistics-display"):
+            arguments.choice(name, FLAGS)
+        if arguments.on("run-reproducer") and pipeline.passes:
+            raise UsageError("--run-reproducer runs the pipeline of its input, and no other passes")
         self.verifies = arguments.get("verify") is None
+        self.crash_file = arguments.get("mlir-pass-pipeline-crash-reproducer")
+        is_local = arguments.on("mlir-pass-pipeline-local-reproducer")
+        if is_local and self.crash_file is None:
+            raise UsageError(
+                "--mlir-pass-pipeline-local-reproducer goes with "
+                "--mlir-pass-pipeline-crash-reproducer=<filename>"
+            )
         self.target = target(arguments.get("target") or "cpu")
-        self.debug_info = arguments.on("mlir-print-debuginfo")
-        self.elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
+        debug_info = arguments.on("mlir-print-debuginfo")
+        elide_over = arguments.integer("mlir-elide-elementsattrs-if-larger")
+        self.printing = {
+            "enable_debug_info": debug_info or arguments.on("mlir-pretty-debuginfo"),
+            "pretty_debug_info": arguments.on("mlir-pretty-debuginfo"),
+            "large_elements_limit": elide_over,
+            "large_resource_limit": arguments.integer("mlir-elide-resource-strings-if-larger"),
+            "print_generic_op_form": arguments.on("mlir-print-op-generic"),
+            "use_local_scope": arguments.on("mlir-print-local-scope"),
+            "use_name_loc_as_prefix": arguments.on("mlir-use-nameloc-as-prefix"),
+            "skip_regions": arguments.on("mlir-print-skip-regions"),
+        }
         self.timing = Timing() if arguments.on("mlir-timing") else None
+        self.statistics = Statistics() if arguments.on("mlir-pass-statistics") else None
+        self.report: RemarkReport | None = None
+        self.remarks: list[Diagnostic] = []
         self.instrumentation = Instrumentation(
             verify_each=arguments.on("verify-each", default=True),
             print_before=arguments.names("mlir-print-ir-before"),
@@ -240,12 +321,23 @@ class _Driver:
             print_after_all=arguments.on("mlir-print-ir-after-all"),
             print_after_change=arguments.on("mlir-print-ir-after-change"),
             print_after_failure=arguments.on("mlir-print-ir-after-failure"),
-            debug_info=self.debug_info,
-            elide_over=self.elide_over,
+            debug_info=debug_info,
+            elide_over=elide_over,
+            tree_dir=self._tree_dir(),
             timing=self.timing,
+            statistics=self.statistics,
+            keep_last=is_local,
             remarks=self._remarks_sink(),
         )
-        self.remarks: list[Diagnostic] = []
+
+    def _tree_dir(self) -> Path | None:
+        folder = self.arguments.get("mlir-print-ir-tree-dir")
+        if folder is not None and set(self.arguments.values).isdisjoint(_DUMPS):
+            raise UsageError(
+                "--mlir-print-ir-tree-dir says where to print the IR; give one of "
+                f"{', '.join(f'--{name}' for name in _DUMPS)} too"
+            )
+        return None if folder is None else Path(folder)
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""
@@ -276,11 +368,18 @@ class _Driver:
         results = [self._process(piece, program) for piece in pieces]
         if len(pieces) > 1:
             outputs = [out + b"\n" if out else b"" for _, out in results]
-            self._write(f"{_SEPARATOR}\n".encode().join(outputs))
+            marker = self.arguments.get("output-split-marker") or _SEPARATOR
+            self._write(f"{marker}\n".encode().join(outputs))
         elif results[0][1] is not None:
             self._write(results[0][1])
+        shown = self.arguments.get
         if self.timing is not None:
-            print(self.timing.report(), file=sys.stderr)
+            by_time = shown("mlir-timing-display") == "list"
+            as_json = shown("mlir-output-format") == "json"
+            print(self.timing.report(by_time=by_time, as_json=as_json), file=sys.stderr)
+        if self.statistics is not None:
+            by_name = shown("mlir-pass-statistics-display") == "list"
+            print(self.statistics.report(by_name=by_name), file=sys.stderr)
         return 0 if all(ok for ok, _ in results) else 1
 
     def _split(self, text: str) -> list[str]:
@@ -308,35 +407,101 @@ class _Driver:
         output = None
         with _collect_diagnostics(self.filename) as diagnostics:
             self.remarks = diagnostics
+            if self.report is not None:
+                self.report.clear()
             try:
                 output = self._transform(program or self._read(text))
+                if self.report is not None:
+                    diagnostics += map(self._placed, self.report.ranked())
             except JaxmlirError as e:
                 _print_crash(e)
+                if self.arguments.on("mlir-print-stacktrace-on-diagnostic"):
+                    traceback.print_exception(e)
                 diagnostics += command_line.diagnostics_from(e, self.filename)
         if self.arguments.on("verify-diagnostics"):
             wrong = unmet(text, diagnostics, self.filename)
             command_line.print_diagnostics(wrong, self.filename, text)
             return not wrong, output
+        if self.arguments.on("mlir-disable-diagnostic-notes"):
+            diagnostics[:] = [d._replace(notes=()) for d in diagnostics if d.severity != "note"]
         command_line.print_diagnostics(diagnostics, self.filename, text)
         return output is not None, output
 
     def _read(self, text: str) -> Program | _MlirModule:
+        if self.arguments.on("run-reproducer"):
+            text = self._take_pipeline(text)
         with self._measure("parser"):
             module = self._parse(text)
+        if self.arguments.on("verify-roundtrip"):
+            self._check_roundtrip(module)
         return self._program(module)
 
+    def _take_pipeline(self, text: str) -> str:
+        """Reads off a reproducer what to run; gives its module."""
+        from jaxmlir.cli import reproducer
+        from jaxmlir.passes import parse_pipeline
+
+        text, found = reproducer.read(text)
+        if found is None:
+            raise UsageError(
+                f"--run-reproducer: {self.filename} names no pipeline; expected "
+                "{-# external_resources: { mlir_reproducer: { pipeline: ... } } #-}"
+            )
+        # MLIR would read the file itself, with what was taken off.
+        self.is_plain_file = False
+        self.pipeline = parse_pipeline(found.pipeline)
+        self.instrumentation = replace(self.instrumentation, verify_each=found.verify_each)
+        return text
+
+    def _check_roundtrip(self, module: ir.Module) -> None:
+        """Checks that text and bytecode of a module are read as the same.
+
+        Raises:
+          VerificationError: they are not.
+        """
+        from jaxmlir.dialect.ir import module_bytecode, module_text, parse_module
+
+        first = module_text(module, debug_info=True)
+        for form, written in (("text", first), ("bytecode", module_bytecode(module))):
+            if module_text(parse_module(written), debug_info=True) != first:
+                raise VerificationError(f"the module, written as {form} and read, is another one")
+
     def _transform(self, program: Program | _MlirModule) -> bytes:
-        self.pipeline.run(program, self.instrumentation)
+        self._run_pipeline(program)
         with self._measure("output"):
             if self.arguments.on("emit-artifact"):
                 assert not isinstance(program, _MlirModule)
                 return command_line.artifact_of(program, self.arguments)
             return self._serialized(program.module)
 
+    def _run_pipeline(self, program: Program | _MlirModule) -> None:
+        """Runs the passes, and writes the reproducers that are asked for."""
+        from jaxmlir.cli.reproducer import Reproducer
+        from jaxmlir.dialect.ir import module_text
+
+        file = self.arguments.get("mlir-generate-reproducer")
+        wanted = file or self.crash_file
+        text = module_text(program.module, debug_info=True) if wanted else ""
+        whole = Reproducer(str(self.pipeline), self.instrumentation.verify_each)
+        if file is not None:
+            whole.write(file, text)
+        try:
+            self.pipeline.run(program, self.instrumentation)
+        except JaxmlirError:
+            if self.crash_file is not None:
+                last = self.instrumentation.last
+                if self.instrumentation.keep_last and last:
+                    text = last["text"]
+                    whole = whole._replace(pipeline=f"builtin.module({last['element']})")
+                whole.write(self.crash_file, text)
+            raise
+
     def _parse(self, text: str) -> ir.Module:
-        from jaxmlir.cli.module_io import parse_file
+        from jaxmlir.cli.module_io import check_module, parse_file
         from jaxmlir.dialect.ir import parse_module
 
+        if self.arguments.on("no-implicit-module"):
+            check_module(text, self.filename)
         if self.is_plain_file:
             return parse_file(self.filename, text)
         return parse_module(text, self.filename)
@@ -359,22 +524,29 @@ class _Driver:
                 program.verify()
         return program
 
-    def _remarks_sink(self) -> Callable[[Diagnostic], None] | None:
+    def _remarks_sink(self) -> Sink | None:
         pattern = self.arguments.get("remarks")
         if pattern is None:
             return None
+        if pattern == "" and not self.arguments.on("verify-diagnostics"):
+            from jaxmlir.debug.remark_report import RemarkReport
+
+            self.report = RemarkReport()
+            return self.report
         try:
-            wanted = re.compile(pattern)
+            wanted = re.compile("" if pattern == "all" else pattern)
         except re.error as e:
             raise UsageError(f"--remarks expects a regular expression, got '{pattern}': {e}") from e
 
         def keep(remark: Diagnostic) -> None:
             name = remark.message.partition("]")[0].removeprefix("[")
             if wanted.search(name):
-                file = self.filename if remark.file in ("", "-") else remark.file
-                self.remarks.append(remark._replace(file=file))
+                self.remarks.append(self._placed(remark))
 
         return keep
+
+    def _placed(self, remark: Diagnostic) -> Diagnostic:
+        return remark._replace(file=self.filename) if remark.file in ("", "-") else remark
 
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)
@@ -385,10 +557,8 @@ class _Driver:
         return serialized(
             module,
             bytecode=self.arguments.on("emit-bytecode"),
-            debug_info=self.debug_info,
-            elide_over=self.elide_over,
-            generic=self.arguments.on("mlir-print-op-generic"),
-            local_scope=self.arguments.on("mlir-print-local-scope"),
+            bytecode_version=self.arguments.integer("emit-bytecode-version"),
+            **self.printing,
         )
 
     def _write(self, data: bytes) -> None:

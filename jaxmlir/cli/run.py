@@ -45,6 +45,8 @@ FLAGS = (
     ),
     command_line.ALLOW,
     command_line.LOAD,
+    command_line.COLOR,
+    command_line.COMPLETION,
 )
 
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
     command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-run", _help):
+    if command_line.answered(arguments, "jaxmlir-run", _help, FLAGS):
         return 0
     platform = arguments.get("platform")
     if platform:
@@ -135,7 +137,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
 
     from jaxmlir.program.specialize import is_symbolic
     from jaxmlir.runtime import program_primitive
-    from jaxmlir.runtime.placement import mesh_wanted
+    from jaxmlir.runtime.placement import default_mesh, mesh_wanted
 
     if any(map(is_symbolic, program.in_avals)):
         args, kwargs = jax.tree.unflatten(program.in_tree, values)
@@ -147,7 +149,7 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
         return program_primitive.call(program, entry, list(args))
 
     try:
-        with mesh_wanted(entry):
+        with mesh_wanted(entry), default_mesh(program, values):
             results = jax.jit(run)(*values)
     except jax.errors.JaxRuntimeError as e:
         raise UsageError(f"@{entry} cannot be run: {str(e).strip()}") from None

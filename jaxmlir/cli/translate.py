@@ -1,7 +1,7 @@
 """``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
 
 A Python function, or a module of StableHLO, becomes a module of the dialect; a module becomes
-StableHLO or a printed jaxpr.
+StableHLO, a printed jaxpr, or a page to explore it in a browser.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ FLAGS = (
     Flag("to-stablehlo", "Lower the module to StableHLO"),
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
+    Flag("to-html", "Write a page to explore the module in a browser: text, graphs, cost, memory"),
+    Flag("passes", "What each pass of a pipeline, or of -O2, does is on the page", "pipeline"),
+    Flag("no-source-info", "Leave Python files, lines and their text out of the page"),
+    Flag(
+        "compile-for",
+        "Compile for a target, such as tpu:v5e:2x2, and write the memory and time that it takes",
+        "target",
+    ),
     Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
@@ -44,6 +52,8 @@ FLAGS = (
     Flag("mlir-print-debuginfo", "Print locations"),
     command_line.ALLOW,
     command_line.LOAD,
+    command_line.COLOR,
+    command_line.COMPLETION,
 )
 
 
@@ -55,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
     command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-translate", _help):
+    if command_line.answered(arguments, "jaxmlir-translate", _help, FLAGS):
         return 0
     command_line.load_modules(arguments)
     filename = arguments.get("import-python") or command_line.display_path(
@@ -75,7 +85,8 @@ def _help() -> str:
     return command_line.help_text(
         "translates between Python functions, the jaxpr dialect, StableHLO and jaxprs",
         "jaxmlir-translate --import-python=<pkg.module:function> --args=<arguments> [options]\n"
-        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr) [options] "
+        "       jaxmlir-translate (--to-stablehlo | --stablehlo-to-jaxpr | --to-jaxpr | --to-html) "
+        "[options] "
         "[file]",
         FLAGS,
         {
@@ -83,7 +94,8 @@ def _help() -> str:
             "  jaxmlir-translate --import-python jax.numpy:sum --args 'f32[8,2]' --kwargs 'axis=1'"
             " | jaxmlir-translate --to-stablehlo --platforms=cpu,cuda\n"
             "  jaxmlir-translate --to-jaxpr program.mlir\n"
-            "  jaxmlir-translate --stablehlo-to-jaxpr module.mlir | jaxmlir-opt --jaxpr-grad"
+            "  jaxmlir-translate --stablehlo-to-jaxpr module.mlir | jaxmlir-opt --jaxpr-grad\n"
+            "  jaxmlir-opt -O2 --target=tpu:v5e f.mlir | jaxmlir-translate --compile-for=tpu:v5e"
         },
     )
 
@@ -143,12 +155,12 @@ def _find_function(target: str) -> Callable[..., Any]:
 
 
 # What may be written; without any of these, the module.
-_OUTPUTS = ("to-stablehlo", "to-jaxpr", "emit-artifact", "describe")
+_OUTPUTS = ("to-stablehlo", "to-jaxpr", "to-html", "emit-artifact", "compile-for", "describe")
 
 
 def _check(arguments: Arguments) -> None:
     """Rejects flags that do not go together, before any work is done."""
-    given = [name for name in _OUTPUTS if arguments.on(name)]
+    given = [name for name in _OUTPUTS if arguments.get(name) not in (None, "false")]
     if len(given) > 1:
         raise UsageError(f"--{given[0]} and --{given[1]} exclude each other")
     output = given[0] if given else None
@@ -160,6 +172,9 @@ def _check(arguments: Arguments) -> None:
         check_platforms(platforms)
     if output != "to-stablehlo" and "platforms" in arguments.values:
         raise UsageError("--platforms goes with --to-stablehlo")
+    for name in ("passes", "no-source-info"):
+        if output != "to-html" and name in arguments.values:
+            raise UsageError(f"--{name} goes with --to-html")
     if "import-python" in arguments.values:
         if output == "describe":
             raise UsageError("--describe and --import-python exclude each other")
@@ -192,6 +207,15 @@ def _output(program: Program, arguments: Arguments) -> bytes:
 
     if arguments.on("emit-artifact"):
         return command_line.artifact_of(program, arguments)
+    if arguments.on("to-html"):
+        from jaxmlir.viewer.page import page_of
+
+        source_info = not arguments.on("no-source-info")
+        return page_of(program, arguments.get("passes"), source_info=source_info).encode()
+    if (target := arguments.get("compile-for")) is not None:
+        from jaxmlir.program.ahead_of_time import aot
+
+        return f"{aot(program, target)}\n".encode()
     if arguments.on("to-jaxpr"):
         from jaxmlir.lowering.lowering import MAKE_PRIVATE
 
@@ -202,7 +226,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     return serialized(
         program.written_module(),
         bytecode=arguments.on("emit-bytecode"),
-        debug_info=arguments.on("mlir-print-debuginfo"),
+        enable_debug_info=arguments.on("mlir-print-debuginfo"),
     )
 
 

@@ -248,7 +248,44 @@ def module_text(
       debug_info: also print locations.
       elide_over: print ``dense`` attributes of more elements as ``__elided__``.
     """
-    return module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=elide_over)
+    text = module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=elide_over)
+    return with_mesh_aliases(text)
+
+
+_STRING_OR_MESH = re.compile(r'"(?:[^"\\]|\\.)*"|\{(?:Abstract)?Mesh = \{')
+_STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
+
+
+def with_mesh_aliases(text: str) -> str:
+    """MLIR text in which each mesh is written once, at the top, and has a name elsewhere.
+
+    Inside of ``shard_map`` every type and every op names the mesh.
+    """
+    if "Mesh = {" not in text:
+        return text
+    aliases: dict[str, str] = {}
+    parts, written = [], 0
+    for match in _STRING_OR_MESH.finditer(text):
+        start = match.start()
+        if match[0].startswith('"') or start < written:
+            continue
+        end = _end_of_braces(text, start)
+        mesh = text[start:end]
+        alias = aliases.setdefault(mesh, f"#mesh{len(aliases) or ''}")
+        parts += text[written:start], alias
+        written = end
+    definitions = [f"{alias} = {mesh}\n" for mesh, alias in aliases.items()]
+    return "".join([*definitions, *parts, text[written:]])
+
+
+def _end_of_braces(text: str, start: int) -> int:
+    """Where what is in braces from a place on ends."""
+    depth = 0
+    for match in _STRING_OR_BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if not depth:
+            return match.end()
+    return len(text)
 
 
 def bytecode(op: ir.Operation) -> bytes:

@@ -20,7 +20,7 @@ from jaxmlir.support.lazy import lazy_names
 if TYPE_CHECKING:
     from jaxmlir.passes.base import Option, Pass
     from jaxmlir.passes.descriptions import Description
-    from jaxmlir.passes.instrument import Instrumentation, Timing
+    from jaxmlir.passes.instrument import Instrumentation, Statistics, Timing
     from jaxmlir.passes.levels import LEVELS, STORAGE, level_pipeline, level_stages
     from jaxmlir.passes.pipeline import Pipeline
     from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -33,6 +33,7 @@ _EXPORTS = {
     "Pass": "base",
     "Pipeline": "pipeline",
     "STORAGE": "levels",
+    "Statistics": "instrument",
     "Timing": "instrument",
     "level_pipeline": "levels",
     "level_stages": "levels",
@@ -197,6 +198,7 @@ __all__ = [
     "Option",
     "Pass",
     "Pipeline",
+    "Statistics",
     "Timing",
     "describe_passes",
     "find_pass",

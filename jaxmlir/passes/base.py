@@ -20,6 +20,7 @@ first used: most processes use the algorithms of a few passes, and none of their
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -33,6 +34,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from jaxmlir.errors import PassError, PipelineError
+from jaxmlir.support.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -60,6 +62,10 @@ class Pass:
 
     compilers: ClassVar[tuple[str, ...]] = ()
     """The platforms for whose compilers the pass is: it is skipped for others. Empty: all."""
+
+    partitioned: ClassVar[bool] = True
+    """Whether the pass is also for programs that the compiler partitions over several devices: it
+    is not if it takes an array apart along a dimension that may be the one that is sharded."""
 
     loaded: ClassVar[dict[str, type[Pass]]] = {}
     """Every pass class defined so far, by name."""
@@ -89,7 +95,7 @@ class Pass:
             for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
                 if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
                     try:
-                        dataclasses.dataclass(frozen=True)(part)
+                        dataclass(frozen=True)(part)
                     except (TypeError, ValueError) as e:
                         raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
@@ -113,6 +119,9 @@ class Pass:
         Raises:
           PipelineError: an option is unknown, missing, or its text is not of its type.
         """
+        if not texts:
+            with contextlib.suppress(TypeError):
+                return cls()
         options = cls.options()
         for name in texts:
             if name not in options:

@@ -1,22 +1,31 @@
-"""Looking at a pipeline while it runs: IR dumps and a timing report, as mlir-opt prints them."""
+"""Looking at a pipeline while it runs: IR dumps, timing and statistics, as mlir-opt prints them."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TextIO
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from jaxlib.mlir import ir
 
 from jaxmlir.dialect.ir import module_text
 from jaxmlir.passes import cxx
 from jaxmlir.passes.remarks import Sink, listening
+from jaxmlir.support.dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
 _RULE = "===" + "-" * 73 + "==="
-_TITLE = "... Execution time report ..."
+
+
+def _titled(title: str) -> list[str]:
+    return [_RULE, f"... {title} report ...".center(len(_RULE)).rstrip(), _RULE]
 
 
 class Timing:
@@ -35,22 +44,86 @@ class Timing:
         finally:
             self._rows[name] += time.perf_counter() - start
 
-    def report(self) -> str:
+    def report(self, *, by_time: bool = False, as_json: bool = False) -> str:
+        """The times as text.
+
+        Args:
+          by_time: those that took longest first; by default they are in the order of execution.
+          as_json: as a list of records, as mlir-opt writes them.
+        """
         total = time.perf_counter() - self._start
-        rest = total - sum(self._rows.values())
-        rows = [*self._rows.items(), ("Rest", rest), ("Total", total)]
+        rows = [*self._rows.items(), ("Rest", total - sum(self._rows.values()))]
+        if by_time:
+            rows.sort(key=lambda row: -row[1])
+        rows.append(("Total", total))
+        shares = [(name, seconds, 100 * seconds / total) for name, seconds in rows]
+        if as_json:
+            records = [
+                {"wall": {"duration": round(s, 4), "percentage": round(percent, 1)}, "name": name}
+                for name, s, percent in shares
+            ]
+            return json.dumps(records, indent=1)
         lines = [
-            _RULE,
-            _TITLE.center(len(_RULE)).rstrip(),
-            _RULE,
+            *_titled("Execution time"),
             f"  Total Execution Time: {total:.4f} seconds",
             "",
             "  ----Wall Time----  ----Name----",
         ]
-        for name, seconds in rows:
-            percent = f"({100 * seconds / total:.1f}%)"
-            lines.append(f"  {seconds:8.4f} {percent:>8}  {name}")
+        for name, seconds, percent in shares:
+            lines.append(f"  {seconds:8.4f} {f'({percent:.1f}%)':>8}  {name}")
         return "\n".join(lines) + "\n"
+
+
+class Statistics:
+    """What each pass made of the numbers of ops and functions, its runs added up."""
+
+    def __init__(self) -> None:
+        self._passes: dict[str, dict[str, int]] = {}
+        self._before: tuple[int, int] = (0, 0)
+
+    def before(self, module: ir.Module) -> None:
+        self._before = _counts(module)
+
+    def after(self, name: str, module: ir.Module) -> None:
+        (ops, functions), (old_ops, old_functions) = _counts(module), self._before
+        found = self._passes.setdefault(name, dict.fromkeys(_COUNTED, 0))
+        found["num-runs"] += 1
+        found["ops-added"] += max(ops - old_ops, 0)
+        found["ops-removed"] += max(old_ops - ops, 0)
+        found["functions-added"] += max(functions - old_functions, 0)
+        found["functions-removed"] += max(old_functions - functions, 0)
+
+    def report(self, *, by_name: bool = False) -> str:
+        """The statistics as text; by default in the order of execution."""
+        lines = _titled("Pass statistics")
+        for name in sorted(self._passes) if by_name else self._passes:
+            lines.append(cxx.display_name(name))
+            counts = self._passes[name]
+            lines += [f"  (S) {counts[key]:6} {key} - {text}" for key, text in _COUNTED.items()]
+        return "\n".join(lines) + "\n"
+
+
+_COUNTED = {
+    "num-runs": "How often the pass ran",
+    "ops-added": "Ops more than before it, of the runs that added some",
+    "ops-removed": "Ops fewer than before it, of the runs that removed some",
+    "functions-added": "Functions more than before it",
+    "functions-removed": "Functions fewer than before it",
+}
+
+
+def _counts(module: ir.Module) -> tuple[int, int]:
+    """How many ops and how many functions are in a module."""
+    ops = functions = 0
+
+    def count(op: ir.Operation) -> ir.WalkResult:
+        nonlocal ops, functions
+        ops += 1
+        functions += op.name == "func.func"
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(count)
+    return ops - 1, functions
 
 
 @dataclass(frozen=True)
@@ -65,7 +138,10 @@ class Instrumentation:
       print_after_failure: dump the IR after a pass only, and always, where it failed.
       debug_info: dump locations too.
       elide_over: dump constants of more elements as an ellipsis.
+      tree_dir: the folder of files to dump to instead, numbered in their order.
       timing: where to add up how long each pass took.
+      statistics: where to count what each pass did.
+      keep_last: keep, for a reproducer, the pass that runs and the IR before it.
       remarks: takes what passes say they did, each a ``Diagnostic``.
       stream: where dumps go; ``sys.stderr`` by default.
     """
@@ -79,11 +155,15 @@ class Instrumentation:
     print_after_failure: bool = False
     debug_info: bool = False
     elide_over: int | None = None
+    tree_dir: Path | None = None
     timing: Timing | None = None
+    statistics: Statistics | None = None
+    keep_last: bool = False
     remarks: Sink | None = field(default=None, compare=False)
     stream: TextIO | None = field(default=None, compare=False)
-    # The IR before the pass that is running.
-    _texts: list[str] = field(default_factory=list, compare=False)
+    last: dict[str, str] = field(default_factory=dict, compare=False)
+    """The pass that runs, as in a pipeline, and the IR before it."""
+    _dumped: list[Path] = field(default_factory=list, compare=False)
 
     @property
     def observes(self) -> bool:
@@ -95,6 +175,8 @@ class Instrumentation:
             or self.print_after_all
             or self.print_after_failure
             or self.timing
+            or self.statistics
+            or self.keep_last
         )
 
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
@@ -102,20 +184,25 @@ class Instrumentation:
             return contextlib.nullcontext()
         return self.timing.measure(cxx.display_name(name))
 
-    def listen(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Hears the remarks of a pass."""
-        return listening(self.remarks, name)
+    def listen(self, name: str, program: Module) -> contextlib.AbstractContextManager[None]:
+        """Hears the remarks of a pass on a program."""
+        return listening(self.remarks, name, program)
 
-    def before(self, name: str, module: ir.Module) -> None:
+    def before(self, name: str, element: str, module: ir.Module) -> None:
+        """Looks at the IR before a pass, which is ``element`` of the pipeline."""
         if self.print_before_all or name in self.print_before:
             self._dump("Before", name, module)
-        if self.print_after_change:
-            self._texts[:] = [module_text(module, debug_info=True)]
+        if self.print_after_change or self.keep_last:
+            self.last.update(element=element, text=module_text(module, debug_info=True))
+        if self.statistics is not None:
+            self.statistics.before(module)
 
     def after(self, name: str, module: ir.Module) -> None:
+        if self.statistics is not None:
+            self.statistics.after(name, module)
         if self.print_after_failure or not self._wants_after(name):
             return
-        if self.print_after_change and self._texts == [module_text(module, debug_info=True)]:
+        if self.print_after_change and self.last["text"] == module_text(module, debug_info=True):
             return
         self._dump("After", name, module)
 
@@ -129,8 +216,13 @@ class Instrumentation:
     def _dump(self, when: str, name: str, module: ir.Module, failed: bool = False) -> None:
         text = module_text(module, debug_info=self.debug_info, elide_over=self.elide_over)
         suffix = " Failed" if failed else ""
-        print(
-            f"// -----// IR Dump {when} {cxx.display_name(name)}{suffix} ({name}) //----- //\n"
-            f"{text}\n",
-            file=self.stream or sys.stderr,
-        )
+        head = f"// -----// IR Dump {when} {cxx.display_name(name)}{suffix} ({name}) //----- //"
+        if self.tree_dir is None:
+            print(f"{head}\n{text}\n", file=self.stream or sys.stderr)
+            return
+        folder = self.tree_dir / "builtin_module_no-symbol-name"
+        folder.mkdir(parents=True, exist_ok=True)
+        mark = "before_" if when == "Before" else ""
+        path = folder / f"{len(self._dumped)}_{mark}{name}.mlir"
+        path.write_text(f"{head}\n{text}", encoding="utf-8")
+        self._dumped.append(path)

@@ -7,7 +7,7 @@ where a cost model says that it pays, and decides what is computed once and stor
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from jaxmlir.errors import PipelineError
 
@@ -84,35 +84,47 @@ LEVELS: dict[int, tuple[str, ...]] = {
 """The passes of each optimization level, in the order in which they run."""
 
 
-_SCANS = frozenset({"jaxpr.scan"})
+_CONVOLUTIONS = {"jaxpr.conv_general_dilated"}
+_PRODUCTS = {"jaxpr.dot_general"}
+_SCANS = {"jaxpr.scan"}
 _LOOPS = _SCANS | {"jaxpr.while"}
-_CONVOLUTIONS = frozenset({"jaxpr.conv_general_dilated"})
 
-NEEDED_OPS: dict[str, frozenset[str]] = {
+NEEDED_OPS: dict[str, Set[str]] = {
+    "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
-    "jaxpr-expand-cumlogsumexp": frozenset({"jaxpr.cumlogsumexp"}),
+    "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
     "jaxpr-expand-depthwise": _CONVOLUTIONS,
-    "jaxpr-expand-factorizations": frozenset(
-        {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"}
-    ),
-    "jaxpr-expand-scatter": frozenset({"jaxpr.scatter", "jaxpr.scatter_add"}),
-    "jaxpr-expand-select-and-scatter": frozenset(
-        {"jaxpr.select_and_gather_add", "jaxpr.select_and_scatter_add"}
-    ),
-    "jaxpr-expand-trigonometry": frozenset({"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"}),
+    "jaxpr-expand-factorizations": {"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"},
+    "jaxpr-expand-products": _PRODUCTS,
+    "jaxpr-expand-scatter": {"jaxpr.scatter", "jaxpr.scatter_add"},
+    "jaxpr-expand-select-and-scatter": {
+        "jaxpr.select_and_gather_add",
+        "jaxpr.select_and_scatter_add",
+    },
+    "jaxpr-expand-trigonometry": {"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"},
+    "jaxpr-factor-linear-sums": _PRODUCTS | {"jaxpr.reduce_sum"},
     "jaxpr-factor-logsumexp": _SCANS,
+    "jaxpr-fold-constants": {"jaxpr.constant"},
     "jaxpr-fuse-scans": _SCANS,
+    "jaxpr-hoist-slices": {"jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice"},
     "jaxpr-inplace-scans": _SCANS,
     "jaxpr-licm": _LOOPS,
+    "jaxpr-pad-stencils": {"jaxpr.concatenate", "jaxpr.pad"},
     "jaxpr-parallel-loops": _LOOPS,
     "jaxpr-raise-loops": _LOOPS,
+    "jaxpr-reassociate-solves": {"jaxpr.triangular_solve", "jaxpr.custom_linear_solve"},
     "jaxpr-remat": _SCANS,
-    "jaxpr-roll-calls": frozenset({"jaxpr.jit"}),
-    "jaxpr-shift-invariance": frozenset({"jaxpr.reduce_max"}),
+    "jaxpr-roll-calls": {"jaxpr.jit"},
+    "jaxpr-shift-invariance": {"jaxpr.reduce_max"},
     "jaxpr-sink-reductions": _SCANS,
+    "jaxpr-unroll-reductions": {
+        f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
+    },
 }
-"""Passes that do nothing, their options being the default, to a program without an op of some
-names: they are not even imported then."""
+"""The ops without one of which a pass does nothing to a function; the passes read it here.
+
+To a program without any, a pass with its default options does nothing, and is not even imported.
+"""
 
 
 def level_pipeline(level: int, without: Collection[str] = ()) -> str:

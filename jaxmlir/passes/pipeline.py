@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxlib.mlir import ir
@@ -25,7 +25,9 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.progress import progress
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -195,8 +197,10 @@ class Pipeline:
         """
         instrumentation = instrumentation or Instrumentation()
         verified: object = None
-        with context():
+        with context(), progress("running passes", len(self.passes)) as begin:
             for step in self.steps(instrumentation):
+                for p in step:
+                    begin(p.name)
                 if isinstance(step[0], _LatePass):
                     if not step[0].is_due(program, instrumentation):
                         continue
@@ -218,15 +222,21 @@ class Pipeline:
 
 
 def _is_for(p: Pass | _CxxPass, program: Module, instrumentation: Instrumentation) -> bool:
-    """Whether a pass is for the compiler of the program's target; a remark says if it is not."""
-    if not isinstance(p, Pass) or not p.compilers or program.target.platform in p.compilers:
+    """Whether a pass is for the target of the program; a remark says why if it is not."""
+    if not isinstance(p, Pass) or not (p.compilers or not p.partitioned):
         return True
-    with instrumentation.listen(p.name):
+    target, reason = program.target, ""
+    if p.compilers and target.platform not in p.compilers:
+        reason = f"it is for {', '.join(p.compilers)}"
+    elif not p.partitioned and target.devices > 1:
+        reason = "it is for one device"
+    if not reason:
+        return True
+    with instrumentation.listen(p.name, program):
         if remarks_wanted():
             function = next(iter(functions(program.module_as_is).values()), None)
             if function is not None:
-                listed = ", ".join(p.compilers)
-                remark(function, f"skipped: it is for {listed}, the target is {program.target}")
+                remark(function, f"skipped: {reason}, the target is {target}")
     return False
 
 
@@ -246,9 +256,10 @@ def _run_step(
     """
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
-    instrumentation.before(step[0].name, program.module)
+    instrumentation.before(step[0].name, str(step[0]), program.module)
     try:
-        with instrumentation.measure(step[0].name), instrumentation.listen(step[0].name):
+        name = step[0].name
+        with instrumentation.measure(name), instrumentation.listen(name, program):
             if not isinstance(step[0], Pass):
                 _run_cxx(",".join(map(str, step)), program, instrumentation.verify_each)
                 program.changed()

@@ -4,9 +4,11 @@ A pass calls :func:`remark` with the op that it changed, before it changes it::
 
     remark(op, "hoisted out of the loop: computed once instead of 1000 times")
 
-Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks`` prints them
-as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.  A
-message that is itself work to make is asked for first: ``if remarks_wanted(): remark(op, ...)``.
+Nobody listening, that costs a look at a context variable.  ``jaxmlir-opt --remarks=all`` prints
+them as ``file:line:col: remark: [jaxpr-licm] ...``; in Python, ``run_passes(..., remarks=print)``.
+A :class:`~jaxmlir.debug.RemarkReport`, which ``jaxmlir-opt --remarks`` prints, is told the ops too,
+and ranks kinds of remarks.  A message that is itself work to make is asked for first:
+``if remarks_wanted(): remark(op, ...)``.
 """
 
 from __future__ import annotations
@@ -14,21 +16,54 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxmlir.errors import Diagnostic
 
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
 Sink = Callable[[Diagnostic], None]
 
-_listening: contextvars.ContextVar[tuple[Sink, str] | None] = contextvars.ContextVar(
+
+@runtime_checkable
+class OpSink(Protocol):
+    """A sink that is told, before a pass runs, of which program, and what op a remark is about."""
+
+    def about(self, program: Module) -> None: ...
+
+    def __call__(self, remark: Diagnostic, op: Any = None) -> None: ...
+
+
+Hears = Callable[[Diagnostic, Any], None]
+"""Takes a remark and the op that it is about, ``None`` where that is not known."""
+_listening: contextvars.ContextVar[tuple[Hears, str] | None] = contextvars.ContextVar(
     "remarks", default=None
 )
 
 
 @contextlib.contextmanager
-def listening(sink: Sink | None, pass_name: str) -> Iterator[None]:
+def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[None]:
     """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
-    token = _listening.set(None if sink is None else (sink, pass_name))
+    if isinstance(sink, OpSink):
+        sink.about(program)
+    with heard_by(None if sink is None else _hears(sink), pass_name):
+        yield
+
+
+def unheard() -> contextlib.AbstractContextManager[None]:
+    """Has nobody hear the remarks made meanwhile: what is tried is not done."""
+    return heard_by(None, "")
+
+
+def _hears(sink: Sink) -> Hears:
+    return sink if isinstance(sink, OpSink) else lambda remark, op: sink(remark)
+
+
+@contextlib.contextmanager
+def heard_by(hears: Hears | None, pass_name: str) -> Iterator[None]:
+    """Hands the remarks made meanwhile to a function, each with its op before the change."""
+    token = _listening.set(None if hears is None else (hears, pass_name))
     try:
         yield
     finally:
@@ -40,6 +75,12 @@ def remarks_wanted() -> bool:
     return _listening.get() is not None
 
 
+def listener() -> Sink | None:
+    """What takes the remarks that are made now; of those that it is handed, it knows no op."""
+    found = _listening.get()
+    return None if found is None else lambda remark: found[0](remark, None)
+
+
 def remark(op: Any, message: str) -> None:
     """Reports what the running pass did to an op; the place is the op's location."""
     listener = _listening.get()
@@ -48,8 +89,8 @@ def remark(op: Any, message: str) -> None:
     # JAX stays out until a pass has something to say.
     from jaxmlir.dialect import locations
 
-    sink, pass_name = listener
-    sink(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)))
+    hears, pass_name = listener
+    hears(Diagnostic("remark", f"[{pass_name}] {message}", *locations.position(op.location)), op)
 
 
 @contextlib.contextmanager
@@ -57,7 +98,10 @@ def recording() -> Iterator[list[Diagnostic]]:
     """The remarks made meanwhile, which are handed to nobody: none if nobody listens."""
     found: list[Diagnostic] = []
     listener = _listening.get()
-    with listening(None if listener is None else found.append, listener[1] if listener else ""):
+    if listener is None:
+        yield found
+        return
+    with heard_by(lambda remark, op: found.append(remark), listener[1]):
         yield found
 
 
@@ -70,4 +114,4 @@ def repeat(remarks: Iterable[Diagnostic], op: Any) -> None:
 
     for said in remarks:
         file, line, col = locations.position(op.location)
-        listener[0](said if said.line else said._replace(file=file, line=line, col=col))
+        listener[0](said if said.line else said._replace(file=file, line=line, col=col), op)

@@ -17,7 +17,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import jax
@@ -27,10 +27,13 @@ from jaxmlir._compat import core, pe, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.program.arguments import Calls
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
-from jaxmlir.program.versions import Recipe, at_level, decide
+from jaxmlir.program.tuned import TunedFunction
+from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.units import check_budget
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from jaxmlir.passes import Pipeline
     from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
+    from jaxmlir.program.tuning import Choice
     from jaxmlir.targets import Target
 
 
@@ -49,6 +53,7 @@ class Stager:
       level: the optimization level.
       without: names of passes of that level that do not run.
       target: what programs are optimized for; by default what JAX lowers them for.
+      memory_budget: what they may take besides arguments and results, as a fraction or bytes.
       remarks: takes what the passes say before a program is lowered, and what could not be staged.
 
     Raises:
@@ -58,6 +63,7 @@ class Stager:
     level: int
     without: Collection[str] = ()
     target: Target | None = None
+    memory_budget: float | None = None
     remarks: Sink | None = field(default=None, compare=False)
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
@@ -65,9 +71,7 @@ class Stager:
     # The passes' modules are loaded, and live on.
     @collector_paused
     def __post_init__(self) -> None:
-        from jaxmlir.passes import level_stages, parse_pipeline
-
-        structure, storage = map(parse_pipeline, level_stages(self.level, self.without))
+        structure, storage = stages_of(self.level, self.without, self.memory_budget)
         fixed = {"without": frozenset(self.without), "structure": structure, "storage": storage}
         for name, value in fixed.items():
             object.__setattr__(self, name, value)
@@ -95,7 +99,9 @@ class Stager:
             recipe = Recipe(targets.default_target(), again)
         default = recipe and recipe.target
         decide(program, self.structure, self.storage, default, self.remarks)
-        program.recipe = recipe and recipe.then(at_level(self.level, self.without))
+        program.recipe = recipe and recipe.then(
+            at_level(self.level, self.without, self.memory_budget)
+        )
         return program_primitive.call(program, program.name, values)
 
     def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,10 +143,7 @@ class Stager:
         """Says what a function is instead, where something was not possible."""
         if self.remarks is not None:
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            code = getattr(inspect.unwrap(fun), "__code__", None)
-            where = (code.co_filename, code.co_firstlineno, 1) if code else ()
-            message = f"[jaxmlir.jit] {name_of(fun)} {what}: {reason}"
-            self.remarks(Diagnostic("remark", message, *where))
+            self.remarks(_remark(fun, f"{what}: {reason}"))
 
 
 def _check_constants(traced: Any) -> None:
@@ -167,6 +170,13 @@ def _check_staged(traced: Any) -> None:
 
 def _short(aval: Any) -> str:
     return aval.str_short(short_dtypes=True)
+
+
+def _remark(fun: Callable[..., Any], message: str) -> Diagnostic:
+    """A remark about a function, at its place."""
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    where = (code.co_filename, code.co_firstlineno, 1) if code else ()
+    return Diagnostic("remark", f"[jaxmlir.jit] {name_of(fun)} {message}", *where)
 
 
 _TO_COME: Any = object()
@@ -200,9 +210,10 @@ def jit(
     fun: Callable[..., Any] = _TO_COME,
     /,
     *,
-    optimize: int = 0,
+    optimize: int | str = 0,
     without: Collection[str] = (),
     target: str | Target | None = None,
+    memory_budget: float | str | None = None,
     remarks: Sink | None = None,
     **options: Any,
 ) -> JitFunction | Callable[[Callable[..., Any]], JitFunction]:
@@ -216,9 +227,13 @@ def jit(
       fun: a function of pytrees of arrays; without it ``jit`` returns a decorator.
       optimize: the optimization level; see :meth:`Program.optimize`.  Derivatives that JAX takes
         in the function, or of it, are those of optimized programs; custom rules are traced then,
-        and as they are written.
+        and as they are written.  With ``"tune"``, at most six forms of the function are timed on
+        the arguments of the first call, and of the first with other shapes, and the fastest is
+        kept; see :mod:`jaxmlir.program.tuned`.
       without: names of passes of that level to leave out.
       target: what the function is optimized for; by default what JAX lowers it for.
+      memory_budget: the memory to get along with besides arguments and results, the derivatives in
+        the function included, as for :meth:`Program.remat`; it is compiled several times for that.
       remarks: takes what the passes say they did before the function is lowered, and of which
         function the derivative is JAX's, and why; for example ``print``.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,
@@ -230,13 +245,16 @@ def jit(
       ``fun``, a function that makes one of it.
 
     Raises:
-      ArgumentError: there is no such target.
-      PipelineError: there is no such level or pass.
+      ArgumentError: there is no such target, or the budget is neither a number nor bytes.
+      PipelineError: there is no such level or pass, or the budget is not positive.
     """
+    budget = None if memory_budget is None else check_budget(memory_budget)
+    given = None if target is None else targets.target(target)
+    tune = optimize == "tune"
+    stager = Stager(2 if tune else optimize, without, given, budget, remarks)
     if fun is _TO_COME:
-        ours = {"optimize": optimize, "without": without, "target": target, "remarks": remarks}
-        return functools.partial(jit, **ours, **options)
-    return JitFunction(fun, options, optimize, without, target, remarks)
+        return lambda fun: JitFunction(fun, options, stager, tune=tune)
+    return JitFunction(fun, options, stager, tune=tune)
 
 
 class JitFunction:
@@ -250,54 +268,32 @@ class JitFunction:
         self,
         fun: Callable[..., Any],
         options: Mapping[str, Any],
-        optimize: int = 0,
-        without: Collection[str] = (),
-        target: str | Target | None = None,
-        remarks: Sink | None = None,
+        stager: Stager,
+        *,
+        tune: bool = False,
     ):
         functools.update_wrapper(self, fun)
-        name = name_of(fun)
-        given = None if target is None else targets.target(target)
-        stager = Stager(optimize, without, given, remarks)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
         # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
         # of its own.
         self._trace = trace(fun, **static)
-        traceable = jax.jit(fun, **static)
+        if not tune:
+            self._jitted = jax.jit(_through_dialect(fun, stager, options), **options)
+            return
 
-        def trace_staged(args: Any, kwargs: Any) -> Any:
-            before = num_staged()
-            try:
-                with staged_by(stager):
-                    traced = traceable.trace(*args, **kwargs)
-                _check_constants(traced)
-                return traced
-            except Exception as error:
-                if num_staged() == before:
-                    raise
-                stager.remark(fun, "is traced with JAX's derivatives", error)
-            with as_given():
-                return traceable.trace(*args, **kwargs)
+        def form(choice: Choice, heard: Sink | None) -> Callable[..., Any]:
+            if choice.level == 0:
+                return fun
+            budget = choice.memory_budget or stager.memory_budget
+            changed = {"level": choice.level, "without": choice.without, "memory_budget": budget}
+            return _through_dialect(fun, replace(stager, remarks=heard, **changed), options)
 
-        @wraps(fun)
-        def through_dialect(*args: Any, **kwargs: Any) -> Any:
-            if jax.config.jax_disable_jit:
-                return fun(*args, **kwargs)
-            if optimize:
-                traced = trace_staged(args, kwargs)
-            else:
-                traced = traceable.trace(*args, **kwargs)
-            # Under jit every leaf is a tracer but those of static arguments.
-            leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
-            if len(leaves) != traced._in_tree.num_leaves:
-                # Nothing is staged out where JAX looks for a NaN.
-                return fun(*args, **kwargs)
-            with as_given():
-                keep_unused = options.get("keep_unused", False)
-                results = stager.call(traced, leaves, name, keep_unused=keep_unused)
-            return jax.tree.unflatten(traced.out_tree, results)
+        def say(text: str) -> None:
+            if stager.remarks is not None:
+                stager.remarks(_remark(fun, f"with optimize='tune': {text}"))
 
-        self._jitted = jax.jit(through_dialect, **options)
+        without, target = stager.without, stager.target
+        self._jitted = TunedFunction(fun, form, options, self._trace, without, target, say)
 
     __call__: Callable[..., Any] = Calls("_jitted")
 
@@ -323,3 +319,45 @@ class JitFunction:
     def clear_cache(self) -> None:
         """Forgets what was compiled."""
         self._jitted.clear_cache()
+
+
+def _through_dialect(
+    fun: Callable[..., Any], stager: Stager, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """``fun`` by a call of its program, to be traced by ``jax.jit`` with some options."""
+    name = name_of(fun)
+    traceable = jax.jit(fun, **{k: v for k, v in options.items() if k.startswith("static_")})
+
+    def trace_staged(args: Any, kwargs: Any) -> Any:
+        before = num_staged()
+        try:
+            with staged_by(stager):
+                traced = traceable.trace(*args, **kwargs)
+            _check_constants(traced)
+            return traced
+        except Exception as error:
+            if num_staged() == before:
+                raise
+            stager.remark(fun, "is traced with JAX's derivatives", error)
+        with as_given():
+            return traceable.trace(*args, **kwargs)
+
+    @wraps(fun)
+    def through_dialect(*args: Any, **kwargs: Any) -> Any:
+        if jax.config.jax_disable_jit:
+            return fun(*args, **kwargs)
+        if stager.level or stager.memory_budget is not None:
+            traced = trace_staged(args, kwargs)
+        else:
+            traced = traceable.trace(*args, **kwargs)
+        # Under jit every leaf is a tracer but those of static arguments.
+        leaves = [x for x in jax.tree.leaves((args, kwargs)) if isinstance(x, core.Tracer)]
+        if len(leaves) != traced._in_tree.num_leaves:
+            # Nothing is staged out where JAX looks for a NaN.
+            return fun(*args, **kwargs)
+        with as_given():
+            keep_unused = options.get("keep_unused", False)
+            results = stager.call(traced, leaves, name, keep_unused=keep_unused)
+        return jax.tree.unflatten(traced.out_tree, results)
+
+    return through_dialect

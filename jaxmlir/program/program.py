@@ -22,16 +22,19 @@ from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, func
 from jaxmlir.dialect.module import Module
-from jaxmlir.errors import ArgumentError, Diagnostic, JaxmlirError
+from jaxmlir.errors import ArgumentError, Diagnostic
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
-from jaxmlir.program.arguments import Calls, Code, OfInstances, short_types
+from jaxmlir.program.arguments import Calls, Code, OfInstances
 from jaxmlir.program.derived import derived_once
+from jaxmlir.program.inverses import Inverses
 from jaxmlir.program.sparse import SparseDerivatives
+from jaxmlir.program.tuned import Tunable
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
+from jaxmlir.program.views import Views
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
-from jaxmlir.runtime.placement import mesh_wanted, placement_of
+from jaxmlir.runtime.placement import mesh_for, on_mesh, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
 from jaxmlir.support.options import check_platforms
 from jaxmlir.support.units import check_budget
@@ -43,10 +46,11 @@ if TYPE_CHECKING:
     from jaxmlir.bridge.importer import Importer
     from jaxmlir.interpret.interpreter import Hook
     from jaxmlir.passes import Pipeline
+    from jaxmlir.program.memory_curve import MemoryCurve
     from jaxmlir.targets import Target
 
 
-class Program(SparseDerivatives, Module):
+class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     """A JAX function, staged out: a module of the jaxpr dialect and what it refers to.
 
     :func:`jaxmlir.trace`, :func:`jaxmlir.parse`, :func:`jaxmlir.load` and
@@ -152,13 +156,6 @@ class Program(SparseDerivatives, Module):
 
         options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
         artifact.save(self, target, **options)
-
-    def __repr__(self) -> str:
-        try:
-            name = self.name
-        except JaxmlirError:
-            return "<Program without a public function>"
-        return f"<Program @{name}({short_types(self.in_avals)}) -> ({short_types(self.out_avals)})>"
 
     # -- checking and transforming --
 
@@ -322,6 +319,30 @@ class Program(SparseDerivatives, Module):
         # Who looks at the result is not to wait for it to be compiled again.
         compiles = measure and memory_budget is not None
         return self._after_passes(pipeline, remarks, hold_rules=not compiles)
+
+    def memory_curve(
+        self,
+        *args: Any,
+        budgets: Sequence[float | str] = (0.75, 0.5, 0.25, 0.1),
+        repetitions: int = 5,
+    ) -> MemoryCurve[Program]:
+        """Memory against time of the program, as it is and as :meth:`remat` makes it for budgets.
+
+        It is printed as a table, and its ``plot()`` shows which budgets are worth their time::
+
+            print(program.grad().memory_curve(w, x))
+
+        Args:
+          args: the arguments to run it on.
+          budgets: as :meth:`remat` takes them.
+          repetitions: how often each form is run; the median counts.
+
+        Raises:
+          ArgumentError: the arguments are not the program's, or a budget is none.
+        """
+        from jaxmlir.program.memory_curve import memory_curve
+
+        return memory_curve(self, args, budgets, repetitions)
 
     def __copy__(self) -> Program:
         result = self.clone()
@@ -619,43 +640,6 @@ class Program(SparseDerivatives, Module):
         """
         return transforms.vmap(self, in_axes, out_axes, axis_size, axis_name, spmd_axis_name)
 
-    @derived_once
-    def inverse(
-        self,
-        argnums: int | Sequence[int] | None = None,
-        known: int | Sequence[int] | None = None,
-    ) -> Program:
-        """The program ``(result, *known arguments) -> unknown arguments``.
-
-        Args:
-          argnums: the positional arguments to find; by default all that are not known.
-          known: those that are given, which the inverse takes in their order; by default all that
-            are not to be found.
-
-        Returns:
-          A program that gives the argument, or a tuple of them where they are several.
-
-        Raises:
-          ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
-          TransformError: an argument does not follow from the result and the known arguments; names
-            an op that stands in the way, and the reason.
-        """
-        return transforms.inverse(self, argnums, known, log_det=False)
-
-    @derived_once
-    def inverse_and_log_det(
-        self,
-        argnums: int | Sequence[int] | None = None,
-        known: int | Sequence[int] | None = None,
-    ) -> Program:
-        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
-
-        Raises:
-          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
-            arguments do not hold as many numbers.
-        """
-        return transforms.inverse(self, argnums, known, log_det=True)
-
     # -- running --
 
     @analysis
@@ -672,8 +656,11 @@ class Program(SparseDerivatives, Module):
         """Where there is none yet, the compiled call: so it is looked up as fast as a slot is."""
         if name != "_jitted":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._jitted = jax.jit(arguments.called(self, self._call, self.name))
+        self._jitted = on_mesh(self, self._compiled())
         return self._jitted
+
+    def _compiled(self, **options: Any) -> Any:
+        return jax.jit(arguments.called(self, self._call, self.name), **options)
 
     def forget_calls(self) -> None:
         """Has the next calls traced anew."""
@@ -725,6 +712,7 @@ class Program(SparseDerivatives, Module):
         flat, tree = jax.tree.flatten((args, kwargs))
         if tree == self.in_tree and any(map(arguments.refines, flat, self.in_avals)):
             program = self.specialize(*args, **kwargs)
+        program = specialization.for_device_of(program, flat)
         flat = program.flat_arguments(args, kwargs)
         results = program_primitive.call(program, program.name, flat)
         return jax.tree.unflatten(self.out_tree, results)
@@ -774,11 +762,8 @@ class Program(SparseDerivatives, Module):
                 "jax.export takes jax.jit(f), where f is a program or what jaxmlir.jit returned"
             )
         check_platforms(platforms)
-        jitted = self._jitted
-        if keep_unused:
-            called = arguments.called(self, self._call, self.name)
-            jitted = jax.jit(called, keep_unused=True)
-        with self.widths, mesh_wanted(self.name):
+        jitted = self._compiled(keep_unused=True) if keep_unused else self._jitted
+        with self.widths, mesh_for(self, platforms):
             args, kwargs = arguments.abstract(self)
             traced = jitted.trace(*args, **kwargs)
             if platforms is None:

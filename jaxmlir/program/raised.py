@@ -49,7 +49,7 @@ def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> P
         raise ArgumentError(
             f"expected the text, bytes or module of StableHLO, got {type(source).__name__}"
         )
-    return _program(raise_module(module), filename)
+    return _program(raise_module(module, _of_import), filename)
 
 
 @collector_paused
@@ -88,13 +88,13 @@ def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Prog
         )
     if args or kwargs:
         refined = refined_module(exported, args, kwargs)
-        return _program(raise_exported(read(refined), exported, refined=True), "-")
+        return _program(raise_exported(read(refined), exported, _of_import, refined=True), "-")
     data = bytes(exported.mlir_module_serialized)
     module = read(data) if trusted else parse_module(to_text(data))
     if exported.ordered_effects or exported.unordered_effects:
         effects = ", ".join(map(str, (*exported.ordered_effects, *exported.unordered_effects)))
         raise ImportingError(f"{exported.fun_name} has effects that cannot be raised: {effects}")
-    return _program(raise_exported(module, exported), "-")
+    return _program(raise_exported(module, exported, _of_import), "-")
 
 
 def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
@@ -104,12 +104,28 @@ def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
 
 
 def _program(importer: Importer, filename: str) -> Program:
-    """The program that was written, its loops raised: a ``while`` has no derivative in reverse."""
     from jaxmlir.verify.verifier import verify
 
     program = Program.of_import(importer)
     verify(program, filename)
-    if any(name == "jaxpr.while" for f in program.functions.values() for _, name in named_ops(f)):
-        # Not batched: what is computed is to be what the module computes, to the bit.
-        program = program.run_passes("jaxpr-raise-loops{batch-bytes=0}")
-    return program
+    return _raised_further(program)
+
+
+def _of_import(importer: Importer) -> Program:
+    return _raised_further(Program.of_import(importer))
+
+
+_FURTHER = {
+    # It has no derivative in reverse as a ``while``.  Not batched: what is computed is to be what
+    # the module computes, to the bit.
+    "jaxpr.while": "jaxpr-raise-loops{batch-bytes=0}",
+    # Of a softmax's maximum no derivative is to be taken, which ``stop_gradient`` said.
+    "jaxpr.reduce_max": "jaxpr-shift-invariance",
+}
+
+
+def _raised_further(program: Program) -> Program:
+    """The program with the derivatives that it had before it was lowered, as far as is certain."""
+    names = {name for function in program.functions.values() for _, name in named_ops(function)}
+    passes = [pipeline for name, pipeline in _FURTHER.items() if name in names]
+    return program.run_passes(",".join(passes)) if passes else program

@@ -1,4 +1,4 @@
-"""Programs of symbolic shapes at concrete sizes.
+"""Programs of symbolic shapes at concrete sizes, and of meshes at the kind of device they are on.
 
 A program that was traced for shapes such as ``f32[b, 2*b]`` has dimensions that are expressions of
 variables, in its types and among its attributes.  At given sizes every expression is a number, and
@@ -9,6 +9,7 @@ symbolic shapes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,8 @@ import jax
 import numpy as np
 
 from jaxmlir._compat import core, shape_poly
-from jaxmlir.dialect.ir import func, scope
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import func, parse_module, scope
 from jaxmlir.errors import ArgumentError
 from jaxmlir.rewriting.sizes import Sizes, Substitution, evaluate, plain
 
@@ -123,3 +125,27 @@ def specialize(program: M, sizes: Sizes) -> M:
                 substitution.function(op)
     result.changed()
     return result
+
+
+def for_device_of(program: Module, flat: Sequence[Any]) -> Any:
+    """A program whose types name a mesh without its kind of device, with that of its arguments.
+
+    That is how programs come from files.  Types that JAX compares have to be of one kind.
+    """
+    meshes = [aval.sharding.mesh for aval in program.in_avals if hasattr(aval, "sharding")]
+    if all(mesh.empty or mesh.abstract_device is not None for mesh in meshes):
+        return program
+    given = (getattr(core.typeof(value), "sharding", None) for value in flat)
+    kinds = (sharding.mesh.abstract_device for sharding in given if sharding is not None)
+    kind = next((kind for kind in kinds if kind is not None), None)
+    known = program._specialized
+    if kind is not None and kind not in known:
+        with scope():
+            text = f"{{AbstractMesh = {{abstract_device = {codec.encode(kind)}, axis_names = "
+        whole = program.as_text(debug_info=True)
+        known[kind] = program.clone()
+        # A quotation mark within a string is escaped.
+        whole = re.sub(r"\{AbstractMesh = \{axis_names = (?=[\[{])", lambda _: text, whole)
+        known[kind].module = parse_module(whole)
+        known[kind].changed()
+    return program if kind is None else known[kind]

@@ -22,13 +22,14 @@ Step = Callable[[Any, "Target", bool], Any]
 """From a program to the next, for a target; with what is stored decided now, or when lowered."""
 
 
-def at_level(level: int, without: Collection[str]) -> Step:
-    """The passes of an optimization level."""
+def at_level(level: int, without: Collection[str], memory_budget: float | None = None) -> Step:
+    """The passes of an optimization level, within a memory budget."""
 
     def step(program: Any, target: Target, stored: bool) -> Any:
-        if stored:
+        if stored and memory_budget is None:
             return program.optimize(level, without=without, target=target)
-        return _structured(program, level, without, target)
+        result = _structured(program, level, without, target, memory_budget)
+        return result.versions.lowered(target) if stored else result
 
     return step
 
@@ -86,8 +87,7 @@ class Versions:
             lowered.
         """
         program = self._program
-        # Passes do not ask yet on how many devices a program runs.
-        if program.recipe is None or target.on(1) == program.target.on(1):
+        if program.recipe is None or target == program.target:
             return program
         return self._once((target, stored), self._make, target, stored)
 
@@ -113,10 +113,12 @@ class Versions:
 
     def _make_lowered(self, target: Target) -> Any:
         from jaxmlir.passes import Instrumentation
+        from jaxmlir.passes.remarks import listener
 
         result = self._program.clone(hold_rules=True)
         result.when_lowered, result._target = None, target
-        self._program.when_lowered.run(result, Instrumentation(verify_each=False))
+        heard = Instrumentation(verify_each=False, remarks=listener())
+        self._program.when_lowered.run(result, heard)
         return result
 
     @property
@@ -169,12 +171,32 @@ def decide(
     program.when_lowered = storage if storage is not None and storage.passes else None
 
 
-def _structured(program: Any, level: int, without: Collection[str], target: Target) -> Any:
-    """The program after the passes of a level that derivatives profit from, for a target; the
-    others run where it is lowered, for what it is lowered for."""
+def stages_of(
+    level: int, without: Collection[str], memory_budget: float | None
+) -> tuple[Pipeline, Pipeline]:
+    """The passes of a level that derivatives profit from, and those that run where a program is
+    lowered: what is stored is decided there, within a budget."""
     from jaxmlir.passes import level_stages, parse_pipeline
 
+    structure, storage = level_stages(level, without)
+    if memory_budget is not None:
+        # The memory is measured, as by default of `Program.remat`.
+        within = f"jaxpr-inline,jaxpr-remat{{memory-budget={memory_budget} measure=true}}"
+        storage = ",".join(filter(None, (within, storage)))
+    return parse_pipeline(structure), parse_pipeline(storage)
+
+
+def _structured(
+    program: Any,
+    level: int,
+    without: Collection[str],
+    target: Target,
+    memory_budget: float | None,
+) -> Any:
+    """The program after the passes of a level that derivatives profit from, for a target; the
+    others run where it is lowered, for what it is lowered for."""
     result = program.clone(hold_rules=True)
-    structure, storage = map(parse_pipeline, level_stages(level, without))
-    decide(result, structure, storage if level > 1 else program.when_lowered, default=target)
+    structure, storage = stages_of(level, without, memory_budget)
+    decides = level > 1 or memory_budget is not None
+    decide(result, structure, storage if decides else program.when_lowered, default=target)
     return result

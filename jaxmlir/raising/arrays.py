@@ -415,10 +415,14 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
     *ops, end = (view.operation for view in block.operations)
     if len(arguments) != 2 * n or len(end.operands) != n:
         return None
+    # Where JAX says of a scalar that it may be kept anywhere.
+    placed = {op.results[0]: op.operands[0] for op in ops if op.name == "sdy.sharding_constraint"}
+    ops = [op for op in ops if op.results[0] not in placed]
     by_result = {op.results[0]: op for op in ops if len(op.results) == 1}
     found = []
-    for k, value in enumerate(end.operands):
+    for k, result in enumerate(end.operands):
         pair = [arguments[k], arguments[n + k]]
+        value = placed.get(result, result)
         if value == pair[1]:
             found.append("second")
             continue

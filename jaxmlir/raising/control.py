@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import body_of, ir
-from jaxmlir.errors import ImportingError
 from jaxmlir.raising.writer import (
     RULES,
     Values,
@@ -186,17 +183,3 @@ def tuple_(w: Writer, op: Any, operands: list[Any]) -> list[Any]:
 @rule("get_tuple_element")
 def get_tuple_element(w: Writer, op: Any, operands: list[Any]) -> Values:
     return [operands[0][attribute(op, "index")]]
-
-
-@rule("partition_id", "replica_id")
-def one_device(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """The number of a module's only partition or replica.
-
-    Raises:
-      ImportingError: the module is for several.
-    """
-    key = "mhlo.num_partitions" if op.name.endswith("partition_id") else "mhlo.num_replicas"
-    attributes = w.raising.attributes
-    if key in attributes and attributes[key].value > 1:
-        raise ImportingError(f"expected a module for one device, got {key} = {attributes[key]}")
-    return [w.constant(np.zeros((), np.uint32))]

@@ -13,18 +13,28 @@ from jaxmlir.dialect.ir import TREES, functions, ir, scope
 from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.passes.base import Pass
-from jaxmlir.raising import arrays, control, elementwise, linalg, reductions  # noqa: F401 (rules)
+from jaxmlir.raising import (  # noqa: F401 (rules)
+    arrays,
+    control,
+    elementwise,
+    linalg,
+    reductions,
+    sharding,
+)
 from jaxmlir.raising.writer import Raising, public_functions, raised_type
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jaxmlir.dialect.module import Module
 
 
-def raise_module(module: ir.Module) -> Importer:
+def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> Importer:
     """The importer that has written a module of StableHLO in the dialect.
 
     Args:
       module: functions; the public ones stay so.
+      of_import: makes the program of an importer.
 
     Raises:
       ImportingError: an op or type has no counterpart; names the op and its place.
@@ -33,7 +43,7 @@ def raise_module(module: ir.Module) -> Importer:
         public = public_functions(module)
         if not public:
             raise ImportingError("the module has no public function to call")
-        raising = Raising(module)
+        raising = Raising(module, of_import)
         for name in public:
             raising.function(name, public=True)
         raising.write()
@@ -46,19 +56,26 @@ def raise_module(module: ir.Module) -> Importer:
     return raising.importer
 
 
-def raise_exported(module: ir.Module, exported: Any, *, refined: bool = False) -> Importer:
+def raise_exported(
+    module: ir.Module,
+    exported: Any,
+    of_import: Callable[[Importer], Module],
+    *,
+    refined: bool = False,
+) -> Importer:
     """The importer that has written the module of an exported function, with all of its arguments.
 
     Args:
       exported: a ``jax.export.Exported``: says what the arguments are, and which of them the
         module takes.
+      of_import: makes the program of an importer.
       refined: the module is one for arguments of sizes that are known, and takes all of them.
 
     Raises:
       ImportingError: an op or type has no counterpart; names the op and its place.
     """
     with scope():
-        raising = Raising(module)
+        raising = Raising(module, of_import)
         (name,) = public_functions(module)
         arguments = raising.source[name].arguments
         if refined:
@@ -109,7 +126,7 @@ class RaiseStablehlo(Pass):
     name: ClassVar[str] = "jaxpr-raise-stablehlo"
 
     def run(self, program: Module) -> None:
-        importer = raise_module(program.module)
+        importer = raise_module(program.module, type(program).of_import)
         program.module = importer.module
         program.constants.update(importer.constants)
         program.handles.update(importer.handles)

@@ -21,7 +21,16 @@ from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, write_return
 from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.ir import body_of, captured, func, functions, ir, is_private, new_function
+from jaxmlir.dialect.ir import (
+    body_of,
+    captured,
+    func,
+    functions,
+    ir,
+    is_private,
+    new_function,
+    sdy,
+)
 from jaxmlir.dialect.types import aval_of, element_of, is_narrowed, widths_of
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op
 
@@ -143,13 +152,24 @@ class Raising:
 
     Attributes:
       importer: writes the new module, and holds its constants.
-      attributes: those of the source.
+      of_import: makes the program of an importer.
+      module, attributes: the source, and its attributes.
+      meshes: Shardy's meshes, by their names.
+      manual: the mesh and the axes of the manual computation that is raised.
     """
 
-    def __init__(self, source: ir.Module):
+    def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
         self.importer: Importer = Importer()
+        self.of_import = of_import
+        self.module = source
         self.attributes: Any = source.operation.attributes
         self.source: dict[str, Any] = functions(source)
+        self.meshes: dict[str, Any] = {
+            op.sym_name.value: op.mesh
+            for op in source.body.operations
+            if isinstance(op, sdy.MeshOp)
+        }
+        self.manual: Any = None
         self.symbols: dict[str, str] = {}
         self._queue: deque[Writer] = deque()
         self._shared: dict[Any, str] = {}
@@ -352,7 +372,7 @@ class Writer:
                     results = self.by_signature(op, name, operands)
                 elif (found := RULES.get(name)) is not None:
                     results = found(self, op, operands)
-                elif name in ("func.return", "stablehlo.return"):
+                elif name in ("func.return", "stablehlo.return", "sdy.return"):
                     return operands
                 else:
                     raise ImportingError(_no_rule(name))
@@ -585,18 +605,6 @@ REFUSED = {
     "stablehlo.recv": "JAX has no op that receives from a channel",
     "stablehlo.infeed": "JAX has no infeed",
     "stablehlo.outfeed": "JAX has no outfeed",
-    **{
-        name: "which devices take part is a mesh in JAX, and the module names none"
-        for name in (
-            "stablehlo.all_gather",
-            "stablehlo.all_reduce",
-            "stablehlo.all_to_all",
-            "stablehlo.collective_broadcast",
-            "stablehlo.collective_permute",
-            "stablehlo.reduce_scatter",
-            "sdy.manual_computation",
-        )
-    },
 }
 """Why there is no rule for some ops."""
 

@@ -42,6 +42,7 @@ from jaxmlir.dialect.ops.random import RANDOM
 from jaxmlir.dialect.types import aval_of, is_key, widths_of
 from jaxmlir.errors import LoweringError, count
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.runtime.program_primitive import call
 from jaxmlir.targets import default_target
@@ -96,7 +97,7 @@ def fold_constants(
     foldable, work = _Foldable(program), Work(program)
     min_work = work.kernel if min_work is None else min_work
     lines = []
-    for function in outside_kernels(program, {_CONSTANT}):
+    for function in outside_kernels(program, NEEDED_OPS[FoldConstants.name]):
         line = _Line(analyses_of(program).body(function), foldable, work)
         line.choose(min_work, max_work)
         if line.chosen:

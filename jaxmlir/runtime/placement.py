@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import jax
+import numpy as np
+
 from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding, pe
 from jaxmlir.bridge.exporter import equation
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import JaxmlirError, LoweringError
+from jaxmlir.errors import JaxmlirError, LoweringError, count
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -48,6 +51,90 @@ def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
     return close_jaxpr(core.Jaxpr([], invars, [], eqns, effects, info))
 
 
+def open_mesh(program: Module) -> Any | None:
+    """The mesh that a program mentions without its devices, as files do; ``None`` if there is
+    none."""
+    return _open_mesh_of(program.placement)
+
+
+def _open_mesh_of(placement: Any | None) -> Any | None:
+    for eqn in () if placement is None else placement.eqns:
+        for value in jax.tree.leaves(eqn.params):
+            mesh = getattr(value, "mesh", value)
+            if isinstance(mesh, jax.sharding.AbstractMesh) and mesh.size > 1:
+                return mesh
+    return None
+
+
+@contextlib.contextmanager
+def default_mesh(program: Module, values: Any) -> Iterator[None]:
+    """Runs a program of a mesh without devices on the first ones here, where nothing chooses some.
+
+    Args:
+      values: the arguments of a call; those that are on several devices say which.
+
+    Raises:
+      LoweringError: there are fewer devices here.
+    """
+    mesh = open_mesh(program)
+    leaves = () if mesh is None else jax.tree.leaves(values)
+    if (
+        mesh is None
+        or not jax.sharding.get_abstract_mesh().empty
+        or not core.trace_state_clean()
+        or any(len(getattr(getattr(x, "sharding", None), "device_set", ())) > 1 for x in leaves)
+    ):
+        yield
+        return
+    devices = jax.devices()
+    if len(devices) < mesh.size:
+        raise LoweringError(
+            f"@{program.name} is for {_described(mesh)}, and there are {len(devices)} here: choose "
+            "others by jax.set_mesh(mesh), or lower it for a platform"
+        )
+    sizes, names = mesh.axis_sizes, mesh.axis_names
+    places = np.array(devices[: mesh.size]).reshape(sizes)
+    with jax.set_mesh(jax.sharding.Mesh(places, names, axis_types=mesh.axis_types)):
+        yield
+
+
+def on_mesh(program: Module, jitted: Any) -> Any:
+    """The compiled call of a program: of one whose mesh is chosen when it is called, with the
+    default."""
+    return _OnMesh(program, jitted) if open_mesh(program) is not None else jitted
+
+
+class _OnMesh:
+    def __init__(self, program: Module, jitted: Any):
+        self._program, self._jitted = program, jitted
+        self.lower, self.trace = jitted.lower, jitted.trace
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with default_mesh(self._program, (args, kwargs)):
+            return self._jitted(*args, **kwargs)
+
+
+def check_devices(placement: Any | None, axis_context: Any) -> None:
+    """Fails where a computation of an open mesh is lowered for another number of devices.
+
+    Args:
+      placement: what the program says of devices.
+      axis_context: JAX's, of the lowered module.
+    """
+    mesh = _open_mesh_of(placement)
+    given = getattr(axis_context, "num_devices", None)
+    if mesh is not None and given not in (None, mesh.size):
+        raise LoweringError(
+            f"a program for {_described(mesh)} is lowered for {count(given, 'device')}: "
+            "call it inside jax.set_mesh(mesh), or on arrays that are on such a mesh"
+        )
+
+
+def _described(mesh: Any) -> str:
+    axes = ", ".join(f"{name}: {size}" for name, size in mesh.shape.items())
+    return f"a mesh of {mesh.size} devices ({axes})"
+
+
 @contextlib.contextmanager
 def mesh_wanted(name: str) -> Iterator[None]:
     """Has what JAX says of a mesh, whose devices a program does not name, be an error of ours."""
@@ -63,6 +150,21 @@ def mesh_wanted(name: str) -> Iterator[None]:
             "lower, compile and call it inside jax.set_mesh(mesh), or lower it for a platform "
             f"({type(e).__name__}: {' '.join(str(e).split())})"
         ) from e
+
+
+@contextlib.contextmanager
+def mesh_for(program: Module, platforms: Any | None) -> Iterator[None]:
+    """Lowers a program on the mesh that was chosen, or the default one; for platforms on none.
+
+    Raises:
+      LoweringError: there is no mesh that would do.
+    """
+    with mesh_wanted(program.name):
+        if platforms is not None:
+            yield
+            return
+        with default_mesh(program, ()):
+            yield
 
 
 def _has_shardings(parameters: dict[str, Any]) -> bool:

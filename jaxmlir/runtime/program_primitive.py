@@ -38,6 +38,7 @@ from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, Pruned
+from jaxmlir.runtime.placement import check_devices
 from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ pe.custom_staging_rules[call_p] = _stage
 
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
+    check_devices(placement, ctx.module_context.axis_context)
     found = Nesting.of(ctx.module_context).placeholder(ctx, callee, args)
     results, tokens = found or callee.lower(ctx, args)
     if ctx.tokens_in is not tokens or len(tokens):

@@ -12,11 +12,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jaxmlir import _compat
 from jaxmlir._compat import jax_version
 from jaxmlir.errors import ArgumentError, nearest
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.targets.costs import PLATFORMS, Costs, Machine, machines
 
 
@@ -31,6 +32,7 @@ class Target:
       threads: how many threads of the host run one program; 1 on devices of their own.
       devices: on how many devices the program runs.
       measured: a machine other than the one of the table.
+      topology: how the devices are placed, as 2 by 2; empty where that was not said.
     """
 
     platform: str
@@ -39,15 +41,17 @@ class Target:
     threads: int
     devices: int = 1
     measured: Machine | None = None
+    topology: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """The name, as it can be given."""
         name = f"{self.platform}:{self.kind}" if self.kind else self.platform
-        return name if self.devices == 1 else f"{name}:{self.devices}"
+        placed = "x".join(map(str, self.topology)) or str(self.devices)
+        return name if placed == "1" else f"{name}:{placed}"
 
     def on(self, devices: int) -> Target:
         """The target on another number of devices."""
-        return self if devices == self.devices else replace(self, devices=devices)
+        return self if devices == self.devices else replace(self, devices=devices, topology=())
 
     @property
     def machine(self) -> Machine:
@@ -106,8 +110,8 @@ def _named(name: str) -> Target:
             f"target {name!r}: expected a topology such as 2x2 or a number of devices, "
             f"got {topology!r}"
         )
-    devices = math.prod(map(int, topology.split("x"))) if topology else 1
-    return replace(_of_machine(platform, kind), devices=devices)
+    shape = tuple(map(int, topology.split("x"))) if topology else ()
+    return replace(_of_machine(platform, kind), devices=math.prod(shape), topology=shape)
 
 
 def _unknown(name: str, known: Iterable[str], meant: str) -> ArgumentError:

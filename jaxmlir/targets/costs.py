@@ -26,6 +26,8 @@ class Costs(NamedTuple):
 
     launch: float
     """Starting the kernel of one more op."""
+    unfused: float
+    """Starting the kernel of a product or a reduction that is computed again."""
     fork: float
     """Starting a kernel that all threads begin and await."""
     call: float
@@ -60,6 +62,8 @@ class Costs(NamedTuple):
     """Bytes up to which caches hold a value."""
     kept_block: int
     """Bytes of a freed block up to which the runtime keeps it for the next call."""
+    lanes: int
+    """Elements of a row that are stored and computed together: shorter rows take as long."""
     flops: float | None = None
     """Operations in a second, of products of matrices of 16-bit floats, by the data sheet."""
     bandwidth: float | None = None
@@ -98,6 +102,11 @@ def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
     known = base["costs"] | base["sizes"] | table.get("costs", {}) | table.get("sizes", {})
     elements = base["elements"] | table.get("elements", {})
     return Machine(caches, memory, Costs(**known | own, elements=(*elements.items(),)))
+
+
+def described_devices(platform: str) -> dict[str, dict[str, Any]]:
+    """What else compilers ask of the kinds of devices of a platform, by name."""
+    return _table(platform).get("devices", {})
 
 
 @functools.cache

@@ -7,7 +7,8 @@ known: ``y = exp(tanh(x))`` becomes ``x = atanh(log(y))``.  See :mod:`jaxmlir.tr
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,9 +18,10 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.dialect.builder import drop_dead_ops, filled, inline, reachable
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.types import type_of
+from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
-from jaxmlir.transforms.inverses.invert import invert
+from jaxmlir.transforms.inverses.invert import forward, invert
 from jaxmlir.transforms.inverses.solver import Inverted
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
@@ -36,6 +38,8 @@ class Inverse(Pass):
       argnums: the flat arguments to find; by default all that are not known.
       known: the flat arguments that are given; by default all that are not to be found.
       log-det: also give log|det| of the derivative of the arguments found by the results, last.
+      newton: solve for an unknown that occurs more than once numerically, taking the equation to be
+        strictly monotone in it.
     """
 
     name: ClassVar[str] = "jaxpr-inverse"
@@ -43,6 +47,7 @@ class Inverse(Pass):
     argnums: tuple[int, ...] = ()
     known: tuple[int, ...] = ()
     log_det: bool = False
+    newton: bool = False
 
     def run(self, program: Module) -> None:
         with scope():
@@ -58,12 +63,17 @@ class Inverse(Pass):
             if not known and argnums:
                 known = tuple(i for i in range(count) if i not in argnums)
             wanted = argnums or tuple(i for i in range(count) if i not in known)
-            inverse(Rules(program), symbol, wanted, known, self.log_det)
+            inverse(Rules(program), symbol, wanted, known, self.log_det, self.newton)
         program.changed()
 
 
 def inverse(
-    rules: Rules, symbol: str, argnums: tuple[int, ...], known: tuple[int, ...], log_det: bool
+    rules: Rules,
+    symbol: str,
+    argnums: tuple[int, ...],
+    known: tuple[int, ...],
+    log_det: bool,
+    newton: bool = False,
 ) -> str:
     """Writes ``@symbol.inverse``, which gives the arguments in the order of ``argnums``, and takes
     the results and the known arguments in theirs.
@@ -73,25 +83,69 @@ def inverse(
         there is no log-determinant; names the op and the user's line.
     """
     program = rules.program
-    signature = call_signature(program, symbol)
+    before = set(functions(program.module))
+    given, dtype, results = _question(rules, symbol, known, log_det)
+    # A determinant is that of a square matrix: of all unknowns.
+    required = tuple(i for i, is_given in enumerate(given) if not is_given) if log_det else argnums
+    with _hint(newton):
+        found = invert(rules, symbol, given, results, dtype, required, newton)
+    name = found.symbol
+    if not name or found.arguments != argnums or found.results or found.log_det != log_det:
+        name = _completed(rules, symbol, found, argnums, known, dtype, before)
+    _keep_only(program, before, name)
+    return name
+
+
+def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newton: bool) -> str:
+    """Writes ``@symbol.forward_and_log_det``: the function with log|det| of its derivative in the
+    arguments that are not known, last.
+
+    Raises:
+      TransformError: as for :func:`inverse`.
+    """
+    before = set(functions(rules.program.module))
+    given, dtype, results = _question(rules, symbol, known, True)
+    required = tuple(i for i, is_given in enumerate(given) if not is_given)
+    with _hint(newton):
+        name = forward(rules, symbol, given, results, dtype, required, newton, False)
+    _keep_only(rules.program, before, name)
+    return name
+
+
+@contextmanager
+def _hint(newton: bool) -> Iterator[None]:
+    """Has an error say what to do about what cannot be inverted."""
+    try:
+        yield
+    except TransformError as e:
+        hint = "jaxmlir.custom_inverse gives a function around it an inverse of its own"
+        if not newton:
+            hint += "; newton=True solves for an unknown that occurs more than once numerically"
+        first, *rest = e.diagnostics
+        first = first._replace(notes=(*first.notes, Diagnostic("note", hint)))
+        raise TransformError([first, *rest]).with_traceback(e.__traceback__) from e.__cause__
+
+
+def _question(
+    rules: Rules, symbol: str, known: tuple[int, ...], log_det: bool
+) -> tuple[tuple[bool, ...], np.dtype | None, tuple[bool, ...]]:
+    """Which arguments are known, the dtype of the log-determinant, and which results are known."""
+    signature = call_signature(rules.program, symbol)
     operands, results = signature.operands, signature.results
     dtype = None
     if log_det:
         unknown = [a for i, a in enumerate(operands) if i not in known]
-        dtype = _log_det_dtype(program.function(symbol), unknown, results)
-    before = set(functions(program.module))
-    given = tuple(i in known for i in range(len(operands)))
-    # A determinant is that of a square matrix: of all unknowns.
-    required = tuple(i for i, is_given in enumerate(given) if not is_given) if log_det else argnums
-    found = invert(rules, symbol, given, (True,) * len(results), dtype, required)
-    name = found.symbol
-    if not name or found.arguments != argnums or found.results or found.log_det != log_det:
-        name = _completed(rules, symbol, found, argnums, known, dtype, before)
+        dtype = _log_det_dtype(rules.program.function(symbol), unknown, results)
+    return tuple(i in known for i in range(len(operands))), dtype, (True,) * len(results)
+
+
+def _keep_only(program: Module, before: Container[str], name: str) -> None:
+    """Erases the functions that were written, but for one and those that it calls."""
     program.changed()
     reached = reachable(functions(program.module), name)
-    for unused in set(functions(program.module)) - before - reached:
-        program.function(unused).operation.erase()
-    return name
+    for unused in functions(program.module).keys() - reached:
+        if unused not in before:
+            program.function(unused).operation.erase()
 
 
 def _completed(

@@ -8,7 +8,7 @@
 // RUN: jaxmlir-opt --jaxpr-dot-to-2d %t | diff %t -
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0]], [[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-dot-to-2d --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-dot-to-2d --remarks=all %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: dot-to-2d.mlir:{{[0-9]+}}:8: remark: [jaxpr-dot-to-2d] of 2 and 2 dimensions
 // REMARK: remark: [jaxpr-dot-to-2d] of what an operand is the transpose of

@@ -17,7 +17,7 @@
 // RUN: jaxmlir-run %t --entry order --args '[[[1.0, 2.0, 3.0]]]' | FileCheck %s --check-prefix=ORDER
 // RUN: jaxmlir-run %s --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
 // RUN: jaxmlir-run %t --entry padded --args '[[[1.0], [2.0], [3.0], [4.0]]]' | FileCheck %s --check-prefix=PADDED
-// RUN: jaxmlir-opt --jaxpr-expand-convolutions=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-expand-convolutions=calls=inf --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] each group by itself
 // REMARK: expand-convolutions.mlir:{{[0-9]+}}:8: remark: [jaxpr-expand-convolutions] 2 groups of the batch as groups of features

@@ -7,7 +7,7 @@
 // RUN: jaxmlir-run %t --args '2.0' > %t.after
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
-// RUN: jaxmlir-opt --jaxpr-inline=max-ops=1 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-inline=max-ops=1 --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // @small has one op; @once is called once; @large has two ops and is called twice; @kept asks not
 // to be inlined.

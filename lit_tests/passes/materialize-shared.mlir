@@ -5,7 +5,7 @@
 // RUN: jaxmlir-opt --target=cuda --jaxpr-materialize-shared %s | FileCheck %s --check-prefix=CUDA
 // RUN: jaxmlir-run %s --args '[2.0, 2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[2.0, 2.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-materialize-shared=threshold=3 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-materialize-shared=threshold=3 --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // x^4 costs 2 ops and has two users: cheap.  The sum costs 45, for a sine weighs as much as 40 ops and x^4 is in it twice, and is returned as well as used: it is fenced.  What uses it starts from nothing again.
 // A barrier that the compiler fuses across would be no fence: there it is a call.

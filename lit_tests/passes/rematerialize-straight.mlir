@@ -5,7 +5,7 @@
 // RUN: jaxmlir-opt --jaxpr-remat=calls=inf %s | FileCheck %s --check-prefix=ALONE
 // RUN: jaxmlir-run %s --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.1, 0.2], [0.3, -0.4]], [[1.0, 0.5], [0.25, 1.0]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.7' --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The derivative of six layers sin(x w).  Of the first two no cosine is stored: they are computed again of the operand, once the cotangent is there when they are read: what comes out of the call selects it.
 // CHECK-LABEL: func.func public @main

@@ -4,7 +4,7 @@
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s --args '[[1.0, 0.5], [0.25, 1.0]], [[0.1, 0.2], [0.3, -0.4]]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 0.5], [0.25, 1.0]], [[0.1, 0.2], [0.3, -0.4]]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.6 measure=true' --remarks %s -o /dev/null 2>&1 | FileCheck %s --check-prefix=MEASURED
+// RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.6 measure=true' --remarks=all %s -o /dev/null 2>&1 | FileCheck %s --check-prefix=MEASURED
 
 // The derivative of six layers sin(x w) by w.  What is computed again of the third and fourth waits for the sum of the last two, and what is of the first two for the sum of these four: %[[SUM]] is all that is left of them.  Otherwise all six products would be there when they are added up.
 // CHECK-LABEL: func.func public @main

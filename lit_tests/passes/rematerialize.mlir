@@ -4,7 +4,7 @@
 // RUN: FileCheck %s < %t
 // RUN: jaxmlir-run %s --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-remat=calls=inf --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-remat=calls=inf --remarks=all %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: jaxmlir-opt --jaxpr-remat='memory-budget=0.01' %s -o %t
 // RUN: FileCheck %s --check-prefix=SEGMENTS < %t
 // RUN: jaxmlir-run %t --args '[1.6,2.0]' | FileCheck %s --check-prefix=EXEC

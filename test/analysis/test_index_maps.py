@@ -76,6 +76,7 @@ def in_tiles(program, index, op, rows):
     return program
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.filterwarnings("ignore")  # JAX's harnesses use what JAX itself has deprecated.
 def test_ops_in_parts(group):

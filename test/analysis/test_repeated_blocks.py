@@ -385,6 +385,7 @@ def read_when_written(y, i):
     return new.at[i + 1].add(y[i])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("step", "pays"),
     [

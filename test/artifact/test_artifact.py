@@ -29,7 +29,7 @@ from jaxmlir.support.nesting import nesting
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-import fuzz_artifacts as fuzz
+import fuzz
 
 TABLE = np.linspace(-1, 1, 3000, dtype=np.float32)
 
@@ -314,7 +314,7 @@ def test_names_of_any_length(tmp_path, name):
 
 
 def test_damaged_and_forged_artifacts():
-    """A sample of what tools/fuzz_artifacts.py runs 20,000 of."""
+    """A sample of what tools/fuzz.py runs 20,000 of."""
     assert fuzz.run(fuzz.samples(), range(300), seed=1) == []
 
 

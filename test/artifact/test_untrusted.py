@@ -17,7 +17,7 @@ from jaxmlir.errors import ArtifactError, JaxmlirError, LoweringError, Verificat
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-import fuzz_artifacts as fuzz
+import fuzz
 
 TEXT = """"builtin.module"() ({{
 "func.func"() <{{function_type = (tensor<f32>) -> {returns}, sym_name = "f"}}> ({{

@@ -509,6 +509,7 @@ def test_a_rule_may_insist_that_some_arguments_have_no_tangent():
                 differentiate(argnums)
 
 
+@pytest.mark.sampled
 @compat
 @pytest.mark.parametrize(
     "f",

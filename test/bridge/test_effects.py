@@ -50,6 +50,7 @@ CALLERS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("caller", CALLERS)

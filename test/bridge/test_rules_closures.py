@@ -213,6 +213,7 @@ def test_gradients(place, make):
         np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", FUNCTIONS)
 def test_batches_of_what_is_closed_over(make, tmp_path):
     function = loss("in jit", make)
@@ -259,6 +260,7 @@ def test_rules_that_alone_close_over_something(place):
         np.testing.assert_allclose(gradient(X, Y), want, 1e-5, 1e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("symbolic_zeros", [False, True])
 @pytest.mark.parametrize("held", [False, True])
 def test_a_jvp_rule_speaks_of_arguments_alone(symbolic_zeros, held):
@@ -352,6 +354,7 @@ class Holder:
 HELD = [name for name in vars(Holder) if name.startswith("with")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", HELD)
 def test_rules_that_close_over_an_object_and_do_not_read_what_is_differentiated(make, tmp_path):
     def function(x, y):

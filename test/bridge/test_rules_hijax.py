@@ -235,6 +235,7 @@ def test_it_is_imported_as_the_program_that_it_is_without_the_flags(make, place)
     assert is_same
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", FUNCTIONS)
 def test_derivatives(make):
     want = loss(make)
@@ -273,6 +274,7 @@ def test_gradients_of_random_programs(steps):
     close(gradient(X, Y), jax.jit(jax.grad(f, (0, 1)))(X, Y))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", [make for make in FUNCTIONS if make is not over_values])
 def test_batches(make):
     xs, ys = jnp.stack([X, Y, 2 * X]), jnp.stack([Y, X, X])

@@ -101,6 +101,7 @@ def circle_jvp(primals, tangents):
     return (sine, cosine), (3 * circle(x)[1] * t, -2 * sine * t)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("optimize", [0, 2])
 @pytest.mark.parametrize(
     "function", [lambda x: circle(x)[0], lambda x: jnp.hypot(x, 2 * x), lambda x: circle(x)[1]]

@@ -223,6 +223,7 @@ def places(program):
 _OF_STABLEHLO = "jaxpr-raise-stablehlo"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name, _ in BUILTIN_PASSES if name != _OF_STABLEHLO])
 def test_every_pass_keeps_lines_and_name_stacks(name):
     ran = False

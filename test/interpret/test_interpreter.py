@@ -116,6 +116,7 @@ def same(got, expected, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_as_compiled(function):
     x = jnp.float32(0.4)

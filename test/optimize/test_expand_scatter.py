@@ -29,6 +29,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", ["clip", "fill", "promise_in_bounds"])
 @pytest.mark.parametrize("form", FORMS)
 def test_same_as_jax(form, mode):

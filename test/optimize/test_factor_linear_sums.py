@@ -135,6 +135,7 @@ def problem(operator, activation="tanh"):
     return loss, layers, xs
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "operator, activation",
     [

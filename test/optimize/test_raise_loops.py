@@ -191,6 +191,7 @@ RAISED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", RAISED)
 def test_raised(name):
     function, x = RAISED[name]

@@ -41,6 +41,7 @@ def same_as_jax(program, function, *args):
         np.testing.assert_allclose(a, b, 1e-3, 1e-4 * max(1, np.abs(b).max()))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("function", "args", "count"),
     {

@@ -104,6 +104,7 @@ def assert_close(got, want):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4), got, want)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("budget", [None, 1e-9])
 def test_derivatives_stay_what_they_are(name, budget):

@@ -195,6 +195,7 @@ def test_batches_are_computed_in_tiles_within_a_budget():
     assert_close(less(means, x), program(means, x))
 
 
+@pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize("name", ["gnn", "lstm_unrolled", "newton_unrolled", "gray_scott_unrolled"])
 def test_half_of_the_memory(name):

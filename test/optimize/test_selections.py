@@ -57,6 +57,7 @@ EARLY = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", EARLY)
 def test_selected_early(name):
     f, labels = EARLY[name]

@@ -75,6 +75,7 @@ def same_as_jax(program, function, *args, jacobian=jax.jacrev):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5 * np.abs(b).max())
 
 
+@pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize(
     ("function", "args", "count"),

@@ -158,6 +158,7 @@ def exact(function, x):
     return np.concatenate([np.asarray(j).reshape(-1, x.size) for j in jacobian]) != 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_patterns_are_those_of_the_jacobian(function):
     x = jax.random.uniform(jax.random.key(1), (6,), minval=0.5, maxval=1.5)

@@ -590,6 +590,7 @@ def test_the_tool_lists_and_runs_passes_of_installed_packages(installed, tmp_pat
 # -- JAX stays out until it is needed --
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "arguments",
     [

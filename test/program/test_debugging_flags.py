@@ -135,6 +135,7 @@ def flag(name, value):
     jax.config.update(name, before)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "value"), FLAGS)
 def test_the_core_under_a_flag(flag):
     """Traced, called, staged out, differentiated, batched, optimized, written down and read."""

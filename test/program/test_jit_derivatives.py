@@ -70,6 +70,7 @@ def test_the_passes_run_before_the_derivative():
 GRADIENT = jax.grad(relaxation)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "derivative",
     [

@@ -114,6 +114,7 @@ def saved(program, path):
     return again
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_interpreted_kernels(name, tmp_path):
     """Derivatives are only of those that JAX differentiates: it has no rule for most kernels."""
@@ -217,6 +218,7 @@ def with_cudnn(monkeypatch):
     monkeypatch.setattr(attention, "check_cudnn_version", lambda: 91000)
 
 
+@pytest.mark.sampled
 @pytest.mark.usefixtures("with_cudnn")
 @pytest.mark.parametrize("name", FOR_HARDWARE)
 def test_kernels_for_other_hardware(name, tmp_path):

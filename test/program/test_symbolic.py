@@ -174,6 +174,7 @@ def symbolic(names, constraints=()):
     return jax.export.symbolic_shape(names, constraints=list(constraints))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "f",
     [
@@ -386,6 +387,7 @@ def _recurrent(w, xs):
     return jax.lax.scan(step, jnp.zeros(w.shape[0]), xs)[0].sum()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("names", ["m, n", "s, t"])
 @pytest.mark.parametrize(
     "derivative",

@@ -42,6 +42,7 @@ def test_sample(batch):
     assert sum(summary["excluded"].values()) < len(BATCHES[batch]) / 4
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("batch", range(len(BATCHES)))
 @pytest.mark.filterwarnings("ignore")
 def test_sample_transformed(batch):

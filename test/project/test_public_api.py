@@ -65,6 +65,7 @@ IN_THE_WHEEL = {
     "jaxmlir/dialect/jaxpr.irdl.mlir",
     "jaxmlir/cli/stock_verify.py",
     "jaxmlir/targets/tables/cpu.toml",
+    "jaxmlir/viewer/assets/page.html",
 }
 RUN_README = """
 import sys, jaxmlir

@@ -1,5 +1,8 @@
 """StableHLO raised to the dialect: values, derivatives and batches, against JAX's."""
 
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +11,10 @@ from jax import export, lax
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError, DiagnosticError, ImportingError, ParseError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+import fuzz
 
 pytestmark = pytest.mark.compat
 
@@ -369,6 +376,7 @@ IDIOMS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", IDIOMS)
 def test_what_jax_lowers_to_idioms_is_what_it_was(name):
     f, x, op = IDIOMS[name]
@@ -435,3 +443,17 @@ def test_large_constants_are_kept_beside_the_module():
     program = jaxmlir.from_stablehlo(lowered(lambda i: jnp.asarray(table)[i], 3))
     assert len(program.constants) == 1 and len(str(program)) < 4000
     assert float(program(np.int32(7))) == 7.0
+
+
+@pytest.mark.parametrize("f", [jax.nn.logsumexp, jax.nn.softmax, jax.nn.log_softmax])
+def test_no_derivative_is_taken_of_the_maximum_of_a_softmax(f):
+    """Which JAX says by ``stop_gradient``, that StableHLO does not hold."""
+    program = jaxmlir.from_stablehlo(lowered(lambda x: jnp.sum(jnp.sin(f(x, axis=1))), X))
+    gradient = program.grad()
+    assert "jaxpr.eq" not in str(gradient)
+    close(gradient(X), jax.grad(lambda x: jnp.sum(jnp.sin(f(x, axis=1))))(X))
+
+
+def test_damaged_modules():
+    """A sample of what tools/fuzz.py --stablehlo runs 20,000 of."""
+    assert fuzz.run(fuzz.modules(), range(150), seed=1) == []

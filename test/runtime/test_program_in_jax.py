@@ -46,6 +46,7 @@ def python_wave(x):
     return jnp.sin(x) * jnp.exp(-x)
 
 
+@pytest.mark.sampled
 @compat
 @pytest.mark.parametrize(
     "transform",

@@ -65,6 +65,7 @@ def kept(f):
     return sum(x.size for x in jax.tree.leaves(residuals))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("around", [once, in_loop, in_branch, in_batch])
 def test_derivatives_equal_jaxs(around):
     ours, theirs = both(around)

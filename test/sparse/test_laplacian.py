@@ -52,6 +52,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_laplacian_is_the_trace_of_the_hessian(name):

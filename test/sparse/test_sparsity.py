@@ -105,6 +105,7 @@ SOUND = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize("name", TIGHT)
 def test_a_pattern_is_the_structure_of_the_derivative(name):
@@ -210,6 +211,7 @@ STENCILS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STENCILS)
 def test_stencils_have_their_structure_and_take_few_products(name):
     f, shape, most = STENCILS[name]
@@ -272,6 +274,7 @@ def trained(x):
     return jnp.sum(losses) + state[1] ** 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("f", "shape", "most"),
     [(rosenbrock, (30,), 3), (hub, (30,), 2), (smooth, (5, 6), 5), (trained, (12,), 3)],

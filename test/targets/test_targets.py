@@ -247,6 +247,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SAMPLE)
 def test_benchmark_programs(name):
     benchmark = next(b for b in (*PROGRAMS.values(), *NAIVE.values()) if b.name == name)

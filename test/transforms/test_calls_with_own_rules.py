@@ -207,6 +207,7 @@ COLLECTIVES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_functions_on_devices(name):
     f = COLLECTIVES[name]
@@ -326,6 +327,7 @@ def in_loops(x):
     return sum(loop(x[i]) ** 2 for i in range(3))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "function",
     [

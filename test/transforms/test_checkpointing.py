@@ -63,6 +63,7 @@ def gradients_of_scan():
     return jax.jit(every)(W, X, np.arange(MOST + 1))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("checkpoints", range(1, 13))
 def test_every_trip_count_with_every_number_of_checkpoints(checkpoints, gradients_of_scan):
     made = gradient(LOSS, (W, X, i32(0)), checkpoints=checkpoints)
@@ -176,6 +177,7 @@ def marked(f, args, checkpoints=3):
     return program.run_passes(f"jaxpr-checkpoint-while{{checkpoints={checkpoints}}}")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "order",
     [
@@ -400,6 +402,7 @@ def loops(while_loop):
 ARGS = (X, f32(1.3), i32(5))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", loops(None))
 def test_loops_of_all_kinds(name):
     ours = marked(loops(lax.while_loop)[name], ARGS, 2)

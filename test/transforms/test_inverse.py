@@ -355,6 +355,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "cases",
     [UNARY, BINARY, LINEAR, MOVEMENT, STRUCTURED, LIBRARY, CALLS],

@@ -94,6 +94,7 @@ def root(tangent_solve, theta):
     return jnp.sum(jnp.sin(lax.custom_root(f, jnp.zeros(3), newton, tangent_solve)))
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(
     jax_version() >= (0, 11, 2),
     reason="custom_root is a high-level primitive, whose backward rule is traced by JAX's own",

@@ -145,6 +145,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_of_a_gradient_hold_no_more_than_those_of_jax(name):
     loss = LOOPS[name]

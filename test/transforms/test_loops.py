@@ -337,6 +337,7 @@ def scaled(c, x):
 scaled.defjvp(lambda p, t: (scaled(*p), 3.0 * t[0] + 7.0 * t[1] * p[0]))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "step",
     [

@@ -168,6 +168,7 @@ def close(ours, theirs):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), ours, theirs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("f", "pure"), PROGRAMS, ids=NAMES)
 def test_derivatives_and_batches(f, pure):
     program = jaxmlir.parse(str(jaxmlir.trace(f)(X)))

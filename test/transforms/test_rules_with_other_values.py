@@ -190,6 +190,7 @@ def check(steps, kinds):
     close(jax.jit(ours)(*ARGS), jax.jit(theirs)(*ARGS), rtol=1e-4)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kinds", [("grad", "grad"), ("aux", "jvp"), ("linearize", "grad")])
 @pytest.mark.parametrize(
     "steps",

@@ -123,6 +123,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_a_gradient_is_the_same_with_the_library(name):
     # Of equal functions any stays, and those that JAX has kept have the lines of who asked first.
@@ -158,6 +159,7 @@ def test_both_halves_of_a_vjp_are_the_same_with_the_library(name):
     close(halves[1](residuals, jnp.float32(2.0)), pull(jnp.float32(2.0)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("transform", ["jvp", "linearize", "vmap"])
 def test_other_transformations_are_the_same_with_the_library(transform, name):

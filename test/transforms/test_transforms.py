@@ -236,6 +236,7 @@ def test_reductions(reduce):
     np.testing.assert_allclose(program.grad()(x), expected, rtol=1e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_equal_jaxs(name):
     check_derivatives(*CASES[name], forward=name not in REVERSE_ONLY)
@@ -506,6 +507,7 @@ def with_a_custom_vjp(x):
     return tripled(x * x) * x
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("f", "x", "letters", "longest"),
     [

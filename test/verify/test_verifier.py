@@ -51,6 +51,7 @@ VALID = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", VALID)
 def test_programs_of_the_ecosystem_are_valid(name):
     function, arguments = PROGRAMS[name]()

@@ -84,6 +84,7 @@ def type_of(aval: Any) -> ir.Type:
     key = (aval, aval.kind) if type(aval) is state_types.AbstractRef else aval
     found = _type_of_aval.get(key)
     if found is None:
+        aval = _without_auto_mesh(aval)
         with scope():
             found = _make_type(aval)
         _type_of_aval[key] = found
@@ -224,6 +225,16 @@ def _make_tensor(aval: Any, more: Mapping[str, ir.Attribute] | None = None) -> i
         extras["layout"] = encode(layout)
     encoding = ir.DictAttr.get(extras) if extras else None
     return ir.RankedTensorType.get(shape, element_of(aval.dtype), encoding)
+
+
+def _without_auto_mesh(aval: Any) -> Any:
+    """An array on a mesh of automatic axes only, of which its type says nothing, on no mesh."""
+    if type(aval) is not core.ShapedArray or aval.sharding.mesh.empty:
+        return aval
+    if not aval.sharding.mesh.are_all_axes_auto:
+        return aval
+    plain = core.ShapedArray(aval.shape, aval.dtype, aval.weak_type)
+    return plain.update(memory_space=aval.memory_space)
 
 
 def _is_default_layout(layout: Any) -> bool:

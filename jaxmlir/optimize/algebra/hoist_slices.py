@@ -38,6 +38,7 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -63,7 +64,7 @@ class HoistSlices(Pass):
             rules = Rules(program)
             count = sum(
                 _Function(rules, function, self.factor).move()
-                for function in outside_kernels(program, _SELECTING)
+                for function in outside_kernels(program, NEEDED_OPS[self.name])
             )
         if count:
             program.changed()

@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
@@ -54,7 +53,9 @@ from jaxmlir.optimize.algebra.products.network import number_both
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.templates import Rules
@@ -65,6 +66,9 @@ if TYPE_CHECKING:
 # Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
 # 0.1 ms; the estimate is off by less than this where few vectors are left.
 MIN_GAIN = 1.3
+# Rows that are solved for in one kernel, for which the next ones wait, however many columns there
+# are. On a TPU 384 unknowns take 50 us for a vector, and less for a matrix.
+ROWS = 16
 # How long the loop has to be, for each row of the matrix.  Microseconds on a core, jax 0.12:
 #   rows                                    16    64   128   256   512
 #   a solve by LU factors, one vector      0.8   4.7    11    36   138
@@ -100,7 +104,8 @@ def solve_late(program: Module, min_gain: float) -> int:
     with scope():
         rules = Rules(program)
         count = sum(
-            _rewrite(rules, function, min_gain) for function in outside_kernels(program, _SOLVES)
+            _rewrite(rules, function, min_gain)
+            for function in outside_kernels(program, NEEDED_OPS[ReassociateSolves.name])
         )
     if count:
         program.changed()
@@ -460,7 +465,11 @@ class _Systems:
         products = 0 if system.b is None else k
         after = sum(2 * n * m * (n + products) for m in sizes)
         # Fewer in any case: else two ways of solving would take turns for ever.
-        if after >= before or after * min_gain > before:
+        if after >= before:
+            return False
+        costs = self._rules.program.target.costs
+        waiting = n / ROWS * costs.unfused / costs.dot_flop
+        if (after + waiting * len(uses)) * min_gain > before + waiting:
             return False
         remark(
             system.node.op,

@@ -27,7 +27,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -41,7 +41,9 @@ from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -213,6 +215,15 @@ def _scaled(laws: Laws) -> Law:
     return laws[0]
 
 
+# |a exp(c m)| = |a| exp(c m);  its sign does not depend on m
+def _abs(node: OpView, laws: Laws) -> Law:
+    return _scaled(laws)
+
+
+def _sign(node: OpView, laws: Laws) -> None:
+    _scaled(laws)
+
+
 def _power(exponent: Callable[[OpView], Fraction]) -> Rule:
     def rule(node: OpView, laws: Laws) -> Law | None:
         law = _scaled(laws)
@@ -267,6 +278,8 @@ RULES: dict[str, Rule] = {
         "neg": _neg,
         "exp": _exp,
         "log": _log,
+        "abs": _abs,
+        "sign": _sign,
         "max": _alike,
         "min": _alike,
         "select_n": _select,
@@ -292,7 +305,7 @@ class ShiftInvariance(Pass):
 
     def run(self, program: Module) -> bool:
         with scope():
-            functions = outside_kernels(program, ("jaxpr.reduce_max",))
+            functions = outside_kernels(program, NEEDED_OPS["jaxpr-shift-invariance"])
             count = sum(_stop(program, function) for function in functions)
         if count:
             program.changed()

@@ -23,7 +23,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -38,6 +37,7 @@ from jaxmlir.optimize.cpu.expand_products import at_indices
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer, function_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS
 from jaxmlir.passes.base import Count
+from jaxmlir.support.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -80,7 +80,6 @@ CALL = 300.0
 SAVED = 80.0
 OPS = {"jaxpr.cholesky": 3, "jaxpr.triangular_solve": 2, "jaxpr.lu": 6}
 
-_NAMES = frozenset({"jaxpr.cholesky", "jaxpr.triangular_solve", "jaxpr.lu"})
 _DTYPES = (np.float32, np.float64)
 
 
@@ -92,7 +91,6 @@ class ExpandFactorizations(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-factorizations"
-    expanded: ClassVar[frozenset[str]] = _NAMES
     max_size: Count = MAX_SIZE
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:

@@ -17,7 +17,6 @@ A negative zero that is added keeps its sign, where XLA adds it to zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +29,7 @@ from jaxmlir.dialect.builder import overwrites
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.passes.base import Count
+from jaxmlir.support.dataclasses import dataclass
 
 # Milliseconds of XLA's scatter / of this, two CPU cores, jax 0.10 and 0.12, rows x elements: alone,
 # and where ``exp(x)`` is subtracted from it.
@@ -52,7 +52,6 @@ class ExpandScatter(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-scatter"
-    expanded: ClassVar[frozenset[str]] = frozenset({"jaxpr.scatter", "jaxpr.scatter_add"})
     max_length: Count = MAX_LENGTH
 
     def expansion(self, node: OpView) -> Expansion | None:

@@ -82,7 +82,6 @@ class ExpandTrigonometry(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-expand-trigonometry"
-    expanded: ClassVar[frozenset[str]] = frozenset({"jaxpr.sin", "jaxpr.cos", "jaxpr.tan"})
     min_elements: Count = MIN_ELEMENTS
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:

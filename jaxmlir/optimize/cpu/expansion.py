@@ -7,7 +7,7 @@ take to compile is asked here, for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import OpView
@@ -16,6 +16,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
@@ -74,12 +75,11 @@ class ExpandOps(Pass):
     """
 
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
-    expanded: ClassVar[Collection[str]]
-    """The names of the ops."""
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        if not outside_kernels(program, self.expanded):
+        expanded = NEEDED_OPS[self.name]
+        if not outside_kernels(program, expanded):
             return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
@@ -94,7 +94,7 @@ class ExpandOps(Pass):
             remark(node.op, found.reason)
             return found.values(writer, node.operands)
 
-        rewrites = dict.fromkeys(self.expanded, write)
+        rewrites = dict.fromkeys(expanded, write)
         return rewrite_ops(program, rewrites, converts=True) > 0
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:

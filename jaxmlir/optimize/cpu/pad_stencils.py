@@ -32,7 +32,6 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -47,7 +46,9 @@ from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.passes.base import Amount, Count, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 # -- The ops of a function that move elements, and what they are made of --
 
 
-MOVES = frozenset({"jaxpr.concatenate", "jaxpr.pad"})
+MOVES = NEEDED_OPS["jaxpr-pad-stencils"]
 _PARTS = frozenset({"jaxpr.slice", "jaxpr.split"})
 
 

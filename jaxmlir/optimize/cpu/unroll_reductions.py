@@ -32,7 +32,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
@@ -49,6 +48,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 from jaxmlir.passes.base import Count
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -126,7 +126,6 @@ class UnrollReductions(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
-    expanded: ClassVar[frozenset[str]] = frozenset(_COMBINED)
     max_size: Count = MAX_SIZE
     max_kept: Count = MAX_KEPT
     min_results: Count = MIN_RESULTS

@@ -28,6 +28,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.vectorize.isomorphic import Group, independent_groups
 from jaxmlir.passes.base import Count, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -67,7 +68,7 @@ class RollCalls(Pass):
         changed = False
         with scope():
             mapping = _Mapping(Rules(program), self.min_calls)
-            for function in outside_kernels(program, {"jaxpr.jit"}):
+            for function in outside_kernels(program, NEEDED_OPS["jaxpr-roll-calls"]):
                 body = analyses_of(program).body(function)
                 while mapping.visit(body):
                     changed = True

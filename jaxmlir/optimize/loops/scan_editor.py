@@ -8,7 +8,6 @@ results, each with the body's argument or result, from which the op and the body
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.call_graph import SCANS, CallGraph
@@ -27,8 +26,10 @@ from jaxmlir.dialect.builder import (
     set_return,
     trip_count,
 )
+from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.edit import set_arguments
@@ -110,9 +111,9 @@ LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 
 
 def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
-    """The scans and whiles of a function without effects of their own, from the top."""
+    """The scans and whiles of a function that do nothing besides giving their results."""
     for op, name in named_ops(function):
-        if name in LOOPS and "jaxpr.effects" not in op.attributes:
+        if name in LOOPS and not has_lasting_effects(op, name):
             yield op, name
 
 

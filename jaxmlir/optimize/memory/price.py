@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,22 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.devices import COLLECTIVES
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.memory.profile import peak, total
+from jaxmlir.support.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView
     from jaxmlir.targets.costs import Costs
 
 
-MEMORY = 1.0
-"""What not occupying a byte is worth by default, beyond the time that its traffic takes: at most as
-much as that, where it is dearest."""
+MEMORY = 1.25
+"""What not occupying a byte is worth by default, beyond the time that its traffic takes: in parts
+of that, where it is dearest."""
 SLOWDOWN = 0.05
-"""What two loops may take longer by default, for the sake of memory."""
+"""What two loops may take longer by default on a host, for the sake of memory.  On a device it is
+nothing: there memory is short where it is full, which a budget says."""
+MOVED = 16.0
+"""How often a byte is stored and read again while one is sent to another device."""
+_MOVING = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 
 @functools.cache
@@ -51,14 +56,14 @@ class Prices:
     """The prices of a program's ops and values.
 
     Attributes:
-      memory: what not occupying a byte is worth, in nanoseconds.
+      memory: what not occupying a byte is worth, in nanoseconds; by default :data:`MEMORY`.
       traffic: what storing it takes; by default, in memory that is mapped anew.
       fence: an optimization barrier, which by default is not to be run twice: somebody put it there
         for a reason that is not known.
     """
 
     program: Module
-    memory: float = MEMORY
+    memory: float | None = None
     traffic: float | None = None
     fence: float = inf
     _functions: dict[str, float] = field(default_factory=dict)
@@ -68,6 +73,8 @@ class Prices:
         self._leaves = _leaves.setdefault(costs, {})
         if self.traffic is None:
             self.traffic = costs.stored_byte_mapped
+        if self.memory is None:
+            self.memory = MEMORY * costs.stored_byte_mapped
 
     def within(self, length: int) -> Prices:
         """The prices inside of a loop: what is stored there is stored for one iteration only."""
@@ -139,30 +146,43 @@ def _is_distinct(name: str) -> bool:
 _leaves: dict[Costs, dict[Signature, float]] = {}
 
 
+# Ops that have a kernel of their own, whatever reads their results.
+_UNFUSED = frozenset().union(
+    *map(ops.with_trait, (ops.Trait.CONTRACTION, ops.Trait.REDUCTION, ops.Trait.CUMULATIVE))
+)
+
+
 def _leaf(node: OpView, name: str, costs: Costs) -> float:
     if name == "constant":
         return 0.0
+    if name in _MOVING:
+        return MOVED * costs.stored_byte_mapped * sum(size_of(v.type) for v in node.op.results)
+    launch = costs.unfused if node.name in _UNFUSED else 0.0
     cost, counted = leaf_cost(node, name)
     if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
         return inf
     elements = dict(costs.elements)
     if name in elements:
-        return elements[name] * max(math.prod(aval_of(v.type).shape) for v in node.op.results)
+        most = max(math.prod(aval_of(v.type).shape) for v in node.op.results)
+        return launch + elements[name] * most
     if not counted:
-        return costs.unknown_byte * cost.bytes
+        return launch + costs.unknown_byte * cost.bytes
     if node.name in ops.with_trait(ops.Trait.CONTRACTION):
-        return max(cost.flops * costs.dot_flop, cost.bytes * costs.read_byte)
-    return cost.flops * costs.flop + cost.transcendentals * costs.transcendental
+        return launch + max(cost.flops * costs.dot_flop, cost.bytes * costs.read_byte)
+    return launch + cost.flops * costs.flop + cost.transcendentals * costs.transcendental
 
 
 def traffic(program: Module) -> float:
     """What a stored byte takes in a program, in nanoseconds: the compiler has one block of memory
     for all that is not an argument or a result."""
-    costs = program.target.costs
-    # Where that is little, the bytes of all values are no less, and quickly added up.
-    most: float = total(program)
-    if most > costs.cached:
-        most = peak(program)
+    costs, most = program.target.costs, most_at_once(program)
     if most <= costs.cached:
         return costs.stored_byte_cached
     return costs.stored_byte_kept if most < costs.kept_block else costs.stored_byte_mapped
+
+
+def most_at_once(program: Module) -> float:
+    """The bytes that a program needs at once; of one whose values fit in caches, of all these."""
+    # Where that is little, the bytes of all values are no less, and quickly added up.
+    most: float = total(program)
+    return peak(program) if most > program.target.costs.cached else most

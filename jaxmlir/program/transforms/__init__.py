@@ -9,6 +9,7 @@ from __future__ import annotations
 from jaxmlir.support.lazy import lazy_names
 
 __all__ = [
+    "forward_and_log_det",
     "grad",
     "hessian_sparsity",
     "inverse",
@@ -24,6 +25,7 @@ __all__ = [
 
 # A process needs one or two of them, as a rule.
 _EXPORTS = {
+    "forward_and_log_det": "inverses",
     "grad": "derivatives",
     "hessian_sparsity": "sparse",
     "inverse": "inverses",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
     from jaxmlir.program.program import Program
 
 
+Argnums = int | Sequence[int] | None
+
+
 def inverse(
-    program: Program,
-    argnums: int | Sequence[int] | None,
-    known: int | Sequence[int] | None,
-    *,
-    log_det: bool,
+    program: Program, argnums: Argnums, known: Argnums, newton: bool, *, log_det: bool = False
 ) -> Program:
     """The program ``(result, *known arguments) -> unknown arguments``, with log|det| on request.
 
@@ -40,36 +40,69 @@ def inverse(
     # The rules of inversion are many, and most programs are never inverted.
     from jaxmlir.transforms.inverse import inverse as inverse_function
 
-    args_tree = args_tree_of(program, "inverse")
+    args_tree, found, given = _question(program, "inverse", argnums, known)
     children = args_tree.children()
-    given = [] if known is None else positions_of(known, args_tree, "known")
-    if argnums is None:
-        found = [i for i in range(len(children)) if i not in given]
-    else:
-        found = positions_of(argnums, args_tree)
-        if known is None:
-            given = [i for i in range(len(children)) if i not in found]
-    if set(found) & set(given):
-        raise ArgumentError(
-            f"inverse of @{program.name}: argnums={argnums} and known={known} overlap"
-        )
     result, rules, symbol = start(program, custom_rules="all")
-    with scope(), program.widths:
-        flat = (leaves_of(args_tree, positions) for positions in (found, sorted(given)))
-        try:
-            new = inverse_function(rules, symbol, *map(tuple, flat), log_det)
-        except TransformError as e:
-            if len(found) > 1 and not given:
-                e.add_note(
-                    f"all {len(found)} arguments of @{program.name} are to be found; argnums= or "
-                    "known= says which are given"
-                )
-            raise
-    known_trees = [children[i] for i in sorted(given)]
+    with scope(), program.widths, _explained(program, found, given):
+        flat = (leaves_of(args_tree, positions) for positions in (found, given))
+        new = inverse_function(rules, symbol, *map(tuple, flat), log_det, newton)
     single = len(found) == 1 and (argnums is None or integer(argnums) is not None)
     tree = children[found[0]] if single else tuple_of([children[i] for i in found])
     if log_det:
         tree = tuple_of([tree, jax.tree.structure(0)])
     copied = rules.functions.copy_in(new)
-    in_tree = arguments_of(program.out_tree, *known_trees)
+    in_tree = arguments_of(program.out_tree, *[children[i] for i in given])
     return finish(result, new, in_tree, tree, f"{symbol}.inverse", copied=copied)
+
+
+def forward_and_log_det(
+    program: Program, argnums: Argnums, known: Argnums, newton: bool
+) -> Program:
+    """The program ``(*arguments) -> (result, log|det|)``; fails as :func:`inverse` does."""
+    from jaxmlir.transforms.inverse import forward_and_log_det as forward_function
+
+    args_tree, found, given = _question(program, "forward_and_log_det", argnums, known)
+    result, rules, symbol = start(program, custom_rules="all")
+    with scope(), program.widths, _explained(program, found, given):
+        # What is neither known nor to be found has no part in the determinant.
+        others = [i for i in range(len(args_tree.children())) if i not in found]
+        flat = tuple(leaves_of(args_tree, others))
+        new = forward_function(rules, symbol, flat, newton)
+    tree = tuple_of([program.out_tree, jax.tree.structure(0)])
+    copied = rules.functions.copy_in(new)
+    name = f"{symbol}.forward_and_log_det"
+    return finish(result, new, program.in_tree, tree, name, copied=copied)
+
+
+def _question(
+    program: Program, what: str, argnums: Argnums, known: Argnums
+) -> tuple[Any, list[int], list[int]]:
+    """The pytree of the arguments, the positions of those to find, and of those given."""
+    args_tree = args_tree_of(program, what)
+    count = len(args_tree.children())
+    given = [] if known is None else positions_of(known, args_tree, "known")
+    if argnums is None:
+        found = [i for i in range(count) if i not in given]
+    else:
+        found = positions_of(argnums, args_tree)
+        if known is None:
+            given = [i for i in range(count) if i not in found]
+    if set(found) & set(given):
+        raise ArgumentError(
+            f"{what} of @{program.name}: argnums={argnums} and known={known} overlap"
+        )
+    return args_tree, found, sorted(given)
+
+
+@contextmanager
+def _explained(program: Program, found: list[int], given: list[int]) -> Iterator[None]:
+    """Where nothing was said of what is given, errors say how to."""
+    try:
+        yield
+    except TransformError as e:
+        if len(found) > 1 and not given:
+            e.add_note(
+                f"all {len(found)} arguments of @{program.name} are to be found; argnums= or "
+                "known= says which are given"
+            )
+        raise

@@ -13,7 +13,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -30,6 +29,7 @@ from jaxmlir.dialect.builder import inline, returned
 from jaxmlir.dialect.ir import func, functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.inverses.linear import Update
 from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, learn, log_difference, rule
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
@@ -222,6 +222,7 @@ class Call:
         inverted = site.invert(callee(site), *known)
         if not inverted.symbol:
             return
+        site.inverted = known if inverted.log_det else None
         arguments = [v for v, k in zip(site.results, known[1], strict=True) if k]
         arguments += [v for v, k in zip(site.operands, known[0], strict=True) if k]
         values = [site.whole(v) for v in arguments]
@@ -256,16 +257,22 @@ def callee(site: Site) -> str:
     return ir.FlatSymbolRefAttr(site.op.attributes[attribute]).value
 
 
-def can_expand(site: Site) -> bool:
+def can_expand(site: Site, with_rules: bool = False) -> bool:
     """Whether an op that has not given all may be replaced: a call by what it calls, an update by
-    its steps."""
+    its steps.
+
+    Args:
+      with_rules: the call of a function that has a rule as a whole, too.
+    """
     if all(site.known(site.operands)):
         return False
     if isinstance(site.rule, Update):
         return site.rule.steps(site) is not None
     if isinstance(site.rule, CustomInverse) and len(site.op.attributes["operands"]):
         return False
-    return isinstance(site.rule, Call) and not site.memory.get("library")
+    if not isinstance(site.rule, Call):
+        return False
+    return with_rules or not site.memory.get("library")
 
 
 def expand(site: Site, args: list[ir.Value]) -> list[ir.Value]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import copy, drop_dead_ops, returned
+from jaxmlir.dialect.builder import copy, drop_dead_ops, filled, returned, take_in
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.transforms.inverses import calls
+from jaxmlir.transforms.inverses import newton as newton_method
 from jaxmlir.transforms.inverses.movement import Movement
 from jaxmlir.transforms.inverses.rule import rule_of
 from jaxmlir.transforms.inverses.solver import Inverted, Site, Solver
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import NewFunction, call
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -28,6 +34,7 @@ def invert(
     results: Sequence[bool],
     log_det: Any | None,
     required: Sequence[int] = (),
+    newton: bool = False,
 ) -> Inverted:
     """Writes ``@symbol.inverse``, which finds as much as follows from what is known.
 
@@ -35,21 +42,62 @@ def invert(
       arguments, results: which are known.
       log_det: the dtype of the log-determinant; ``None`` where none is asked for.
       required: unknown arguments that have to be found.
+      newton: solve monotone equations of one unknown numerically (:mod:`.newton`).
 
     Raises:
       TransformError: a required argument does not follow; names the op and the user's line.
     """
+    with _solved(rules, symbol, arguments, results, log_det, required, newton) as attempt:
+        return attempt.finish()
+
+
+def forward(
+    rules: Rules,
+    symbol: str,
+    arguments: Sequence[bool],
+    results: Sequence[bool],
+    log_det: Any,
+    required: Sequence[int],
+    newton: bool,
+    only_log_det: bool,
+) -> str:
+    """Writes the function with log|det d results / d unknown arguments| as its last result, or as
+    its only one; arguments are as for :func:`invert`.
+
+    The function is solved for its arguments, which says by which ops they are determined.  What is
+    found is not computed, but is what the function has on its way to the results.
+    """
+    made = "log_det" if only_log_det else "forward_and_log_det"
+    with _solved(rules, symbol, arguments, results, log_det, required, newton, made) as attempt:
+        return attempt.finish_forward(only_log_det)
+
+
+@contextmanager
+def _solved(
+    rules: Rules,
+    symbol: str,
+    arguments: Sequence[bool],
+    results: Sequence[bool],
+    log_det: Any | None,
+    required: Sequence[int],
+    newton: bool,
+    made: str = "inverse",
+) -> Iterator[_Attempt]:
+    """The function that solves another, or ``made`` beside its computation, to be finished."""
     function = rules.program.function(symbol)
     expanded: list[func.FuncOp] = []
     # One name for all attempts: only the last is kept.
-    name = rules.importer.unique_symbol(f"{symbol}.inverse")
+    name = rules.importer.unique_symbol(f"{symbol}.{made}")
+    computed = made != "inverse"
+    known = arguments, results
     try:
         while True:
-            attempt = _Attempt(rules, symbol, name, function, arguments, results, log_det)
-            missing = [i for i in attempt.unknown if attempt.found[i] is None]
-            if not missing:
-                break
-            opaque = [site for site in attempt.solver.sites if calls.can_expand(site)]
+            attempt = _Attempt(rules, symbol, name, function, *known, log_det, newton, computed)
+            opaque = attempt.opaque()
+            if not opaque:
+                attempt.iterate()
+                # An unknown may occur again inside a function that has a rule as a whole.
+                opaque = attempt.opaque(with_rules=True) if newton else []
             if not opaque:
                 break
             attempt.erase()
@@ -61,7 +109,7 @@ def invert(
                 error = attempt.explain(i)
                 attempt.erase()
                 raise error
-        return attempt.finish()
+        yield attempt
     finally:
         for temporary in expanded:
             temporary.operation.erase()
@@ -79,7 +127,10 @@ class _Attempt:
         arguments: Sequence[bool],
         results: Sequence[bool],
         log_det: Any | None,
+        newton: bool,
+        computed: bool,
     ):
+        self.rules = rules
         self.function = function
         self.symbol = symbol
         self.arguments = list(function.arguments)
@@ -88,14 +139,43 @@ class _Attempt:
         self.missing_results = [i for i, known in enumerate(results) if not known]
         given = [v for v, known in zip(self.returned, results, strict=True) if known]
         given += [v for v, known in zip(self.arguments, arguments, strict=True) if known]
-        self.new = NewFunction(rules, name, [v.type for v in given], function, reserved=True)
-        self.solver = Solver(rules, function, log_det, rule_of, invert)
+        taken = self.arguments if computed else given
+        self.new = NewFunction(rules, name, [v.type for v in taken], function, reserved=True)
+        self.solver = Solver(rules, function, log_det, rule_of, invert, newton)
         with self.new.body(), function.location:
+            values = dict(zip(taken, self.new.args, strict=True))
+            if computed:
+                _copy_ops(function, values, {})
+                self.solver.computed = values
             # Arguments first: a result that is one says nothing about it.
-            for value, arg in reversed(list(zip(given, self.new.args, strict=True))):
-                self.solver.tell(value, arg)
-            self.solver.run()
-            self.found = {i: self.solver.whole(self.arguments[i]) for i in self.unknown}
+            for value in reversed(given):
+                self.solver.tell(value, values[value])
+            self._spread()
+
+    def _spread(self) -> None:
+        self.solver.run()
+        self.found = {i: self.solver.whole(self.arguments[i]) for i in self.unknown}
+
+    def is_solved(self) -> bool:
+        return all(value is not None for value in self.found.values())
+
+    def opaque(self, with_rules: bool = False) -> list[Site]:
+        """The ops that may be looked into where an argument is still to be found."""
+        if self.is_solved():
+            return []
+        return [site for site in self.solver.sites if calls.can_expand(site, with_rules)]
+
+    def iterate(self) -> None:
+        """Solves numerically what does not follow, one equation after the other."""
+        if self.is_solved() or not self.solver.newton:
+            return
+        with self.new.body(), self.function.location:
+            while not self.is_solved():
+                equation = newton_method.equation_of(self.solver)
+                if equation is None:
+                    return
+                newton_method.solve(self.solver, equation)
+                self._spread()
 
     def erase(self) -> None:
         self.new.op.operation.erase()
@@ -120,6 +200,37 @@ class _Attempt:
         symbol = self.new.finish(outs)
         drop_dead_ops(self.new.op)
         return Inverted(symbol, arguments, tuple(results), bool(terms or costs))
+
+    def finish_forward(self, only_log_det: bool) -> str:
+        """Returns the results, unless only the log-determinant is wanted, and that."""
+        solver = self.solver
+        with self.new.body(), self.function.location:
+            for site in solver.sites:
+                if site.inverted is not None and site.term is not None:
+                    solver.terms.remove(site.term)
+                    solver.costs.append(self._log_det_of_call(site))
+            if only_log_det:
+                outs = []
+            elif self.function.name.value == self.symbol:
+                outs = [solver.computed[v] for v in self.returned]
+            else:
+                # Calls that were looked into have derivative rules of their own.
+                outs = take_in(self.rules.program.function(self.symbol), self.new.args)
+            terms, costs = solver.terms, solver.costs
+            if terms or costs:
+                outs.append(_difference(costs, terms))
+            else:
+                outs.append(filled(type_of(core.ShapedArray((), np.dtype(solver.log_det))), 0))
+        symbol = self.new.finish(outs)
+        drop_dead_ops(self.new.op)
+        return symbol
+
+    def _log_det_of_call(self, site: Site) -> ir.Value:
+        solver, rules = self.solver, self.rules
+        wanted = *site.inverted, solver.log_det, (), solver.newton, True
+        symbol = rules.functions.once(forward, calls.callee(site), *wanted)
+        with site.op.location:
+            return call(rules, symbol, [solver.computed[v] for v in site.operands])[0]
 
     def explain(self, missing: int) -> TransformError:
         """Why an argument was not found."""
@@ -190,19 +301,26 @@ def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Valu
 
 def _expand(rules: Rules, function: func.FuncOp, sites: Sequence[Site]) -> func.FuncOp:
     """The function with some of its ops replaced by what they do."""
-    replaced = {site.op: site for site in sites}
     name = f"{function.name.value}.expanded"
     new = NewFunction(rules, name, list(function.type.inputs), function)
     values = dict(zip(function.arguments, new.args, strict=True))
     with new.body():
-        for op, op_name, operands in ops_of(function):
-            args = [values[v] for v in operands]
-            if op in replaced:
-                with op.location:
-                    outs = calls.expand(replaced[op], args)
-            else:
-                outs = copy(op, op_name, args)
-            values.update(zip(op.results, outs, strict=True))
+        _copy_ops(function, values, {site.op: site for site in sites})
         outs = [values[v] for v in returned(function)]
     new.finish(outs)
     return new.op
+
+
+def _copy_ops(
+    function: func.FuncOp, values: dict[ir.Value, ir.Value], expanded: Mapping[Any, Site]
+) -> None:
+    """Writes the ops of a function again; ``values`` has what stands for its arguments, and then
+    for all values.  Those of ``expanded`` are replaced by what they do."""
+    for op, op_name, operands in ops_of(function):
+        args = [values[v] for v in operands]
+        if op in expanded:
+            with op.location:
+                outs = calls.expand(expanded[op], args)
+        else:
+            outs = copy(op, op_name, args)
+        values.update(zip(op.results, outs, strict=True))

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -29,6 +28,7 @@ from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Solver:
         log_det: Any | None,
         rule_of: Callable[[str], Rule | None],
         invert: Callable[..., Inverted],
+        newton: bool,
     ):
         """
         Args:
@@ -95,12 +96,16 @@ class Solver:
           rule_of: gives the rule of an op, by its name.
           invert: inverts the functions that ops refer to:
             :func:`jaxmlir.transforms.inverses.invert.invert`.
+          newton: whether monotone equations may be solved numerically.
         """
         self.rules = rules
+        self.newton = newton
         self.invert = invert
         self.log_det = log_det
         self.function = function
         self.static_values: dict[ir.Value, Any] = {}
+        self.computed: dict[ir.Value, ir.Value] = {}
+        """The function's values, where it is computed beside: these are what is found of them."""
         self.terms: list[ir.Value] = []
         """What is added to the log-determinant of the inverse: that of called inverses."""
         self.costs: list[ir.Value] = []
@@ -134,8 +139,15 @@ class Solver:
             return None
         if knowledge.whole is None and knowledge.pieces and knowledge.known().all():
             everywhere = knowledge.everywhere()
-            knowledge.whole = join(self.emit, knowledge, everywhere)
+            knowledge.whole = self._as_computed(value, join(self.emit, knowledge, everywhere))
         return knowledge.whole
+
+    def _as_computed(self, value: ir.Value, found: ir.Value) -> ir.Value:
+        """What a value was found to be, or what it was computed as, instead of that."""
+        computed = self.computed.get(value, found)
+        if computed != found and found not in self.computed.values():
+            found.replace_all_uses_with(computed)
+        return computed
 
     def take(self, value: ir.Value, where: np.ndarray) -> ir.Value | None:
         """The elements ``where`` of a value, if they are known."""
@@ -152,7 +164,7 @@ class Solver:
         if knowledge.whole is not None:
             return
         if where is None:
-            knowledge.whole = found
+            knowledge.whole = self._as_computed(value, found)
         elif not knowledge.add(Piece(found, where)):
             return
         self.touch(value, where)
@@ -173,7 +185,7 @@ class Solver:
                 which = self.whole(part.of)
                 select = ("select", part.count)
                 merged = self.emit(select, lambda w, *xs: [lax.select_n(w, *xs)], [which, *family])
-            knowledge.whole = merged[0]
+            knowledge.whole = self._as_computed(value, merged[0])
         self.touch(value)
 
     def touch(self, value: ir.Value, where: np.ndarray | None = None) -> None:
@@ -222,7 +234,7 @@ class Solver:
     ) -> Inverted:
         """What follows in another function from the arguments and results that are known."""
         known = tuple(arguments), tuple(results)
-        return self.rules.functions.once(self.invert, symbol, *known, log_det)
+        return self.rules.functions.once(self.invert, symbol, *known, log_det, (), self.newton)
 
     def static(self, value: ir.Value) -> np.ndarray | None:
         """A value that depends on constants only, computed."""
@@ -260,8 +272,11 @@ class Site:
         """What the rule keeps for the next time."""
         self.reads: dict[ir.Value, tuple[int, int]] = {}
         """The first and the last element that the op reads of each operand, once that is known."""
+        self.inverted: tuple[tuple[bool, ...], tuple[bool, ...]] | None = None
+        """What was known of the values of a call that was inverted with a log-determinant."""
+        self.term: ir.Value | None = None
+        """What the inverse of a function that the op refers to adds to the log-determinant."""
         self._answered: set[ir.Value] = set()
-        self._term: ir.Value | None = None
 
     # -- what is known --
 
@@ -286,6 +301,11 @@ class Site:
     @property
     def params(self) -> dict[str, Any]:
         return self.primitive_and_params[1]
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What tells the op from others, but for its types."""
+        return self._signature[0]
 
     @functools.cached_property
     def _signature(self) -> tuple[tuple[Any, ...], bool]:
@@ -315,7 +335,9 @@ class Site:
     ) -> DiagnosticError | None:
         """The error of an op inside a function that does not give one of its arguments."""
         try:
-            self.solver.invert(self.solver.rules, symbol, arguments, results, None, (required,))
+            solver = self.solver
+            known = arguments, results
+            solver.invert(solver.rules, symbol, *known, None, (required,), solver.newton)
         except TransformError as e:
             return e
         return None
@@ -354,11 +376,11 @@ class Site:
                 self._answered.add(target)
             self.tell(target, value)
         terms = self.solver.terms
-        if self._term is not None:
-            terms.remove(self._term)
+        if self.term is not None:
+            terms.remove(self.term)
         if term is not None:
             terms.append(term)
-        self._term = term
+        self.term = term
 
     # -- the solver's part --
 
@@ -367,8 +389,12 @@ class Site:
         if all(self.known(self.results)) or self._has_state:
             return
         if all(self.known(self.operands)):
-            args = [self.whole(v) for v in self.operands]
-            for result, value in zip(self.results, copy(self.op, self.name, args), strict=True):
+            computed = self.solver.computed
+            if computed:
+                outs = [computed[v] for v in self.results]
+            else:
+                outs = copy(self.op, self.name, list(map(self.whole, self.operands)))
+            for result, value in zip(self.results, outs, strict=True):
                 self.tell(result, value)
         elif self.rule is not None:
             with self.op.location:

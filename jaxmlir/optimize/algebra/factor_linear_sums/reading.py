@@ -30,12 +30,12 @@ from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     numbered,
 )
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
+from jaxmlir.passes.levels import NEEDED_OPS
 
 LINEAR = frozenset({"add", "div", "mask", "product"})
 """Kinds of expressions that are linear in some operand."""
 
-CONTRACTING = frozenset({"jaxpr.dot_general", "jaxpr.reduce_sum"})
-"""Ops without which there is nothing to do."""
+CONTRACTING = NEEDED_OPS["jaxpr-factor-linear-sums"]
 
 
 class Reading:

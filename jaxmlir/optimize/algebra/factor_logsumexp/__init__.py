@@ -22,7 +22,7 @@ or divided by them; what does not change along the summed dimensions is added af
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
@@ -55,6 +55,7 @@ from jaxmlir.optimize.loops.licm import GROWTH, Split, Splits, report
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
@@ -77,17 +78,20 @@ if TYPE_CHECKING:
 #   4                                                          1.1, 0.9    0.84, 0.94
 #   50, of 16 sequences    1.5, 1.2    0.46, 0.45  0.29, 0.29
 MIN_ITERATIONS = 8
-MIN_ELEMENTS = 256
+# The product is a kernel of its own: the exponentials have to take this part of starting one.
+LAUNCHES = 0.4
 MIN_RATIO = 12
 # Of the work of an iteration, the part that the exponentials are: two loops take longer to compile.
 MIN_SHARE = 0.5
 
 
 def worthwhile(
-    work: Work, reader: Reader, min_elements: float = MIN_ELEMENTS, min_ratio: float = MIN_RATIO
+    work: Work, reader: Reader, min_elements: float | None = None, min_ratio: float = MIN_RATIO
 ) -> list[Found]:
     """The log-sum-exps of the body of a long loop that become products; none if they are too small
     a part of its work."""
+    if min_elements is None:
+        min_elements = LAUNCHES * work.kernel / work.transcendental
     found = [
         f for f in reader.found() if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
     ]
@@ -227,13 +231,14 @@ class FactorLogsumexp(Pass):
 
     Options:
       min-iterations: of the loop.
-      min-elements: that are summed up in an iteration.
+      min-elements: that are summed up in an iteration; by default as many as take as long as it
+        takes to start the kernel of the product.
       min-ratio: how many exponentials become products, for each that an iteration still takes.
     """
 
     name: ClassVar[str] = "jaxpr-factor-logsumexp"
     min_iterations: Amount = MIN_ITERATIONS
-    min_elements: Amount = MIN_ELEMENTS
+    min_elements: Amount | None = None
     min_ratio: Amount = MIN_RATIO
 
     def run(self, program: Module) -> bool:
@@ -297,7 +302,7 @@ class _Loops:
     """The loops of a program."""
 
     def __init__(
-        self, program: Module, min_iterations: float, min_elements: float, min_ratio: float
+        self, program: Module, min_iterations: float, min_elements: float | None, min_ratio: float
     ):
         self._program = program
         self._rules = Rules(program)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import attributes_of
@@ -26,6 +26,7 @@ from jaxmlir.optimize.algebra.products.network import (
 )
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, Selection, best_order
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.lazy import lazy
 
 if TYPE_CHECKING:
@@ -434,6 +435,9 @@ def cost_of(node: Node) -> Cost:
             lhs = node.operands[0].shape
             summed = math.prod([lhs[d] for d in contracted])
             return Cost(2 * size * summed, (sum(of_operands) + size) * itemsize, 1)
+        case "jaxpr.reduce_sum" if of_operands[0] == size:
+            # Of dimensions of size 1: the same memory.
+            return FREE
         case "jaxpr.reduce_sum":
             if (inner := _fused(node)) is None:
                 return Cost(0, (of_operands[0] + size) * itemsize, 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,9 +25,9 @@ from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
 from jaxmlir.optimize.memory.price import (
-    MEMORY,
     SLOWDOWN,
     Prices,
+    most_at_once,
     traffic,
 )
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
@@ -45,6 +45,7 @@ from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.units import in_units
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules
@@ -97,7 +98,12 @@ def remat(
     batches and straight-line code; whether there was anything to rewrite."""
     with scope():
         if memory_budget is None:
-            return _in_loops(program, MEMORY, 0, SLOWDOWN, calls)
+            if program.target.is_cpu:
+                return _in_loops(program, None, 0, SLOWDOWN, calls)
+            # What a device's fast memory holds is stored by the kernels that compute it: one more,
+            # which computes something again, takes longer.
+            is_cached = most_at_once(program) <= program.target.costs.cached
+            return not is_cached and _in_loops(program, None, 0, 0.0, calls)
         way = within(program, memory_budget, measure, _go)
         return way is not None and _go(program, way)
 
@@ -114,7 +120,7 @@ def _go(program: Module, way: Way) -> bool:
 
 
 def _in_loops(
-    program: Module, price: float, depth: int, slowdown: float, calls: float = inf
+    program: Module, price: float | None, depth: int, slowdown: float, calls: float = inf
 ) -> bool:
     functions = program.functions
     before = {*functions}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,9 +37,10 @@ from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
-from jaxmlir.optimize.memory.price import MEMORY
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
-from jaxmlir.passes.remarks import listening, remark
+from jaxmlir.passes.remarks import remark, unheard
+from jaxmlir.support.dataclasses import dataclass
+from jaxmlir.support.progress import Step, progress
 from jaxmlir.support.units import in_units
 from jaxmlir.support.warn import warn
 
@@ -419,8 +420,8 @@ class Way:
 
 # Ways for loops.
 _LOOPS = (
-    *(Way(price) for price in (0.0, MEMORY, 4.0, 16.0, 64.0, 1e3, 1e9)),
-    *(Way(price, depth) for depth in (1, 2, 3) for price in (MEMORY, 64.0, 1e9)),
+    *(Way(price) for price in (0.0, 1.0, 4.0, 16.0, 64.0, 1e3, 1e9)),
+    *(Way(price, depth) for depth in (1, 2, 3) for price in (1.0, 64.0, 1e9)),
 )
 
 
@@ -436,8 +437,9 @@ def within(
 
     Warns where no way is within the budget.
     """
-    search = _Search.of(program, budget, measure, apply)
-    way = search.way()
+    with progress(f"@{program.name} within {budget if budget < 2 else in_units(budget)}") as step:
+        search = _Search.of(program, budget, measure, apply, step)
+        way = search.way()
     size, says = search.sizes.get(way), "the compiler"
     if size is None:
         size, says = search.estimates[way], "an estimate"
@@ -456,6 +458,7 @@ class _Search:
     """The ways of a program that were tried.
 
     Attributes:
+      step: told of each.
       allowed: bytes.
       off: what estimates are off by, as a factor; ``None``: nothing is compiled.
       estimates: the bytes that programs take, in the order in which they were tried.
@@ -465,6 +468,7 @@ class _Search:
 
     program: Module
     apply: Callable[[Module, Way], bool]
+    step: Step
     allowed: float
     off: float | None
     estimates: dict[Way | None, float]
@@ -473,10 +477,16 @@ class _Search:
 
     @classmethod
     def of(
-        cls, program: Module, budget: float, measure: bool, apply: Callable[[Module, Way], bool]
+        cls,
+        program: Module,
+        budget: float,
+        measure: bool,
+        apply: Callable[[Module, Way], bool],
+        step: Step,
     ) -> _Search:
         estimate, size = peak_beside_results(program), None
         if measure:
+            step("compiling it as it is")
             try:
                 size = _compiled(program)
             except _NOT_COMPILED as e:
@@ -484,7 +494,7 @@ class _Search:
                 remark(program.function(program.name).operation, f"memory is estimated: {why}")
         now = estimate if size is None else size
         allowed = budget if budget >= 2 else budget * now
-        new = cls(program, apply, allowed, None, {None: estimate})
+        new = cls(program, apply, step, allowed, None, {None: estimate})
         if size is not None:
             new.off = size / max(estimate, 1.0)
             new.sizes[None] = new.known[module_bytecode(program.module)] = size
@@ -521,13 +531,14 @@ class _Search:
 
     def _gone(self, way: Way) -> Module:
         trial = self.program.clone()
-        with listening(None, ""):
+        with unheard():
             self.apply(trial, way)
         return trial
 
     def _estimated(self, way: Way) -> Way | None:
         """The way, if it is within the budget; nothing is compiled that is not to be expected to
         be, but for the first way: what fences do is not estimated."""
+        self.step(f"estimating way {len(self.estimates)}")
         trial = self._gone(replace(way, fences=False))
         estimate = self.estimates[way] = peak_beside_results(trial)
         if self.off is None:
@@ -546,6 +557,7 @@ class _Search:
             trial = self._gone(way)
             code = module_bytecode(trial.module)
             if code not in self.known:
+                self.step(f"compiling way {len(self.estimates) - 1}")
                 self.known[code] = _compiled(trial)
             self.sizes[way] = self.known[code]
             if self.sizes[way] <= self.allowed:

@@ -57,6 +57,8 @@ class Tile(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-tile"
+    # Rows that are on different devices would be gathered, to be computed by all of them.
+    partitioned: ClassVar = False
     tile_size: int | None = None
     tile_bytes: Count = TILE_BYTES
     min_peak: Count | None = None

@@ -1,12 +1,14 @@
-"""Loads artifacts that were damaged at random, and ones that were forged to look intact.
+"""Loads artifacts that were damaged at random, and ones that were forged to look intact; raises
+modules of StableHLO that were.
 
-    python tools/fuzz_artifacts.py [--count 20000] [--seed 0]
+    python tools/fuzz.py [--count 20000] [--seed 0] [--stablehlo]
 
-Two kinds of mutations, in turn.  *Damage* changes the file's bytes: bits flipped, pieces cut out,
-copied or overwritten, the end cut off; the digests no longer hold, and every such file must be
-refused.  A *forgery* changes the module's text, the metadata, or the header's entries, and computes
-all digests anew, as somebody would who means harm; it may happen to be a program, but if it is not,
-it must be refused too.
+Of artifacts there are two kinds of mutations, in turn.  *Damage* changes the file's bytes: bits
+flipped, pieces cut out, copied or overwritten, the end cut off; the digests no longer hold, and
+every such file must be refused.  A *forgery* changes the module's text, the metadata, or the
+header's entries, and computes all digests anew, as somebody would who means harm; it may happen to
+be a program, but if it is not, it must be refused too.  Of modules of StableHLO the text is changed
+likewise.
 
 A file is refused by an error of jaxmlir's own within a second.  The mutants are loaded in child
 processes, in an empty directory: one that ends its process, takes longer, raises something else or
@@ -99,6 +101,27 @@ def contents(program: jaxmlir.Program) -> bytes:
         path = Path(directory, "sample")
         program.save(path)
         return path.read_bytes()
+
+
+def modules() -> list[bytes]:
+    """Modules of StableHLO that have something of everything, in MLIR's generic form."""
+
+    def calls(x):
+        y = lax.scan(lambda c, row: (jnp.sin(c) * row, c.sum()), x[0], x)
+        return y, lax.cond(x[0, 0] > 0, jnp.sort, lambda x: x[::-1], x), jax.nn.logsumexp(x)
+
+    def arrays(x, i):
+        window = lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 1), "SAME")
+        kernel = lax.conv_general_dilated(x[None, None], x[None, None, :2, :2], (1, 1), "SAME")
+        taken = x.at[i].add(1.0)[i, 1:], jnp.pad(x, 1), jnp.argmax(x, 1), lax.top_k(x, 2)
+        return window, kernel, taken, jnp.linalg.cholesky(x @ x.T), jnp.fft.rfft(x), lax.erf_inv(x)
+
+    x, i = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4), np.arange(3)
+    lowered = [jax.jit(calls).lower(x), jax.jit(arrays).lower(x, i)]
+    return [
+        module.compiler_ir().operation.get_asm(print_generic_op_form=True).encode()
+        for module in lowered
+    ]
 
 
 # --- mutations --------------------------------------------------------------------------------
@@ -246,11 +269,14 @@ def delete_tokens(text: bytes, rng: random.Random) -> bytes:
 
 
 def swap_ops(text: bytes, rng: random.Random) -> bytes:
-    """An op under the name of another primitive."""
+    """An op under the name of another one."""
     from jaxmlir.dialect import ops
+    from jaxmlir.raising.raising import RaiseStablehlo  # noqa: F401 (has the rules imported)
+    from jaxmlir.raising.writer import RULES
 
-    names = re.findall(rb'"jaxpr\.\w+"\(', text)
-    new = b'"jaxpr.%s"(' % rng.choice(list(ops.OPS)).encode()
+    names = re.findall(rb'"(?:jaxpr|stablehlo)\.\w+"\(', text)
+    known = [*RULES] if b'"stablehlo.' in text else [f"jaxpr.{name}" for name in ops.OPS]
+    new = b'"%s"(' % rng.choice(known).encode()
     return text.replace(rng.choice(names), new, rng.choice((1, -1))) if names else text
 
 
@@ -281,17 +307,28 @@ def mutant(originals: Sequence[bytes], seed: int, index: int) -> tuple[bytes, bo
     """Mutant ``index`` of a run, and whether it is certain that it is no artifact."""
     rng = random.Random(f"{seed}-{index}")
     data = rng.choice(originals)
+    if not is_artifact(data):
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            data = rng.choice(TEXT_MUTATIONS)(data, rng)
+        return data, False
     return (damaged(data, rng), True) if index % 2 else (forged(data, rng), False)
+
+
+def is_artifact(data: bytes) -> bool:
+    """Whether an original is an artifact, and not a text."""
+    return data[7:8] == b"\0"
 
 
 # --- loading ----------------------------------------------------------------------------------
 
 
-def attempt(path: str, must_fail: bool) -> str:
+def attempt(
+    path: str, must_fail: bool, load: Callable[[str], jaxmlir.Program] = jaxmlir.load
+) -> str:
     """What is wrong with how a file is loaded and looked at; empty if nothing is."""
     started = time.thread_time()
     try:
-        program = jaxmlir.load(path)
+        program = load(path)
         if must_fail:
             return "a damaged file was loaded"
         str(program), repr(program)
@@ -301,6 +338,11 @@ def attempt(path: str, must_fail: bool) -> str:
         return f"{type(e).__name__}: {e}"
     taken = time.thread_time() - started
     return f"took {taken:.1f} s" if taken > LIMIT_SECONDS else ""
+
+
+def raise_text(path: str) -> jaxmlir.Program:
+    """The program of a text of StableHLO."""
+    return jaxmlir.from_stablehlo(Path(path).read_text(errors="replace"))
 
 
 def run(originals: Sequence[bytes], indices: range, seed: int) -> list[str]:
@@ -335,6 +377,7 @@ def _run_child(directory: str, indices: range, seed: int, failures: list[str]) -
 
 def _in_child(directory: str, indices: range, seed: int) -> None:
     originals = [path.read_bytes() for path in sorted(Path(directory).glob("original*"))]
+    load = jaxmlir.load if is_artifact(originals[0]) else raise_text
     with tempfile.TemporaryDirectory() as empty:
         os.chdir(empty)
         for index in indices:
@@ -342,7 +385,7 @@ def _in_child(directory: str, indices: range, seed: int) -> None:
             data, must_fail = mutant(originals, seed, index)
             Path("mutant").write_bytes(data)
             signal.setitimer(signal.ITIMER_REAL, 20)
-            failure = attempt("mutant", must_fail)
+            failure = attempt("mutant", must_fail, load)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if os.listdir() != ["mutant"] or Path("mutant").read_bytes() != data:
                 failure = f"{failure}; it wrote {os.listdir()}"
@@ -356,6 +399,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stablehlo", action="store_true", help="modules of StableHLO, as text")
     parser.add_argument("--originals", help="be a child: mutate the files in this directory")
     arguments = parser.parse_args()
     indices = range(arguments.start, arguments.start + arguments.count)
@@ -363,7 +407,8 @@ def main() -> int:
         _in_child(arguments.originals, indices, arguments.seed)
         return 0
     started = time.monotonic()
-    failures = run(samples(), indices, arguments.seed)
+    originals = modules() if arguments.stablehlo else samples()
+    failures = run(originals, indices, arguments.seed)
     print("\n".join(failures))
     seconds = time.monotonic() - started
     print(f"{len(indices)} mutants in {seconds:.0f} s: {len(failures)} failures")

@@ -1,0 +1,73 @@
+"""The bound of a gradient: the least CPU time that it could take on the machine at hand.
+
+Its flops as fast as products of large matrices do them, and its transcendentals as fast as
+exponentials, or reading its arguments and writing its results once, whichever takes longer.  How
+much there is of these says the cost pass, of the optimized gradient; how long they take is measured
+once.  No program comes down to it, for additions are no products.  But it says where something is
+left.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import jaxmlir
+from jaxmlir.analysis.cost import costs
+
+
+class Peaks(NamedTuple):
+    """Seconds of CPU: of a flop of a large product, of an exponential, of a byte that is read."""
+
+    flop: float
+    exponential: float
+    byte: float
+
+
+@functools.cache
+def peaks() -> Peaks:
+    """What this machine can do, by the least of several runs."""
+
+    def exponentials(x: jax.Array) -> jax.Array:
+        def add(_: Any, total: jax.Array) -> jax.Array:
+            return total + jnp.sum(jnp.exp(x - total))
+
+        return jax.lax.fori_loop(0, 64, add, jnp.float32(0.0))
+
+    side, length, large = 1024, 2**16, 2**24
+    matrix = jnp.ones((side, side))
+    return Peaks(
+        _least(jnp.dot, matrix, matrix) / (2 * side**3),
+        _least(exponentials, jnp.linspace(-1.0, 0.0, length)) / (64 * length),
+        _least(jnp.sum, jnp.ones(large)) / (4 * large),
+    )
+
+
+def _least(function: Callable[..., jax.Array], *args: jax.Array) -> float:
+    jitted, found = jax.jit(function), []
+    jitted(*args).block_until_ready()
+    for _ in range(20):
+        start = time.process_time()
+        jitted(*args).block_until_ready()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def bound(gradient: jaxmlir.Program) -> float | None:
+    """The least seconds of CPU of a call; ``None`` where it is not known how often a loop runs.
+
+    Ops that the cost pass has no formula for, factorizations and sorts, count as nothing.
+    """
+    found, machine = costs(gradient), peaks()
+    if found.unbounded:
+        return None
+    arrays = (*gradient.in_avals, *gradient.out_avals)
+    size = sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays)
+    work = found.total.flops * machine.flop + found.total.transcendentals * machine.exponential
+    return max(work, size * machine.byte)

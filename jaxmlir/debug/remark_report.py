@@ -1,0 +1,114 @@
+"""What passes say they did, kind by kind, the costliest first.
+
+A pipeline makes hundreds of remarks, most of them that a duplicate was removed.  Those of one pass
+that differ in names and numbers only are one *kind*.  Kinds are ranked by the estimated time of the
+ops that they are about, by the table of the program's target, times how often these run.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import attribute, symbols_of, trip_count
+from jaxmlir.errors import Diagnostic
+from jaxmlir.optimize.memory.price import Prices, size_of
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+FEW = 3
+"""A kind of so many remarks is listed in full; of others the costliest remark stands for all."""
+
+# What differs between remarks of one kind: names, types, numbers.
+_VARYING = re.compile(r"'[^']*'|@[\w.]+|!?tensor<[^>]*>|\[[^\]]*\]|\d+(?:\.\d+)?")
+
+
+@dataclass
+class _Kind:
+    nanoseconds: float = 0.0
+    remarks: list[tuple[float, Diagnostic]] = field(default_factory=list)
+
+
+class RemarkReport:
+    """Collects remarks, to be passed as ``remarks=``; its text ranks them::
+
+    report = debug.RemarkReport()
+    program.optimize(2, remarks=report)
+    print(report)
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+
+    def about(self, program: Module) -> None:
+        """Takes the remarks to come to be about ops of a program as it is now."""
+        self._prices, self._runs = Prices(program), _runs(program)
+
+    def clear(self) -> None:
+        """Forgets all remarks."""
+        self._kinds.clear()
+
+    def __call__(self, remark: Diagnostic, op: Any = None) -> None:
+        """Keeps a remark.
+
+        Args:
+          op: what it is about, as it is before it is changed.
+        """
+        nanoseconds = 0.0 if op is None else self._price(op)
+        pass_name, _, message = remark.message.partition("] ")
+        kind = self._kinds.setdefault((pass_name, _VARYING.sub("#", message)), _Kind())
+        kind.nanoseconds += nanoseconds
+        kind.remarks.append((nanoseconds, remark))
+
+    def __len__(self) -> int:
+        return sum(len(kind.remarks) for kind in self._kinds.values())
+
+    def ranked(self) -> Iterator[Diagnostic]:
+        """The remarks, of large kinds one each, those about the costliest ops first."""
+        for kind in sorted(self._kinds.values(), key=lambda kind: -kind.nanoseconds):
+            # Those of equal price in the order in which they were made.
+            ordered = sorted(kind.remarks, key=lambda pair: -pair[0])
+            if len(ordered) <= FEW:
+                yield from (remark for _, remark in ordered)
+                continue
+            (_, first), *rest = ordered
+            more = f"{first.message} (and {len(rest)} more of this kind)"
+            yield first._replace(message=more)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.ranked()))
+
+    def _price(self, op: Any) -> float:
+        """The estimated time of an op in a run of the program, in nanoseconds; where that is not
+        known, the bytes that it reads and writes."""
+        op = op.operation
+        if not op.name.startswith("jaxpr.") or op.parent is None:
+            return 0.0
+        price = self._prices.computing(op, op_signature.of_op(op, op.name, list(op.operands)))
+        if not isfinite(price):
+            values = [*op.operands, *op.results]
+            price = sum(filter(isfinite, (size_of(v.type) for v in values)))
+        within = op.parent.attributes
+        return (
+            price * self._runs.get(within["sym_name"].value, 1) if "sym_name" in within else price
+        )
+
+
+def _runs(program: Module) -> collections.Counter[str]:
+    """How often each function runs in a run of the program; as if loops of unknown length and
+    branches ran once."""
+    graph = analyses_of(program).graph
+    runs = collections.Counter(graph.entry_points())
+    for symbol in reversed(list(graph.callees_first())):
+        for op, name in graph.ops[symbol]:
+            times = trip_count(attribute(op, "length")) if name == "jaxpr.scan" else 1
+            for called in symbols_of(op):
+                runs[called] += runs[symbol] * (times or 1)
+    return runs

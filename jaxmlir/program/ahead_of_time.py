@@ -1,0 +1,141 @@
+"""``jaxmlir.aot``: compiled by the real compiler of a TPU or a GPU, on a machine without one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.experimental import serialize_executable
+from jax.sharding import SingleDeviceSharding
+
+from jaxmlir.errors import ArgumentError
+from jaxmlir.program import arguments
+from jaxmlir.program.program import Program
+from jaxmlir.targets import Target, compilers, hlo
+from jaxmlir.targets import target as target_named
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program compiled for a target, and what its compiler says of it.
+
+    Attributes:
+      target: what it is compiled for.
+      compiled: JAX's stage, with ``as_text()``.  It can be called where the devices are.
+      arguments, outputs, temporary, code: bytes on a device: of the arguments, of the results, of
+        what is kept meanwhile, of the instructions.
+      flops: floating-point operations, each instruction of a loop once; ``None`` where XLA does not
+        say.
+      estimate: the cycles that the TPU's compiler expects, or the kernels, bytes and nanoseconds
+        that the HLO stands for on a GPU, by its data sheet; loops as often as they run.
+    """
+
+    target: Target
+    compiled: Any
+    arguments: int
+    outputs: int
+    temporary: int
+    code: int
+    flops: float | None
+    estimate: hlo.Estimate
+
+    def serialize(self) -> tuple[bytes, Any, Any]:
+        """The executable for ``jax.experimental.serialize_executable.deserialize_and_load``, on a
+        machine that has the device and the same versions: bytes, and the pytrees of arguments and
+        results."""
+        return serialize_executable.serialize(self.compiled)
+
+    def __str__(self) -> str:
+        """What the compiler says, one figure a line."""
+        of_hlo = self.estimate
+        lines = [
+            ("arguments", _binary(self.arguments)),
+            ("results", _binary(self.outputs)),
+            ("temporary", _binary(self.temporary)),
+            ("code", _binary(self.code)),
+        ]
+        if self.flops is not None:
+            lines.append(("flops", f"{self.flops:,.0f}"))
+        if self.target.platform == "tpu":
+            lines.append(("cycles", f"{of_hlo.cycles:,}"))
+        elif not self.target.is_cpu:
+            lines.append(("kernels", f"{of_hlo.kernels:,}"))
+            lines.append(("moved", _binary(of_hlo.bytes)))
+        if not self.target.is_cpu:
+            lines.append(("estimate", f"{of_hlo.nanoseconds / 1e3:,.1f} us"))
+        if of_hlo.unknown_loops:
+            lines.append(("loops", f"{of_hlo.unknown_loops} of unknown length, counted once"))
+        head = f"compiled for {self.target} by jax {jax.__version__}"
+        return "\n".join([head, *(f"  {name:10}{value:>16}" for name, value in lines)])
+
+
+def _binary(count: int) -> str:
+    """A number of bytes."""
+    steps = min(3, int(math.log2(max(count, 1))) // 10)
+    return f"{count / 1024**steps:.1f} {'KMG'[steps - 1]}iB" if steps else f"{count} B"
+
+
+def aot(
+    function: Program | Callable[..., Any], target: str, *args: Any, **kwargs: Any
+) -> Executable:
+    """Compiles a program or a function for a target, by its real compiler, without the device::
+
+        print(jaxmlir.aot(program.optimize(2), "tpu:v5e:2x2"))
+
+    Args:
+      function: a program, which is compiled in the version for the target; a function of
+        ``jaxmlir.jit`` or ``jax.jit``, which its settings apply to; or any other, which ``jax.jit``
+        compiles.
+      target: ``platform:kind:topology``, as ``"cuda:h100"``; see docs/targets.md.
+      args, kwargs: arguments, or ``jax.ShapeDtypeStruct`` of such; of a program by default what it
+        was traced for.  Those without a sharding over devices of
+        :func:`jaxmlir.targets.compilers.devices` are on the first of these.
+
+    Raises:
+      ArgumentError: there is no such target.
+      CompilerError: its compiler is not installed; says how to install it.
+      LoweringError: an op cannot be lowered for the target.
+    """
+    found = target_named(target)
+    devices = compilers.devices(found)
+    if not callable(function):
+        raise ArgumentError(f"aot: expected a program or a function, got {function!r}")
+    if isinstance(function, Program) and not (args or kwargs):
+        args, kwargs = arguments.abstract(function)
+    placed = SingleDeviceSharding(devices[0])
+    known = frozenset(devices)
+
+    def place(x: Any) -> Any:
+        sharding = getattr(x, "sharding", None)
+        if sharding is None or not known.issuperset(sharding.device_set):
+            sharding = placed
+        aval = jax.typeof(x)
+        return jax.ShapeDtypeStruct(
+            aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type
+        )
+
+    args, kwargs = jax.tree.map(place, (args, kwargs))
+    if isinstance(function, Program):
+        # `Program.lower` takes no arguments, which say where they are.
+        jitted = function.version(found.on(1))._jitted
+    else:
+        jitted = function if hasattr(function, "lower") else jax.jit(function)
+    return executable(found, jitted.lower(*args, **kwargs).compile())
+
+
+def executable(target: Target, compiled: Any) -> Executable:
+    """What the compiler of a target says of an executable."""
+    memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+    return Executable(
+        target,
+        compiled,
+        memory.argument_size_in_bytes,
+        memory.output_size_in_bytes,
+        memory.temp_size_in_bytes,
+        memory.generated_code_size_in_bytes,
+        cost.get("flops") if cost else None,
+        compilers.estimate(target, compiled.as_text()),
+    )

@@ -1,0 +1,141 @@
+"""``program.memory_curve(*args)``: memory against time of one program under memory budgets."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+
+from jaxmlir.errors import ArgumentError
+from jaxmlir.support.progress import progress
+from jaxmlir.support.units import check_budget, in_units
+
+Form = TypeVar("Form", bound=Any)
+"""The class of programs."""
+
+
+class MemoryPoint(NamedTuple, Generic[Form]):
+    """One form of a program, as it was measured.
+
+    Attributes:
+      budget: what was asked for: a fraction or bytes; ``None`` of the program as it is.
+      bytes: the memory that it takes besides arguments and results, by the compiler.
+      seconds: the median time of a run.
+      program: the form itself.
+    """
+
+    budget: float | str | None
+    bytes: int
+    seconds: float
+    program: Form
+
+
+@dataclass(frozen=True)
+class MemoryCurve(Generic[Form]):
+    """The forms of a program under memory budgets, the program as it is first.
+
+    Its text is a table; ``*`` marks the points of which no other takes less memory and less time.
+    """
+
+    points: tuple[MemoryPoint[Form], ...]
+
+    @property
+    def pareto(self) -> tuple[MemoryPoint[Form], ...]:
+        """The points of which no other takes less memory and no more time, by memory."""
+        front: list[MemoryPoint[Form]] = []
+        for point in sorted(self.points, key=lambda p: (p.bytes, p.seconds)):
+            if not front or point.seconds < front[-1].seconds:
+                front.append(point)
+        return tuple(front)
+
+    def __str__(self) -> str:
+        first, front = self.points[0], self.pareto
+        rows = ["  {:>9} {:>12} {:>6} {:>12} {:>6}".format("budget", "memory", "", "time", "")]
+        for point in self.points:
+            rows.append(
+                "{} {:>9} {:>12} {:6.2f} {:>9.3f} ms {:6.2f}".format(
+                    "*" if point in front else " ",
+                    "-" if point.budget is None else point.budget,
+                    in_units(point.bytes),
+                    point.bytes / max(first.bytes, 1),
+                    1e3 * point.seconds,
+                    point.seconds / first.seconds,
+                )
+            )
+        return "\n".join(rows)
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """The curve as a plot of matplotlib, which has to be installed.
+
+        Args:
+          ax: the axes to plot in, by default the current ones.
+          options: those of matplotlib's ``plot``, for the line of the best points.
+
+        Returns:
+          The axes.
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.gca()
+        front = self.pareto
+        ax.plot(
+            [p.bytes / 2**20 for p in front],
+            [1e3 * p.seconds for p in front],
+            **({"drawstyle": "steps-post", "zorder": 0} | options),
+        )
+        for point in self.points:
+            place = point.bytes / 2**20, 1e3 * point.seconds
+            ax.plot(*place, "o" if point in front else "x", color="black")
+            said = "as it is" if point.budget is None else str(point.budget)
+            ax.annotate(said, place, textcoords="offset points", xytext=(5, 5))
+        ax.set_xlabel("temporary memory, MiB")
+        ax.set_ylabel("time, ms")
+        return ax
+
+
+def memory_curve(
+    program: Form, args: Sequence[Any], budgets: Sequence[float | str], repetitions: int
+) -> MemoryCurve[Form]:
+    """Compiles a program for each budget, and runs the forms alternately."""
+    for budget in budgets:
+        check_budget(budget)
+    if not isinstance(repetitions, int) or repetitions < 1:
+        raise ArgumentError(f"repetitions: expected a positive integer, got {repetitions!r}")
+    # The arguments are checked before anything long is begun.
+    program.flat_arguments(args, {})
+    args = jax.device_put(args)
+    forms: dict[Any, Form] = {None: program}
+    with progress(f"memory curve of @{program.name}", len(budgets) + 1) as step:
+        with warnings.catch_warnings():
+            # That a budget is not met is what the curve shows.
+            warnings.filterwarnings("ignore", ".*of temporary memory", UserWarning)
+            for budget in budgets:
+                step(f"budget {budget}")
+                forms[budget] = program.remat(budget)
+        compiled = {budget: form.lower().compile() for budget, form in forms.items()}
+        step("running")
+        seconds: dict[Any, list[float]] = {budget: [] for budget in compiled}
+        for i in range(repetitions + 1):
+            for budget, run in compiled.items():
+                start = time.perf_counter()
+                jax.block_until_ready(run(*args))
+                # The first run is to warm up.
+                if i > 0:
+                    seconds[budget].append(time.perf_counter() - start)
+    points = []
+    for budget, run in compiled.items():
+        analysis = run.memory_analysis()
+        if analysis is None:
+            raise ArgumentError(
+                "memory_curve: the compiler of JAX's default backend does not say what memory a "
+                "program takes"
+            )
+        temp, median = int(analysis.temp_size_in_bytes), statistics.median(seconds[budget])
+        points.append(MemoryPoint(budget, temp, median, forms[budget]))
+    return MemoryCurve(tuple(points))

@@ -1,0 +1,326 @@
+"""Functions and programs that are tuned: who asks for a trial, and remembers what it chose.
+
+A choice is remembered for this process, and in the cache directory for later ones, under the
+program, the target, where the arguments are, and the versions of JAX and this package.
+
+Nothing can be timed where JAX is tracing, of programs that have effects (to run them again is to
+print again), for a target that is not here, and where several processes would each choose their
+own: there it is level 2, and a remark says so, of effects a warning.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+
+from jaxmlir import targets
+from jaxmlir._compat import core
+from jaxmlir.analysis.call_graph import call_signature
+from jaxmlir.caching import disk_cache
+from jaxmlir.caching.configuration_key import configuration
+from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
+from jaxmlir.program.tuning import SECONDS, Choice, Trial
+from jaxmlir.support.warn import warn
+
+if TYPE_CHECKING:
+    from jax.stages import Lowered
+
+    from jaxmlir.passes.remarks import Sink
+    from jaxmlir.targets import Target
+
+Say = Callable[[str], None]
+
+
+def choose(
+    name: str,
+    make: Callable[[Choice, Sink], Any],
+    arguments: tuple[Sequence[Any], Mapping[str, Any]],
+    key: Callable[[], str],
+    *,
+    without: Collection[str] = (),
+    donates: bool = False,
+    seconds: float = SECONDS,
+    say: Say,
+) -> Choice:
+    """The choice that was remembered, or that a trial makes.
+
+    Args:
+      make: gives the form of a choice, as for :class:`Trial`.
+      key: gives what tells the function and its options from others.
+      donates: whether a call consumes arguments: each gets copies.
+      say: takes what was found.
+    """
+    args, kwargs = arguments
+    cache = disk_cache()
+    place = None
+    if cache is not None:
+        shardings = [str(getattr(leaf, "sharding", "")) for leaf in jax.tree.leaves(arguments)]
+        kind = jax.local_devices()[0].device_kind
+        here = [str(targets.default_target()), kind, os.cpu_count(), os.environ.get("XLA_FLAGS")]
+        told = [sorted(without), donates, shardings, *here]
+        place = cache.key("tune", key(), *map(str, told))
+        known = cache.find(place)
+        choice = None if known is None else _decoded(known)
+        if choice is not None:
+            say(f"{choice}, as an earlier trial chose")
+            return choice
+
+    def copies() -> Any:
+        return jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, (args, kwargs))
+
+    given = copies if donates else lambda: (args, kwargs)
+    trial = Trial(name, make, given, without=without, may_repeat=not donates, seconds=seconds)
+    choice = trial.run()
+    for row in trial.rows():
+        say(str(row))
+    if cache is not None and place is not None:
+        cache.keep(place, lambda: json.dumps(choice).encode())
+    return choice
+
+
+def _decoded(known: bytes) -> Choice | None:
+    """A choice from the cache; ``None`` of what is none."""
+    from jaxmlir.passes import level_pipeline
+
+    try:
+        level, without, budget = json.loads(known)
+        level_pipeline(level, without)
+        return Choice(level, tuple(without), None if budget is None else float(budget))
+    except (ValueError, TypeError, PipelineError):
+        return None
+
+
+NO_ARGUMENTS = "there are no arguments to time it on"
+
+
+def untimed_for(arguments: Any, target: Target | None) -> str | None:
+    """Why a call cannot be timed, if so."""
+    leaves = jax.tree.leaves(arguments)
+    if not core.trace_state_clean() or any(isinstance(x, core.Tracer) for x in leaves):
+        return "JAX is tracing, so there is nothing to time"
+    if any(isinstance(x, jax.ShapeDtypeStruct) for x in leaves):
+        return NO_ARGUMENTS
+    if target is not None and not targets.is_here(target):
+        return f"the target {target} is not here"
+    if jax.process_count() > 1:
+        return "each process could choose another form"
+    return None
+
+
+def has_effects(name: str, effects: Collection[Any], say: Say) -> bool:
+    """Whether a function has effects, which must not happen more often than it is called; warns."""
+    if effects:
+        found = ", ".join(sorted(map(str, effects)))
+        reason = f"level 2: it has effects ({found}), and is not run to be timed"
+        warn(f"tune: {name} is compiled at {reason}")
+        say(reason)
+    return bool(effects)
+
+
+class _Unknown(Exception):
+    """A function is traced for a signature of which nothing was chosen.
+
+    Attributes:
+      key: the signature.
+    """
+
+    def __init__(self, key: Any):
+        super().__init__("no form was chosen for these arguments")
+        self.key = key
+
+
+class TunedFunction:
+    """A function like that of ``jax.jit``, in the form that is fastest for the arguments.
+
+    It is tuned for each signature: pytree, shapes, dtypes and static arguments.  Calls go to the
+    compiled function of a choice while there is one, and then to a function of all choices.
+
+    Args:
+      fun: the function.
+      form: gives the function in a form, to be traced; what passes say goes to the second argument.
+      options: those of ``jax.jit``.
+      trace: gives the program for some arguments.
+      without: passes that run in no form.
+      say: takes what was found, and why nothing was timed.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        form: Callable[[Choice, Sink | None], Callable[..., Any]],
+        options: Mapping[str, Any],
+        trace: Callable[..., Any],
+        without: Collection[str],
+        target: Target | None,
+        say: Say,
+    ):
+        self._fun, self._form, self._options, self._trace = fun, form, options, trace
+        self._level_2, self._target, self._say = Choice(2, tuple(without)), target, say
+        self._lock = threading.RLock()
+        self.clear_cache()
+
+    def clear_cache(self) -> None:
+        """Forgets what was compiled and chosen in this process."""
+        self._choices: dict[Any, Choice] = {}
+        self._forms: dict[Choice, Callable[..., Any]] = {}
+        self._calls: dict[Choice, Any] = {}
+        self._tried: Any = None
+        self._current = self._mixed = self._jitted(None)
+        self._untimed = jax.jit(self._form(self._level_2, None), **self._options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._current(*args, **kwargs)
+        except _Unknown as unknown:
+            key = unknown.key
+        return self._found(key, args, kwargs)(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """JAX's ``Lowered`` stage, of the chosen form where there is one."""
+        try:
+            return self._current.lower(*args, **kwargs)
+        except _Unknown:
+            self._say(f"level 2: {NO_ARGUMENTS}")
+            return self._untimed.lower(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result."""
+        return self._untimed.eval_shape(*args, **kwargs)
+
+    def _jitted(self, only: Choice | None) -> Any:
+        """The compiled function, of one choice or all; unknown signatures are an error."""
+
+        @functools.wraps(self._trace)
+        def tuned(*args: Any, **kwargs: Any) -> Any:
+            if jax.config.jax_disable_jit:
+                return self._fun(*args, **kwargs)
+            key = _signature(args, kwargs)
+            choice = only if key == self._tried else self._choices.get(key)
+            if choice is None or only not in (None, choice):
+                raise _Unknown(key)
+            return self._forms[choice](*args, **kwargs)
+
+        return jax.jit(tuned, **self._options)
+
+    def _found(self, key: Any, args: Any, kwargs: Any) -> Any:
+        """What to call for a signature of which nothing was chosen yet."""
+        reason = untimed_for((args, kwargs), self._target)
+        if reason is not None:
+            self._say(f"level 2: {reason}")
+            return self._untimed
+        with self._lock:
+            if key not in self._choices:
+                choice = self._choice(key, args, kwargs)
+                self._choices[key] = choice
+                kept = {*self._choices.values()}
+                self._forms = {c: self._forms.get(c) or self._form(c, None) for c in kept}
+                self._calls = {c: self._calls.get(c) or self._jitted(c) for c in kept}
+                self._current = self._calls[choice] if len(kept) == 1 else self._mixed
+        return self._current
+
+    def _choice(self, key: Any, args: Any, kwargs: Any) -> Choice:
+        traced = jax.jit(self._fun, **self._options).trace(*args, **kwargs)
+        if has_effects(self._trace.__name__, traced.jaxpr.effects, self._say):
+            return self._level_2
+
+        def make(choice: Choice, remarks: Sink) -> Any:
+            self._forms[choice] = self._form(choice, remarks)
+            return self._calls.setdefault(choice, self._jitted(choice))
+
+        self._tried = key
+        try:
+            return choose(
+                self._trace.__name__,
+                make,
+                (args, kwargs),
+                lambda: self._trace(*args, **kwargs).as_text(),
+                without=self._level_2.without,
+                donates=any(name.startswith("donate_") for name in self._options),
+                say=self._say,
+            )
+        finally:
+            self._tried = None
+
+
+def _signature(args: Any, kwargs: Any) -> Any:
+    """What tells the arguments of a trace from others: types, and values of static ones."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    return (
+        tree,
+        configuration(),
+        *(core.typeof(x) if isinstance(x, core.Tracer) else x for x in leaves),
+    )
+
+
+class Tunable:
+    """What a program has to do with measured choice: the method of :class:`Program` on it."""
+
+    __slots__ = ()
+
+    name: str
+    optimize: Any
+    _target: Any
+
+    def tune(
+        self,
+        *args: Any,
+        seconds: float = SECONDS,
+        remarks: Sink | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """The program in the form that runs fastest on the device here, for some arguments.
+
+        At most six forms are compiled, called on the arguments in turns, and timed: the program as
+        it is, levels 1 and 2, and level 2 without what it did most.  The plainest wins unless
+        another one is faster beyond doubt, and gives the same numbers.  The choice is remembered in
+        the cache directory.
+
+        Args:
+          args, kwargs: the program's arguments.
+          seconds: how long forms are timed, besides what compiling them takes.
+          remarks: takes what was found of each form, and why nothing was timed, for example
+            ``print``.
+
+        Raises:
+          ArgumentError: the arguments are not the program's, or the time is no positive number.
+        """
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+            raise ArgumentError(f"seconds: expected a positive number, got {seconds!r}")
+        program: Any = self
+        code = program.__code__
+
+        def say(text: str) -> None:
+            if remarks is not None:
+                place = (code.co_filename, code.co_firstlineno, 1)
+                remarks(Diagnostic("remark", f"[tune] @{self.name}: {text}", *place))
+
+        reason = untimed_for((args, kwargs), self._target)
+        if reason is not None:
+            say(f"level 2: {reason}")
+            return self.optimize(2)
+        if has_effects(f"@{self.name}", call_signature(program, self.name).effects, say):
+            return self.optimize(2)
+        made: dict[Choice, Any] = {}
+
+        def make(choice: Choice, heard: Sink | None) -> Any:
+            made[choice] = _formed(program, choice, heard)
+            return made[choice]._jitted
+
+        given = (args, kwargs)
+        found = choose(f"@{self.name}", make, given, program.as_text, seconds=seconds, say=say)
+        return made.get(found) or _formed(program, found, None)
+
+
+def _formed(program: Any, choice: Choice, remarks: Sink | None) -> Any:
+    """A program in a form."""
+    if choice.level:
+        program = program.optimize(choice.level, without=choice.without, remarks=remarks)
+    if choice.memory_budget is not None:
+        program = program.remat(choice.memory_budget, measure=False)
+    return program

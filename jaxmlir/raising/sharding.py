@@ -1,0 +1,359 @@
+"""Shardy and collectives: shardings as constraints, manual computations as ``shard_map``.
+
+A manual computation's region is raised as a function of its own, of plain types, in which a
+collective names axes of the mesh.  JAX then traces a ``shard_map`` of it, which gives every value
+the type that it has on one device.
+
+A collective says which devices take part by groups of their numbers.  These are those of some axes
+of the mesh, which are looked for: each choice of manual axes has its groups.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxmlir._compat import core, named_axes
+from jaxmlir.analysis.call_graph import CallGraph
+from jaxmlir.bridge.exporter import Exporter
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import named_ops, symbols_of
+from jaxmlir.dialect.ir import func, functions, ir, sdy
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.arrays import combinations
+from jaxmlir.raising.writer import Outer, Raising, Values, Writer, attribute, outer_of, rule
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+# Names of axes in the text of attributes that the bindings do not take apart.
+_NAME = re.compile(r'axis_ref<name = "([^"]+)">')
+_QUOTED = re.compile(r'"([^"]+)"')
+
+
+class Manual(NamedTuple):
+    """The mesh that a manual computation runs on, and its manual axes, in the mesh's order."""
+
+    mesh: Mesh
+    axes: tuple[str, ...]
+
+    @property
+    def abstract(self) -> AbstractMesh:
+        """The mesh as it is inside."""
+        return self.mesh.abstract_mesh.update_axis_types(dict.fromkeys(self.axes, AxisType.Manual))
+
+    def numbers(self, axes: Sequence[str]) -> np.ndarray:
+        """The devices' numbers in the groups of some axes: a row for each group."""
+        names = self.mesh.axis_names
+        devices = np.arange(self.mesh.size).reshape(tuple(self.mesh.shape.values()))
+        rest = [name for name in names if name not in axes]
+        order = [names.index(name) for name in (*rest, *axes)]
+        size = int(np.prod([self.mesh.shape[name] for name in axes], dtype=int))
+        return devices.transpose(order).reshape(-1, size)
+
+    def choices(self) -> list[tuple[str, ...]]:
+        """The ordered choices of manual axes, small ones first."""
+        return [
+            chosen
+            for n in range(1, len(self.axes) + 1)
+            for chosen in itertools.permutations(self.axes, n)
+        ]
+
+
+# --- shardings ------------------------------------------------------------------------------------
+
+
+def mesh_of(raising: Raising, reference: ir.Attribute) -> Mesh | None:
+    """The mesh that a sharding names, of JAX's devices; ``None`` where there are too few.
+
+    Raises:
+      ImportingError: the module has no such mesh.
+    """
+    if isinstance(reference, ir.FlatSymbolRefAttr):
+        if reference.value not in raising.meshes:
+            raise ImportingError(f"the module has no mesh @{reference.value}")
+        reference = raising.meshes[reference.value]
+    described = sdy.MeshAttr(reference)
+    axes = [sdy.MeshAxisAttr(axis) for axis in described.axes]
+    shape = [axis.size for axis in axes]
+    numbers = list(described.device_ids) or range(int(np.prod(shape, dtype=int)))
+    devices = jax.devices()
+    if max(numbers, default=0) >= len(devices):
+        return None
+    chosen = np.array([devices[k] for k in numbers], object).reshape(shape)
+    return Mesh(chosen, [axis.name for axis in axes])
+
+
+def spec_of(sharding: Any, axes: Sequence[str] | None = None) -> PartitionSpec:
+    """Over which axes of the mesh each dimension is split.
+
+    Args:
+      axes: those that are looked at; by default all, and a dimension may be left open.
+
+    Raises:
+      ImportingError: over a part of an axis, which JAX has no name for.
+    """
+
+    def name(reference: ir.Attribute) -> str:
+        axis = sdy.AxisRefAttr(reference)
+        if axis.sub_axis_info is not None:
+            raise ImportingError(f"{reference} is a part of an axis; expected whole axes")
+        return axis.name
+
+    entries: list[Any] = []
+    for dimension in map(sdy.DimensionShardingAttr, sharding.dimension_shardings):
+        names = tuple(n for n in map(name, dimension.axes) if axes is None or n in axes)
+        if not names and not dimension.is_closed and axes is None:
+            entries.append(PartitionSpec.UNCONSTRAINED)
+        else:
+            entries.append(names[0] if len(names) == 1 else names or None)
+    return PartitionSpec(*entries)
+
+
+@rule("sdy.sharding_constraint", "sdy.reshard")
+def sharding_constraint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Says where a value is kept; on fewer devices than the mesh has, nothing."""
+    sharding = sdy.TensorShardingAttr(op.attributes["sharding"])
+    mesh = mesh_of(w.raising, sharding.mesh_or_ref)
+    if mesh is None or w.raising.manual is not None:
+        return operands
+    placed = NamedSharding(mesh, spec_of(sharding))
+    return w.traced(lambda x: [lax.with_sharding_constraint(x, placed)], operands, w.types(op))
+
+
+@rule("sdy.propagation_barrier", "sdy.sharding_group")
+def hint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Where values are kept says nothing of what they are."""
+    return operands[: len(op.results)]
+
+
+@rule("sdy.manual_computation")
+def manual_computation(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A ``shard_map``, without its check of what varies: the module does not say."""
+    given, results = (
+        list(
+            map(
+                sdy.TensorShardingAttr,
+                sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings,
+            )
+        )
+        for name in ("in_shardings", "out_shardings")
+    )
+    types = w.types(op)
+    if not given and not results:
+        return w.inlined(op.regions[0].blocks[0], w.env)
+    reference = (given or results)[0].mesh_or_ref
+    mesh = mesh_of(w.raising, reference)
+    if mesh is None:
+        raise ImportingError(
+            f"it runs on a mesh of more devices than the {jax.device_count()} that JAX has here"
+        )
+    named = _QUOTED.findall(str(op.attributes["manual_axes"]))
+    axes = tuple(name for name in mesh.axis_names if name in named)
+    block = op.regions[0].blocks[0]
+    if outer_of([block]).values:
+        raise ImportingError("its region uses values from around it; expected none")
+    inner = Raising(w.raising.module, w.raising.of_import)
+    inner.manual = Manual(mesh, axes)
+    symbol = inner.region(block, Outer([], []), "manual", op.location)
+    inner.write()
+    # Passes look at what can be called.
+    written = functions(inner.importer.module)
+    written[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
+    _name_axes(written)
+    program = inner.of_import(inner.importer)
+    _put_inside(program, inner.manual)
+    body = Exporter(program).jaxpr(symbol)
+    mapped = jax.shard_map(
+        core.jaxpr_as_fun(body),
+        mesh=mesh,
+        in_specs=tuple(spec_of(sharding, axes) for sharding in given),
+        out_specs=[spec_of(sharding, axes) for sharding in results],
+        axis_names=set(axes),
+        check_vma=False,
+    )
+    return w.traced(mapped, operands, types)
+
+
+def _name_axes(written: dict[str, func.FuncOp]) -> None:
+    """Says of ops which axes their functions name: rules write an op before its functions."""
+    effects: dict[str, set[ir.Attribute]] = {}
+    for symbol in CallGraph(written).callees_first():
+        found = effects[symbol] = set()
+        for op, _ in named_ops(written[symbol]):
+            if "jaxpr.effects" in op.attributes:
+                found.update(op.attributes["jaxpr.effects"])
+            elif below := set().union(*(effects.get(callee, ()) for callee in symbols_of(op))):
+                op.attributes["jaxpr.effects"] = ir.ArrayAttr.get(sorted(below, key=str))
+                found |= below
+
+
+def _put_inside(program: Module, manual: Manual) -> None:
+    """Says of each op that it is inside the mesh, as equations in a ``shard_map`` do."""
+    ctx = ir.DictAttr.get({"cur_abstract_mesh": codec.encode(manual.abstract)})
+    for function in program.functions.values():
+        for op, name in named_ops(function):
+            if name != "jaxpr.constant":
+                op.attributes["jaxpr.ctx"] = ctx
+
+
+def _shardings(op: Any, name: str) -> list[Any]:
+    """The shardings of an op's operands, or of its results."""
+    shardings = sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings
+    return list(map(sdy.TensorShardingAttr, shardings))
+
+
+# --- collectives ----------------------------------------------------------------------------------
+
+
+def manual_of(w: Writer) -> Manual:
+    """The manual computation around an op.
+
+    Raises:
+      ImportingError: there is none.
+    """
+    if w.raising.manual is None:
+        raise ImportingError(
+            "which devices take part is a mesh in JAX, and the module names none around it; "
+            "expected it in a sdy.manual_computation"
+        )
+    return w.raising.manual
+
+
+def axes_of(w: Writer, op: Any) -> tuple[str, ...]:
+    """The axes of the mesh over which a collective works.
+
+    Raises:
+      ImportingError: its groups are those of no axes.
+    """
+    manual = manual_of(w)
+    groups = op.attributes["replica_groups"]
+    if not isinstance(groups, ir.DenseIntElementsAttr):
+        # Newer modules name the axes.
+        names = tuple(_NAME.findall(str(groups)))
+        if names and set(names) <= set(manual.axes):
+            return names
+        raise ImportingError(f"{groups} are no manual axes; expected some of {manual.axes}")
+    wanted = attribute(op, "replica_groups")
+    for axes in manual.choices():
+        numbers = manual.numbers(axes)
+        if numbers.shape == wanted.shape and _same_rows(numbers, wanted):
+            return axes
+    raise ImportingError(
+        f"its groups {wanted.tolist()} are those of no axes of the mesh {dict(manual.mesh.shape)}"
+    )
+
+
+def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
+    return sorted(map(tuple, a.tolist())) == sorted(map(tuple, b.tolist()))
+
+
+def collective(w: Writer, fun: Any, operands: Values, op: Any) -> Values:
+    """The ops of a JAX function of one device's values, where the manual axes have names."""
+    with named_axes(manual_of(w).abstract):
+        return w.traced(fun, operands, w.types(op))
+
+
+_REDUCTIONS = {"add": lax.psum, "max": lax.pmax, "min": lax.pmin}
+
+
+def _reduction(op: Any, n: int) -> list[Any]:
+    """The reductions of JAX that combine each of ``n`` values as a region says."""
+    how = combinations(op.regions[0].blocks[0], n)
+    if how is None or not set(how) <= _REDUCTIONS.keys():
+        raise ImportingError(f"JAX has no such reduction over devices; expected {[*_REDUCTIONS]}")
+    return [_REDUCTIONS[each] for each in how]
+
+
+@rule("all_reduce")
+def all_reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    axes = axes_of(w, op)
+    reductions = _reduction(op, 1) * len(operands)
+    return collective(
+        w, lambda *xs: [f(x, axes) for f, x in zip(reductions, xs, strict=True)], operands, op
+    )
+
+
+@rule("reduce_scatter")
+def reduce_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    axes, dimension = axes_of(w, op), attribute(op, "scatter_dimension")
+    if _reduction(op, 1) != [lax.psum]:
+        raise ImportingError("JAX scatters sums alone")
+
+    def scattered(x: Any) -> list[Any]:
+        return [lax.psum_scatter(x, axes, scatter_dimension=dimension, tiled=True)]
+
+    return collective(w, scattered, operands, op)
+
+
+@rule("all_gather")
+def all_gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    axes, dimension = axes_of(w, op), attribute(op, "all_gather_dim")
+    return collective(
+        w,
+        lambda *xs: [lax.all_gather(x, axes, axis=dimension, tiled=True) for x in xs],
+        operands,
+        op,
+    )
+
+
+@rule("all_to_all")
+def all_to_all(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    axes = axes_of(w, op)
+    split, concat = (attribute(op, f"{name}_dimension") for name in ("split", "concat"))
+    return collective(
+        w,
+        lambda *xs: [lax.all_to_all(x, axes, split, concat, tiled=True) for x in xs],
+        operands,
+        op,
+    )
+
+
+@rule("collective_broadcast")
+def collective_broadcast(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """From the first device of each group."""
+    axes = axes_of(w, op)
+    return collective(w, lambda x: [lax.pbroadcast(x, axes, 0)], operands, op)
+
+
+@rule("collective_permute")
+def collective_permute(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Permutes alike in all groups of the fewest axes of which the pairs are a permutation."""
+    manual = manual_of(w)
+    pairs = {tuple(pair) for pair in attribute(op, "source_target_pairs").tolist()}
+    for axes in manual.choices():
+        groups = manual.numbers(axes)
+        first = groups[0].tolist()
+        here = [(s, t) for s, t in pairs if s in first and t in first]
+        permutation = sorted((first.index(s), first.index(t)) for s, t in here)
+        if pairs == {(g[s], g[t]) for g in groups.tolist() for s, t in permutation}:
+            return collective(w, lambda x: [lax.ppermute(x, axes, permutation)], operands, op)  # noqa: B023
+    raise ImportingError(f"{sorted(pairs)} is a permutation of no axes of the mesh")
+
+
+@rule("partition_id", "replica_id")
+def partition_id(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """The number of a device in the mesh; of a module for one device, that of its only one.
+
+    Raises:
+      ImportingError: the module is for several devices, and names no mesh around the op.
+    """
+    is_partition = op.name.endswith("partition_id")
+    if w.raising.manual is not None and is_partition:
+        manual = w.raising.manual
+        if set(manual.axes) != set(manual.mesh.axis_names):
+            raise ImportingError("the number of a device is not known where axes are not manual")
+        names = manual.mesh.axis_names
+        return collective(w, lambda: [lax.axis_index(names).astype(np.uint32)], [], op)
+    key = "mhlo.num_partitions" if is_partition else "mhlo.num_replicas"
+    attributes = w.raising.attributes
+    if key in attributes and attributes[key].value > 1:
+        raise ImportingError(f"expected a module for one device, got {key} = {attributes[key]}")
+    return [w.constant(np.zeros((), np.uint32))]

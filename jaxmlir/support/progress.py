@@ -1,0 +1,137 @@
+"""A line on the terminal that says what long work is at, gone when the work is done.
+
+It is there only where a person looks on: where ``sys.stderr`` is a terminal and ``rich`` is
+installed, from the second second on.  ``JAXMLIR_PROGRESS=0`` does without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+DELAY = 1.0
+"""The seconds that work takes before it is spoken of."""
+
+Step = Callable[[str], None]
+
+_line: ContextVar[_Line | None] = ContextVar("progress", default=None)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Step]:
+    """Shows work on the terminal while it goes on.
+
+    Args:
+      what: it is, as "optimizing @f".
+      total: how many steps it takes, if that is known.
+
+    Yields:
+      what each step begins with, given its name.
+    """
+    outer = _line.get()
+    if outer is not None:
+        with outer.work(what, total) as step:
+            yield step
+    elif not _is_seen():
+        yield _unseen
+    else:
+        line = _Line()
+        token = _line.set(line)
+        try:
+            with line.work(what, total) as step:
+                yield step
+        finally:
+            _line.reset(token)
+            line.stop()
+
+
+def _unseen(step: str) -> None:
+    """Nobody looks on."""
+
+
+def _is_seen() -> bool:
+    if os.environ.get("JAXMLIR_PROGRESS") == "0" or os.environ.get("TERM") == "dumb":
+        return False
+    # Two threads would write over each other's lines.
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and sys.stderr is not None and sys.stderr.isatty()
+
+
+@dataclass
+class _Work:
+    what: str
+    total: int | None
+    begun: int = 0
+    step: str = ""
+
+    def __str__(self) -> str:
+        count = f" {self.begun}/{self.total}" if self.total else ""
+        return f"{self.what}{count}" + (f": {self.step}" if self.step else "")
+
+
+class _Line:
+    """The line of nested work, which appears after a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nested: list[_Work] = []
+        self._live: Any = None
+        self._spinner: Any = None
+        # Compiling is one long step, in which nobody else could begin to show it.
+        self._timer = threading.Timer(DELAY, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @contextlib.contextmanager
+    def work(self, what: str, total: int | None) -> Iterator[Step]:
+        work = _Work(what, total)
+        self._nested.append(work)
+
+        def step(name: str) -> None:
+            work.begun, work.step = work.begun + 1, name
+            self._update()
+
+        self._update()
+        try:
+            yield step
+        finally:
+            self._nested.remove(work)
+            self._update()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+
+    def _show(self) -> None:
+        try:
+            from rich.console import Console
+            from rich.live import Live
+            from rich.spinner import Spinner
+        except ImportError:
+            return
+        with self._lock:
+            # It may be done meanwhile.
+            if self._nested:
+                self._spinner = Spinner("dots", self._text())
+                self._live = Live(self._spinner, console=Console(stderr=True), transient=True)
+                self._live.start()
+
+    def _update(self) -> None:
+        with self._lock:
+            if self._live is not None and self._nested:
+                self._spinner.update(text=self._text())
+                self._live.refresh()
+
+    def _text(self) -> str:
+        from rich.markup import escape
+
+        return escape("; ".join(map(str, self._nested)))

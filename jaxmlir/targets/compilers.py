@@ -1,0 +1,192 @@
+"""The real compilers of targets, on a machine that has no such device.
+
+XLA's compilers for TPU and GPU are in packages of their own, and compile for devices that are only
+described: of a TPU by its name and topology, of a GPU by its multiprocessors and memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jaxmlir.errors import ArgumentError, CompilerError
+from jaxmlir.targets import hlo
+from jaxmlir.targets import target as target_named
+from jaxmlir.targets.costs import described_devices, machines
+
+if TYPE_CHECKING:
+    from jaxmlir.targets import Target
+    from jaxmlir.targets.costs import Machine
+
+
+class _Compiler(NamedTuple):
+    """The packages of a platform's compiler: what is imported, what is installed, what is set."""
+
+    modules: tuple[str, ...]
+    extra: str
+    environment: dict[str, str]
+
+
+_COMPILERS = {
+    "tpu": _Compiler(
+        ("libtpu",),
+        "aot-tpu",
+        {
+            # Otherwise the library asks the cloud's servers, and lets one process have it.
+            "TPU_SKIP_MDS_QUERY": "1",
+            "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+            "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+            "TPU_WORKER_HOSTNAMES": "localhost",
+        },
+    ),
+    "cuda": _Compiler(
+        ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13"),
+        "aot-gpu",
+        # Otherwise the plugin looks for the driver.
+        {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"},
+    ),
+}
+
+
+def missing(target: Target) -> str | None:
+    """The command that installs the compiler of a target; ``None`` where it is installed.
+
+    Raises:
+      ArgumentError: there is no compiler that works without a device.
+    """
+    if target.is_cpu:
+        return None
+    compiler = _COMPILERS.get(target.platform)
+    if compiler is None:
+        known = ", ".join(("cpu", *_COMPILERS))
+        raise ArgumentError(f"target '{target}': without a device, XLA compiles for {known}")
+    if _installed(target.platform) is not None:
+        return None
+    return f"pip install 'jaxmlir[{compiler.extra}]'"
+
+
+def _installed(platform: str) -> str | None:
+    """The module of a platform's compiler, if there is one."""
+    for module in _COMPILERS[platform].modules:
+        # Of a package that is not there, its modules are not looked for.
+        with contextlib.suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(module) is not None:
+                return module
+    return None
+
+
+def devices(name: str | Target) -> list[Any]:
+    """The devices of a target, as JAX's compilers know them: to compile for, not to run on.
+
+    Args:
+      name: as ``"tpu:v5e:2x2"``.  Without a topology they are those of the smallest one.
+
+    Raises:
+      ArgumentError: there is no such target, or it has no such topology.
+      CompilerError: its compiler is not installed; says how to install it.
+    """
+    target = target_named(name)
+    if (command := missing(target)) is not None:
+        modules = " or ".join(_COMPILERS[target.platform].modules)
+        raise CompilerError(
+            f"the compiler of target '{target}' is not installed (no {modules}): {command}"
+        )
+    if target.is_cpu:
+        import jax
+
+        return jax.devices("cpu")
+    return _described(target)
+
+
+def estimate(target: Target, text: str) -> hlo.Estimate:
+    """The work that the optimized HLO of a target's compiler stands for."""
+    kind = target.kind or next(iter(machines(target.platform)))
+    clock = described_devices(target.platform).get(kind, {}).get("clock")
+    return hlo.estimate(text, target.costs, clock if target.platform == "tpu" else None)
+
+
+@functools.cache
+def _described(target: Target) -> list[Any]:
+    from jax.errors import JaxRuntimeError
+
+    kind = target.kind or next(iter(machines(target.platform)))
+    described = described_devices(target.platform)[kind]
+    if target.platform == "tpu":
+        name = f"{kind}:{'x'.join(map(str, target.topology)) or described['topology']}"
+        options = {}
+    else:
+        name = ""
+        config = _gpu(target.machine, **described)
+        options = {"target_config": config, "topology": f"1x1x{target.devices}"}
+    try:
+        found = _topology(target.platform, name, options)
+    except JaxRuntimeError as error:
+        raise ArgumentError(f"target '{target}': {error}") from None
+    return list(found.devices)
+
+
+def _topology(platform: str, name: str, options: Mapping[str, str]) -> Any:
+    """JAX's description of a topology."""
+    from jax.experimental import topologies
+
+    for variable, value in _COMPILERS[platform].environment.items():
+        # JAX has written a warning there where it found nothing.
+        if os.environ.get(variable, "WARNING").startswith("WARNING"):
+            os.environ[variable] = value
+    try:
+        return topologies.get_topology_desc(name, platform, **options)
+    except NotImplementedError:
+        # JAX looked for devices before, and dropped the plugin that found none.
+        importlib.import_module(_installed(platform)).initialize()
+        return topologies.get_topology_desc(name, platform, **options)
+
+
+def _gpu(
+    machine: Machine,
+    name: str,
+    capability: Sequence[int],
+    multiprocessors: int,
+    lanes: int,
+    shared: int,
+    clock: float,
+) -> str:
+    """The description of an NVIDIA GPU that XLA takes, a ``GpuTargetConfigProto`` as text.
+
+    Args:
+      lanes: units for 32-bit floats in each multiprocessor.
+      shared: bytes of shared memory of each multiprocessor.
+      clock: in GHz.
+    """
+    major, minor = capability
+    # Since then the system keeps a KiB for each block.
+    of_block = shared - 1024 if major >= 8 else shared
+    return f"""
+gpu_device_info {{
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: {shared}
+  shared_memory_per_block_optin: {of_block}
+  threads_per_core_limit: {1536 if capability == [8, 9] else 2048}
+  core_count: {multiprocessors}
+  fpus_per_core: {lanes}
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: {machine.costs.bandwidth:.0f}
+  l2_cache_size: {machine.caches[-1]}
+  clock_rate_ghz: {clock}
+  device_memory_size: {machine.memory}
+  cuda_compute_capability {{ major: {major} minor: {minor} }}
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 }}
+device_description_str: "{name}"
+"""

@@ -1,0 +1,248 @@
+"""Times that XLA's optimized HLO stands for, on machines that are not here.
+
+The TPU's compiler writes how many cycles it expects each instruction to take.  On a GPU each
+instruction outside of a fusion is a kernel: it takes its launch, its bytes or its products,
+whichever is longest.  Both are added up over the computations that are called, loops as often as
+they run.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from jaxmlir.targets.costs import Costs
+
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{\s*$")
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%([\w.\-]+) = (\((?:[^()]|\([^()]*\))*\)|\S+) ([\w\-]+)\((.*)$"
+)
+_ARRAY = re.compile(r"([a-z]+)(\d*)\w*\[([\d,]*)\]")
+_NAME = re.compile(r"%([\w.\-]+)")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_TRIPS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
+_CONTRACTED = re.compile(r'lhs_contracting_dim(?:ension)?s"?[=:][{\[]([\d,"]*)[}\]]')
+# Instructions that start no kernel.
+_FREE = frozenset(
+    "after-all bitcast call conditional constant get-tuple-element parameter partition-id tuple "
+    "while async-done async-update copy-done".split()
+)
+
+
+class Estimate(NamedTuple):
+    """The work of a compiled program, as far as its HLO says."""
+
+    cycles: int = 0
+    """Cycles, by the estimates of the TPU's compiler; 0 of other compilers."""
+    kernels: int = 0
+    """Kernels that are started."""
+    bytes: int = 0
+    """Bytes that kernels read and write."""
+    dot_flops: int = 0
+    """Floating-point operations of matrix products."""
+    nanoseconds: float = 0.0
+    """The time of the cycles; without, of each kernel the longest of its launch, its bytes and its
+    products, by the table."""
+    unknown_loops: int = 0
+    """Loops that do not say how often they run: they count once."""
+
+    def __add__(self, other: object) -> Estimate:
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        return Estimate(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, count: int) -> Estimate:
+        """The work of so many iterations; a loop is counted as unknown once."""
+        repeated = Estimate(*(count * value for value in self))
+        return repeated._replace(unknown_loops=self.unknown_loops)
+
+
+class _Instruction(NamedTuple):
+    name: str
+    type: str
+    op: str
+    rest: str
+
+    @property
+    def operands(self) -> list[str]:
+        return _NAME.findall(self.rest.split("), ")[0])
+
+    def called(self, key: str) -> str:
+        """The computation that an attribute names; empty where there is none."""
+        found = re.search(rf"\b{key}=%([\w.\-]+)", self.rest)
+        return found[1] if found else ""
+
+
+def estimate(text: str, costs: Costs, clock: float | None = None) -> Estimate:
+    """The work that a module of optimized HLO stands for, on a device of these costs.
+
+    Args:
+      clock: of a device whose compiler writes cycles, how many there are in a nanosecond.
+    """
+    computations, entry = _computations(text)
+    found = _Reader(computations, costs).computation(entry)
+    return found._replace(nanoseconds=found.cycles / clock) if clock else found
+
+
+def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
+    found: dict[str, list[_Instruction]] = {}
+    current = entry = ""
+    for line in text.splitlines():
+        if not line.startswith(" ") and (head := _COMPUTATION.match(line)):
+            current = head[2]
+            found[current] = []
+            entry = current if head[1] else entry
+        elif current and (match := _INSTRUCTION.match(line)):
+            found[current].append(_Instruction(*match.groups()))
+    return found, entry
+
+
+class _Reader:
+    """Adds up what computations take, each once."""
+
+    def __init__(self, computations: Mapping[str, Sequence[_Instruction]], costs: Costs):
+        self._computations, self._costs = computations, costs
+        self._found: dict[str, Estimate] = {}
+
+    def computation(self, name: str) -> Estimate:
+        """The work of a computation and what it calls."""
+        if name not in self._found:
+            self._found[name] = total = Estimate()
+            types = {i.name: i.type for i in self._computations.get(name, ())}
+            for instruction in self._computations.get(name, ()):
+                total += self._instruction(instruction, types)
+            self._found[name] = total
+        return self._found[name]
+
+    def _instruction(self, instruction: _Instruction, types: Mapping[str, str]) -> Estimate:
+        own = Estimate(sum(map(int, _CYCLES.findall(instruction.rest))))
+        match instruction.op:
+            case "while":
+                return own + self._loop(instruction)
+            case "conditional":
+                branches = map(self.computation, _branches(instruction))
+                return own + max(branches, key=lambda e: (e.cycles, e.nanoseconds), default=own)
+            case "call":
+                return own + self.computation(instruction.called("to_apply"))
+            case "async-start":
+                return own + self.computation(instruction.called("calls"))
+            case op if op in _FREE:
+                return own
+        return own + self._kernel(instruction, types)
+
+    def _loop(self, loop: _Instruction) -> Estimate:
+        body, condition = loop.called("body"), loop.called("condition")
+        said = _TRIPS.search(loop.rest)
+        count = int(said[1]) if said else self._trips(condition)
+        once = self.computation(body) + self.computation(condition)
+        return once.times(1 if count is None else count) + Estimate(unknown_loops=count is None)
+
+    def _trips(self, condition: str) -> int | None:
+        """The constant that a loop compares its counter with, which starts at 0."""
+        constants = {}
+        for i in self._computations.get(condition, ()):
+            if i.op == "constant" and i.type.startswith("s32[]"):
+                constants[i.name] = int(i.rest.split(")")[0])
+            elif i.op == "compare" and "direction=LT" in i.rest:
+                return constants.get(i.operands[-1])
+        return None
+
+    def _kernel(self, kernel: _Instruction, types: Mapping[str, str]) -> Estimate:
+        inner = self._computations.get(kernel.called("calls"), ())
+        if inner:
+            moved = _moved(inner)
+        else:
+            moved = _bytes(kernel.type) + sum(_bytes(types.get(v, "")) for v in kernel.operands)
+        flops = sum(_dot_flops(i, t) for i, t in self._inside(kernel, types))
+        nanoseconds = max(
+            self._costs.launch,
+            1e9 * moved / (self._costs.bandwidth or math.inf),
+            flops * self._costs.dot_flop,
+        )
+        return Estimate(0, 1, moved, flops, nanoseconds)
+
+    def _inside(
+        self, kernel: _Instruction, types: Mapping[str, str]
+    ) -> Iterator[tuple[_Instruction, Mapping[str, str]]]:
+        """The instructions of a kernel, with the types of the values around each."""
+        yield kernel, types
+        inner = self._computations.get(kernel.called("calls"), ())
+        inner_types = {i.name: i.type for i in inner}
+        for instruction in inner:
+            yield from self._inside(instruction, inner_types)
+
+
+def _moved(fused: Sequence[_Instruction]) -> int:
+    """The bytes that a fusion reads and writes: of what it slices or updates in place, that part.
+
+    Args:
+      fused: the instructions of its computation, the root last.
+    """
+    makers = {i.name: i for i in fused}
+    users: dict[str, list[_Instruction]] = {}
+    for i in fused:
+        for operand in set(i.operands):
+            users.setdefault(operand, []).append(i)
+
+    def read(value: _Instruction) -> int:
+        whole, part = _bytes(value.type), 0
+        for user in users.get(value.name, ()):
+            is_first = user.operands[0] == value.name
+            if user.op == "bitcast":
+                part += read(user)
+            elif user.op in ("dynamic-slice", "gather", "slice") and is_first:
+                part += _bytes(user.type)
+            elif user.op != "dynamic-update-slice" or not is_first:
+                return whole
+        return min(whole, part)
+
+    def written(value: _Instruction) -> int:
+        match value.op:
+            case "tuple":
+                return sum(written(makers[operand]) for operand in value.operands)
+            case "bitcast":
+                return written(makers[value.operands[0]])
+            case "dynamic-update-slice":
+                return _bytes(makers[value.operands[1]].type)
+        return _bytes(value.type)
+
+    return sum(read(i) for i in fused if i.op == "parameter") + written(fused[-1])
+
+
+def _branches(conditional: _Instruction) -> list[str]:
+    listed = re.search(r"branch_computations=\{([^}]*)\}", conditional.rest)
+    if listed:
+        return _NAME.findall(listed[1])
+    return re.findall(r"(?:true|false)_computation=%([\w.\-]+)", conditional.rest)
+
+
+def _bytes(type_: str) -> int:
+    """The bytes of an array or of a tuple's elements."""
+    return sum(
+        max(8, int(bits or 8)) // 8 * math.prod(_dimensions(shape))
+        for _, bits, shape in _ARRAY.findall(type_)
+    )
+
+
+def _dimensions(listed: str) -> list[int]:
+    return [int(d) for d in re.findall(r"\d+", listed)]
+
+
+def _dot_flops(instruction: _Instruction, types: Mapping[str, str]) -> int:
+    """The operations of a matrix product or a convolution, also where a library computes it."""
+    if instruction.op not in ("dot", "convolution", "custom-call"):
+        return 0
+    operands = [_ARRAY.search(types.get(name, "")) for name in instruction.operands[:2]]
+    result = _ARRAY.search(instruction.type)
+    if result is None or len(operands) < 2 or None in operands:
+        return 0
+    left, right = (_dimensions(array[3]) for array in operands if array)
+    if contracted := _CONTRACTED.search(instruction.rest):
+        summed = math.prod(left[d] for d in _dimensions(contracted[1]))
+    elif labels := re.search(r"dim_labels=\w+_(\w+)->", instruction.rest):
+        summed = math.prod(right) // max(1, right[labels[1].index("o")])
+    else:
+        return 0
+    return 2 * summed * math.prod(_dimensions(result[3]))

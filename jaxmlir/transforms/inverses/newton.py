@@ -1,0 +1,240 @@
+"""Solving an equation of one unknown that occurs more than once, where the program runs.
+
+``y = x + tanh(x)`` is strictly monotone in ``x``, but no op of it gives ``x``.  The elementwise ops
+between an unknown value and a known one make an equation for each element, which a loop solves:
+each step halves a bracket of the root, and takes a Newton step from its better end.  Brackets are
+halved in the order of the floating-point numbers, not by their size: so as many steps as a number
+has bits reach any root exactly, whatever its magnitude, and where the function is smooth a few
+steps do.
+
+The derivative is that of the implicit function, by ``lax.custom_root``, of any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.transforms.inverses.rule import typed
+from jaxmlir.transforms.inverses.solver import Site, Solver
+
+SINGLE = with_trait(Trait.TRANSCENDENTAL) | {"jaxpr.polynomial"}
+"""The ops that alone make an equation: they may be monotone though they have no rule."""
+
+_EXPONENTS = (0, 1, 2, 4, 8, 16, 32, 64)
+"""Where brackets are sought: at plus and minus 2 to these powers and their negatives, at zero, at
+the largest numbers and at infinity."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """An unknown value, a known one, and the elementwise ops in between."""
+
+    unknown: ir.Value
+    known: ir.Value
+    sites: tuple[Site, ...]
+    """In the order of the function."""
+    others: tuple[ir.Value, ...]
+    """The other values that the ops take, all known."""
+
+    def function(self) -> Callable[..., Any]:
+        """``(unknown, *others) -> known``."""
+        applied = [(site, *site.primitive_and_params) for site in self.sites]
+
+        def function(x: Any, *others: Any) -> Any:
+            values = {self.unknown: x, **dict(zip(self.others, others, strict=True))}
+            for site, primitive, params in applied:
+                outs = primitive.bind(*[values[v] for v in site.operands], **params)
+                outs = outs if primitive.multiple_results else [outs]
+                values.update(zip(site.results, outs, strict=True))
+            return values[self.known]
+
+        return function
+
+    def key(self) -> Any:
+        """Tells the function apart, in all programs."""
+        numbers = {v: i for i, v in enumerate((self.unknown, *self.others))}
+        ops = []
+        for site in self.sites:
+            ops.append((site.signature, *[numbers[v] for v in site.operands]))
+            numbers.update({v: len(numbers) + i for i, v in enumerate(site.results)})
+        return ("newton", *ops)
+
+
+def equation_of(solver: Solver) -> Equation | None:
+    """The last equation of one unknown that is left to solve, if there is one."""
+    makers = {v: site for site in solver.sites for v in site.results}
+    for site in reversed(solver.sites):
+        if len(site.results) == 1 and solver.whole(site.results[0]) is not None:
+            if not all(site.known(site.operands)):
+                found = _before(solver, site, makers)
+                if found is not None:
+                    return found
+    return None
+
+
+def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> Equation | None:
+    """The equation that ends at an op: of the closest unknown value that all others depend on."""
+    sites: list[Site] = []
+    unknown = {last.results[0]}
+    uses = 0
+    while len(unknown) > 1 or not sites:
+        latest = max(unknown, key=lambda v: makers[v].index if v in makers else -1)
+        site = makers.get(latest)
+        if site is None or site.name not in ELEMENTWISE:
+            return None
+        sites.append(site)
+        unknown.remove(latest)
+        missing = [v for v in site.operands if solver.whole(v) is None]
+        uses += len(missing) - 1
+        unknown.update(missing)
+    (value,) = unknown
+    result = last.results[0]
+    aval, wanted = aval_of(value.type), aval_of(result.type)
+    if aval.shape != wanted.shape or not jnp.issubdtype(aval.dtype, jnp.floating):
+        return None
+    if uses == 0 and not all(site.name in SINGLE for site in sites):
+        return None
+    inner = {v for site in sites for v in site.results} | {value}
+    others = dict.fromkeys(v for site in sites for v in site.operands if v not in inner)
+    return Equation(value, result, tuple(reversed(sites)), tuple(others))
+
+
+def solve(solver: Solver, equation: Equation) -> None:
+    """Tells the unknown of an equation, and what it adds to the log-determinant."""
+    function, key = equation.function(), equation.key()
+    aval, dtype = aval_of(equation.unknown.type), solver.log_det
+    others = [solver.whole(v) for v in equation.others]
+
+    def solved(y: Any, *others: Any) -> list[Any]:
+        return [typed(root(lambda x: function(typed(x, aval), *others), y, aval), aval)]
+
+    def log_slope(x: Any, *others: Any) -> list[Any]:
+        _, slope = jax.jvp(lambda x: function(x, *others), (x,), (jnp.ones_like(x),))
+        return [jnp.sum(jnp.log(jnp.abs(slope)).astype(dtype))]
+
+    with equation.sites[-1].op.location:
+        (found,) = solver.emit(key, solved, [solver.whole(equation.known), *others])
+        if dtype is not None:
+            cost_key = ("log_det", str(dtype), key)
+            solver.costs += solver.emit(cost_key, log_slope, [found, *others])
+    solver.tell(equation.unknown, found)
+
+
+def root(function: Callable[[Any], Any], y: Any, aval: Any) -> Any:
+    """Where an elementwise, monotone function has the value ``y``; NaN where no number is found.
+
+    Args:
+      aval: the type of the result, of the shape of ``y``.
+    """
+    return lax.custom_root(
+        lambda x: function(x) - y,
+        jnp.zeros(aval.shape, aval.dtype),
+        lambda _, start: _iterated(function, y, start),
+        lambda linear, z: z / linear(jnp.ones_like(z)),
+    )
+
+
+def _iterated(function: Callable[[Any], Any], y: Any, start: Any) -> Any:
+    bits = jnp.finfo(start.dtype).bits
+    low, high, rises = _bracket(function, y, start)
+    is_bracket = ~(jnp.isnan(low) | jnp.isnan(high))
+
+    def narrowed(low: Any, high: Any, x: Any, value: Any) -> tuple[Any, Any]:
+        """The bracket with a point inside as its lower or upper end, or both."""
+        inside = (low <= x) & (x <= high)
+        below = jnp.where(rises, value <= y, value >= y)
+        above = jnp.where(rises, value >= y, value <= y)
+        return jnp.where(inside & below, x, low), jnp.where(inside & above, x, high)
+
+    def is_open(low: Any, high: Any) -> Any:
+        middle = _middle(low, high)
+        return is_bracket & (middle > low) & (middle < high)
+
+    def step(state: Any) -> Any:
+        low, high, x, i = state
+        value, slope = jax.jvp(function, (x,), (jnp.ones_like(x),))
+        low, high = narrowed(low, high, x, value)
+        correction = ((value - y) / slope).astype(x.dtype)
+        is_settled = jnp.abs(correction) <= jnp.finfo(x.dtype).eps * jnp.abs(x)
+        x = x - correction
+        # The other end of the bracket may be far off yet.
+        low, high = jnp.where(is_settled, x, low), jnp.where(is_settled, x, high)
+        middle = _middle(low, high)
+        low, high = narrowed(low, high, middle, function(middle))
+        x = jnp.where((low < x) & (x < high), x, _middle(low, high))
+        return low, high, x, i + 1
+
+    def goes_on(state: Any) -> Any:
+        low, high, _, i = state
+        return jnp.any(is_open(low, high)) & (i < bits)
+
+    low, high, x, _ = lax.while_loop(goes_on, step, (low, high, _middle(low, high), 0))
+    values = function(low), function(high)
+    x = jnp.where(jnp.abs(values[0] - y) <= jnp.abs(values[1] - y), low, high)
+    value, slope = jax.jvp(function, (x,), (jnp.ones_like(x),))
+    # At a jump across y, there is no root.
+    tolerance = float(jnp.finfo(x.dtype).eps) ** 0.5 * (jnp.abs(y) + jnp.abs(x * slope))
+    is_root = (value == y) | (jnp.abs(value - y) <= tolerance)
+    return jnp.where(is_bracket & is_root, x, jnp.nan)
+
+
+def _bracket(function: Callable[[Any], Any], y: Any, start: Any) -> tuple[Any, Any, Any]:
+    """The ends of an interval that has the root, NaN where there is none, and whether the function
+    rises; where it is not a number, it says nothing."""
+    info = jnp.finfo(start.dtype)
+    powers = [2.0**k for e in _EXPONENTS for k in (e, -e)]
+    positive = sorted({float(info.max), np.inf, *(p for p in powers if info.tiny <= p <= info.max)})
+    points = jnp.array([-p for p in reversed(positive)] + [0.0, *positive], start.dtype)
+    nan = jnp.full_like(start, jnp.nan)
+
+    def look(i: Any, found: Any) -> Any:
+        x = jnp.full_like(start, points[i])
+        value = function(x)
+        below, above = value <= y, value >= y
+        last_below, first_above, last_above, first_below, first, last = found
+        is_number = ~jnp.isnan(value)
+        return (
+            jnp.where(below, x, last_below),
+            jnp.where(above & jnp.isnan(first_above), x, first_above),
+            jnp.where(above, x, last_above),
+            jnp.where(below & jnp.isnan(first_below), x, first_below),
+            jnp.where(is_number & jnp.isnan(first), value, first),
+            jnp.where(is_number, value, last),
+        )
+
+    values = jnp.full_like(y, jnp.nan)
+    found = (nan, nan, nan, nan, values, values)
+    found = lax.fori_loop(0, points.size, look, found)
+    last_below, first_above, last_above, first_below, first, last = found
+    rises = first <= last
+    low, high = jnp.where(rises, last_below, last_above), jnp.where(rises, first_above, first_below)
+    # Above the last point on one side comes the first on the other, unless both are the root.
+    return jnp.minimum(low, high), jnp.maximum(low, high), rises
+
+
+def _middle(low: Any, high: Any) -> Any:
+    """The number with as many numbers between it and either end."""
+    a, b = _ordered(low), _ordered(high)
+    return lax.bitcast_convert_type(_flipped((a & b) + ((a ^ b) >> 1)), low.dtype)
+
+
+def _ordered(x: Any) -> Any:
+    """Numbers as integers in the same order."""
+    bits = jnp.finfo(x.dtype).bits
+    return _flipped(lax.bitcast_convert_type(x, jnp.dtype(f"int{bits}")))
+
+
+def _flipped(i: Any) -> Any:
+    info = jnp.iinfo(i.dtype)
+    return i ^ ((i >> (info.bits - 1)) & i.dtype.type(info.max))

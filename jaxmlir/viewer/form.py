@@ -1,0 +1,149 @@
+"""One form of a program as data: its text, its graph, what its ops cost, and its memory.
+
+A function is written as columns, in which a row is an op; values have the numbers of
+:class:`~jaxmlir.analysis.function_view.FunctionView`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.analysis.cost import Cost, Counter, FunctionCost, costs
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.dialect.builder import symbols_of
+from jaxmlir.dialect.ir import body_of, func, is_private, scope
+from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.errors import JaxmlirError
+from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks
+from jaxmlir.viewer.tables import MAX_WIDTH, Tables
+from jaxmlir.viewer.timeline import timeline
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
+SHOWN_ELEMENTS = 16
+"""Constants of more elements are left out of the text."""
+# The first line of an op in a function: not what ends a region of another dialect, nor a label.
+_OP = re.compile(r"  [^\s}^)]")
+
+
+def form_of(program: Module, tables: Tables) -> dict[str, Any]:
+    """A program as data.
+
+    What cannot be counted, as ops on types of other dialects, is left out.
+    """
+    with scope():
+        functions = program.functions
+        analyses = analyses_of(program)
+        counter, peaks = Counter(program, by_line=False), Peaks(program)
+        return {
+            "entry": program.name,
+            "functions": [
+                _function(analyses.body(function), functions, counter, peaks, tables)
+                for function in functions.values()
+            ],
+            "timelines": {
+                symbol: timeline(peaks.profile(symbol), tables)
+                for symbol in _with_timelines(program)
+            },
+            "cost": _costs(program, tables),
+        }
+
+
+def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
+    """The lines of a function, which of them begins each op, and where each op comes from."""
+    lines = str(function.operation.get_asm(large_elements_limit=SHOWN_ELEMENTS)).splitlines()
+    # Aliases of attributes come before it.
+    first = next(i for i, line in enumerate(lines) if line.startswith(("func.func", '"func.func"')))
+    begins = [i for i in range(first + 1, len(lines)) if _OP.match(lines[i])]
+    *ops, _ = body_of(function).operations
+    return {
+        "lines": [line[:MAX_WIDTH] for line in lines],
+        # Text of other dialects may have lines that only look like the beginning of an op.
+        "ops": begins[:-1] if len(begins) == len(ops) + 1 else [],
+        "places": [tables.place(op.location) for op in ops],
+    }
+
+
+def _function(
+    view: FunctionView,
+    functions: Container[str],
+    counter: Counter,
+    peaks: Peaks,
+    tables: Tables,
+) -> dict[str, Any]:
+    profile = MemoryProfile(view, peaks.of_op)
+    stored = [any(map(profile.is_counted, range(*results))) for results in view.results]
+    return {
+        "name": view.function.name.value,
+        "private": is_private(view.function),
+        "arity": view.arity,
+        "text": text_of(view.function, tables),
+        "types": [tables.type(type_) for type_ in view.types],
+        "sizes": profile.sizes,
+        "names": view.names,
+        "operands": view.operands,
+        "results": view.results,
+        "returned": view.returned,
+        "calls": dict(calls_of(view, functions)),
+        "costs": _op_costs(view, counter),
+        "live": [int(n) for n in profile.bytes],
+        "stored": [i for i, is_stored in enumerate(stored) if is_stored],
+    }
+
+
+def calls_of(view: FunctionView, functions: Container[str]) -> Iterator[tuple[int, list[str]]]:
+    """The ops of a function that refer to others, by index, and these."""
+    for index, name in enumerate(view.names):
+        if may_have_functions(name):
+            symbols = [s for s in dict.fromkeys(symbols_of(view.ops[index])) if s in functions]
+            if symbols:
+                yield index, symbols
+
+
+def _op_costs(view: FunctionView, counter: Counter) -> list[list[int | str] | None]:
+    """What each op costs, and whether its arithmetic is counted; ``None`` if nothing is."""
+    known: dict[Any, list[int | str] | None] = {}
+    for op, signature in zip(view.ops, view.signatures, strict=True):
+        if signature not in known:
+            try:
+                found = counter.of(op, signature.name)
+                known[signature] = [*_numbers(found.total), not found.uncounted]
+            except JaxmlirError:
+                known[signature] = None
+    return [known[signature] for signature in view.signatures]
+
+
+def _with_timelines(program: Module) -> list[str]:
+    """The functions whose memory is drawn: entry points, and what loops run."""
+    graph = analyses_of(program).graph
+    run = (
+        s for ops in graph.ops.values() for op, name in ops if name in LOOPS for s in symbols_of(op)
+    )
+    return list(dict.fromkeys([*graph.entry_points(), *run]))
+
+
+def _numbers(cost: Cost) -> list[int | str]:
+    """The numbers of a cost; those that depend on symbolic sizes as text."""
+    every = (cost.flops, cost.transcendentals, cost.bytes)
+    return [n if isinstance(n, int) else str(n) for n in every]
+
+
+def _costs(program: Module, tables: Tables) -> dict[str, Any]:
+    """What the lines of the user's program cost."""
+    try:
+        found = costs(program)
+    except JaxmlirError:
+        found = FunctionCost()
+    return {
+        "lines": [
+            (tables.position(*line, 0), *_numbers(cost), line in found.unbounded)
+            for line, cost in found.by_line.items()
+        ],
+        "total": _numbers(found.total),
+        "uncounted": dict(found.uncounted),
+    }

@@ -1,0 +1,109 @@
+"""What long work shows of itself, and what passes say they did."""
+
+import contextlib
+import importlib
+import io
+import time
+
+import jax.numpy as jnp
+import pytest
+
+import jaxmlir
+from jaxmlir import debug
+from jaxmlir.support import progress
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "DELAY", 0.01)
+    # Importing it takes longer than the work of these tests.
+    importlib.import_module("rich.live")
+    importlib.import_module("rich.spinner")
+    return Terminal()
+
+
+def work(terminal):
+    with contextlib.redirect_stderr(terminal), progress.progress("outer", 2) as outer:
+        outer("first")
+        with progress.progress("inner") as inner:
+            inner("step")
+            time.sleep(0.3)
+
+
+def test_long_work_says_on_a_terminal_what_it_is_at(terminal):
+    work(terminal)
+    assert "outer 1/2: first; inner: step" in terminal.getvalue()
+    # The line is gone when the work is done.
+    assert terminal.getvalue().endswith("\x1b[2K")
+
+
+def test_short_work_says_nothing(terminal, monkeypatch):
+    monkeypatch.setattr(progress, "DELAY", 60.0)
+    work(terminal)
+    assert terminal.getvalue() == ""
+
+
+@pytest.mark.parametrize("variable", ["TERM=dumb", "JAXMLIR_PROGRESS=0", ""])
+def test_nothing_is_written_elsewhere(terminal, monkeypatch, variable):
+    if variable:
+        monkeypatch.setenv(*variable.split("="))
+    else:
+        monkeypatch.setattr(terminal, "isatty", lambda: False)
+    work(terminal)
+    assert terminal.getvalue() == ""
+
+
+def test_passes_and_budgets_are_named(terminal):
+    program = jaxmlir.trace(lambda x: jnp.sin(jnp.exp(x @ x)).sum())(jnp.ones((300, 300))).grad()
+    with contextlib.redirect_stderr(terminal):
+        program.remat(0.5)
+    said = " ".join(terminal.getvalue().split())
+    assert "running passes 2/2: jaxpr-remat" in said
+    assert "@lambda.grad within 0.5: estimating way" in said
+
+
+# --- remarks --------------------------------------------------------------------------------------
+
+
+def many(x, w):
+    """Forty duplicates of little, and one of much."""
+    small = sum((jnp.sin(x + i) + jnp.sin(x + i)).sum() for i in range(40))
+    return small + jnp.sum(w @ w + w @ w)
+
+
+def test_remarks_are_ranked_by_what_they_are_about():
+    program = jaxmlir.trace(many)(jnp.ones(3), jnp.ones((200, 200)))
+    each, report = [], debug.RemarkReport()
+    program.run_passes("jaxpr-cse", remarks=each.append)
+    program.run_passes("jaxpr-cse", remarks=report)
+    assert len(report) == len(each) > 80
+    first, *rest = report.ranked()
+    # One line for all duplicates, about the costliest.
+    assert rest == []
+    assert "removed 'jaxpr.dot_general': computed before" in first.message
+    assert first.message.endswith(f"(and {len(each) - 1} more of this kind)")
+    assert first.file == __file__
+
+
+def test_a_remark_counts_as_often_as_its_op_runs():
+    def f(x, y):
+        from jax import lax
+
+        def step(c, _):
+            return jnp.sin(c) + jnp.sin(c), None
+
+        return lax.scan(step, x, length=1000)[0].sum() + jnp.sum(jnp.cos(y) + jnp.cos(y))
+
+    report = debug.RemarkReport()
+    jaxmlir.trace(f)(jnp.ones(10), jnp.ones(100)).run_passes("jaxpr-cse", remarks=report)
+    # Few of a kind are listed, the costliest first.
+    assert [("sin" in r.message) for r in report.ranked()] == [True, False]
+    assert str(report).count("\n") == 1

@@ -1,0 +1,97 @@
+"""Memory budgets of functions that are compiled, and what budgets cost."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxmlir
+from jaxmlir.errors import ArgumentError
+
+W, XS = 0.1 * jnp.ones((64, 64)), jnp.ones((200, 64, 64))
+
+
+def loss(w, xs):
+    def step(h, x):
+        h = jnp.tanh(h @ w + x)
+        return h, jnp.sum(h**2)
+
+    return jnp.sum(lax.scan(step, jnp.zeros((64, 64)), xs)[1])
+
+
+def update(w, xs):
+    return w - 0.1 * jax.grad(loss)(w, xs)
+
+
+def temporary(compiled):
+    return compiled.lower(W, XS).compile().memory_analysis().temp_size_in_bytes
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("level", [0, 2])
+def test_jit_gets_along_with_a_budget(level):
+    ours = jaxmlir.jit(update, optimize=level, memory_budget="1.5MiB")
+    assert temporary(jax.jit(update)) > 10e6
+    assert temporary(ours) <= 1.5 * 2**20
+    np.testing.assert_allclose(ours(W, XS), update(W, XS), rtol=1e-5)
+
+
+def test_as_a_decorator_it_takes_a_fraction():
+    @jaxmlir.jit(memory_budget=0.5)
+    def ours(w, xs):
+        return update(w, xs)
+
+    assert temporary(ours) <= 0.5 * temporary(jax.jit(update))
+
+
+@pytest.mark.parametrize("budget", ["much", True, float("nan")])
+def test_a_budget_is_checked_at_once(budget):
+    with pytest.raises(ArgumentError, match="memory_budget: expected a fraction"):
+        jaxmlir.jit(update, memory_budget=budget)
+
+
+class Axes:
+    """Axes of matplotlib that note what is drawn."""
+
+    def __init__(self):
+        self.drawn, self.said = [], []
+
+    def plot(self, x, y, *marker, **options):
+        self.drawn.append((x, y))
+
+    def annotate(self, text, place, **options):
+        self.said.append(text)
+
+    def set_xlabel(self, text):
+        self.said.append(text)
+
+    set_ylabel = set_xlabel
+
+
+def test_the_curve_of_a_program():
+    program = jaxmlir.trace(loss)(W, XS).grad()
+    curve = program.memory_curve(W, XS, budgets=(0.5, 0.1), repetitions=2)
+    assert [point.budget for point in curve.points] == [None, 0.5, 0.1]
+    asis, half, tenth = curve.points
+    assert asis.bytes == temporary(program._jitted)
+    assert half.bytes <= 0.5 * asis.bytes and tenth.bytes <= 0.15 * asis.bytes
+    assert all(point.seconds > 0 for point in curve.points)
+    np.testing.assert_allclose(tenth.program(W, XS), jax.grad(loss)(W, XS), rtol=1e-5)
+    # None on the front is worse than another in both.
+    for point in curve.pareto:
+        others = (p for p in curve.points if p.bytes < point.bytes)
+        assert all(p.seconds > point.seconds for p in others)
+    assert str(curve).count("\n") == 3
+    axes = Axes()
+    assert curve.plot(axes) is axes
+    assert len(axes.drawn) == 4
+    assert {"as it is", "0.5", "0.1", "time, ms"} <= set(axes.said)
+
+
+def test_a_curve_checks_what_it_is_given():
+    program = jaxmlir.trace(loss)(W, XS).grad()
+    with pytest.raises(ArgumentError, match="memory_budget: expected a fraction"):
+        program.memory_curve(W, XS, budgets=("half",))
+    with pytest.raises(ArgumentError, match="takes arguments of the pytree"):
+        program.memory_curve(W)

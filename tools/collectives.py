@@ -1,0 +1,178 @@
+"""The collectives that XLA compiles sharded programs to, beside those of JAX.
+
+    python tools/collectives.py                        # the programs over a mesh
+    python tools/collectives.py softmax_memory         # a benchmark program, its batch sharded
+    python tools/collectives.py pipeline --without jaxpr-remat
+
+On eight devices of the CPU, of each program's gradient: how often a call runs a collective of each
+kind, the bytes of their results, and the CPU time of all devices, for ``jax.jit`` and each level.
+It exits with 1 where a level has more collectives, or more bytes of them, than JAX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+DEVICES = 8
+
+KINDS = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
+_HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+_ARRAY = re.compile(r"\b([a-z]+)(\d+)\w*\[([\d,]*)\]")
+_RUNS = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
+_CALLED = re.compile(r"(?:body|condition|to_apply|calls)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+
+
+class Collectives(NamedTuple):
+    """How often a collective of a kind runs in a call, and the bytes of all its results."""
+
+    count: int
+    bytes: int
+
+
+class Counts(dict[str, Collectives]):
+    """The collectives of each kind."""
+
+    def add(self, other: Counts, times: int = 1) -> None:
+        """Adds others, which run some times."""
+        for kind, (count, size) in other.items():
+            known = self.get(kind, Collectives(0, 0))
+            self[kind] = Collectives(known.count + times * count, known.bytes + times * size)
+
+    def total(self) -> Collectives:
+        """Those of all kinds."""
+        return Collectives(*(sum(n) for n in zip((0, 0), *self.values(), strict=True)))
+
+    def __str__(self) -> str:
+        parts = [f"{count} {kind} ({size:,} B)" for kind, (count, size) in sorted(self.items())]
+        return ", ".join(parts) or "none"
+
+
+def collectives(hlo: str) -> Counts:
+    """What a call of a compiled module runs of each kind.
+
+    The body of a loop counts as often as it is known to turn, of branches the one with the most.
+
+    Args:
+      hlo: the text of the module, as ``Compiled.as_text`` gives it.
+    """
+    computations: dict[str, list[str]] = {}
+    entry, lines = "", []
+    for line in hlo.splitlines():
+        header = _HEADER.match(line)
+        if header:
+            lines = computations[header[2]] = []
+            entry = header[2] if header[1] else entry
+        else:
+            lines.append(line)
+
+    @functools.cache
+    def of_computation(name: str) -> Counts:
+        found = Counts()
+        for line in computations.get(name, ()):
+            runs = _RUNS.search(line)
+            if runs:
+                found.add(Counts({runs[2]: Collectives(1, sum(_sizes(runs[1])))}))
+            branches = _BRANCHES.search(line)
+            if branches:
+                names = re.findall(r"[\w.\-]+", branches[1])
+                found.add(max(map(of_computation, names), key=Counts.total))
+            trips = _TRIPS.search(line)
+            for other in _CALLED.findall(line):
+                found.add(of_computation(other), int(trips[1]) if trips else 1)
+        return found
+
+    return of_computation(entry)
+
+
+def _sizes(types: str) -> Iterator[int]:
+    """The bytes of each array of a result."""
+    for kind, bits, shape in _ARRAY.findall(types):
+        elements = int(np.prod([int(n) for n in shape.split(",") if n], dtype=np.int64))
+        yield elements * max(1, int(bits) // (1 if kind == "pred" else 8))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("programs", nargs="*", help="names (default: the programs over a mesh)")
+    parser.add_argument("--without", action="append", default=[], help="a pass to leave out")
+    parser.add_argument("--rounds", type=int, default=5, help="calls that are timed, in turns")
+    options = parser.parse_args(argv)
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from benchmarks.programs.sharded import SHARDED
+
+    worse = [_print(name, options) for name in options.programs or SHARDED]
+    return int(any(worse))
+
+
+def _print(name: str, options: argparse.Namespace) -> bool:
+    """Prints the rows of a program; whether one has more collectives than JAX's."""
+    import jax
+
+    import jaxmlir
+
+    program = _program(name)
+    gradient, arguments = jax.value_and_grad(program.loss), program.placed()
+    forms = {"jax.jit": jax.jit(gradient)}
+    for level in (0, 1, 2):
+        forms[f"level {level}"] = jaxmlir.jit(
+            gradient, optimize=level, without=options.without if level == 2 else ()
+        )
+    with program.context():
+        compiled = {form: f.lower(*arguments).compile() for form, f in forms.items()}
+        times: dict[str, list[float]] = {form: [] for form in forms}
+        for _ in range(1 + options.rounds):
+            for form, call in compiled.items():
+                start = time.process_time()
+                jax.block_until_ready(call(*arguments))
+                times[form].append(time.process_time() - start)
+    found = {form: collectives(call.as_text()) for form, call in compiled.items()}
+    most, base = found["jax.jit"].total(), min(times["jax.jit"][1:])
+    worse = False
+    for form, counts in found.items():
+        seconds, total = min(times[form][1:]), counts.total()
+        is_more = total.count > most.count or total.bytes > most.bytes
+        worse |= is_more
+        more = "MORE: " if is_more else ""
+        row = f"{name:20} {form:8} {seconds * 1e3:9.2f} ms {seconds / base:5.2f}  {more}{counts}"
+        print(row, flush=True)
+    return worse
+
+
+def _program(name: str) -> Any:
+    """A program over a mesh, or a benchmark program whose arguments but the first are sharded."""
+    import jax
+    from jax.sharding import AxisType, Mesh
+    from jax.sharding import PartitionSpec as P
+
+    from benchmarks.programs import NAIVE, PROGRAMS
+    from benchmarks.programs.sharded import SHARDED, Sharded
+
+    if name in SHARDED:
+        return SHARDED[name](jax.devices())
+    loss, arguments = (PROGRAMS | NAIVE)[name].make("full")
+
+    def spec(x: Any) -> P:
+        return P("data") if np.ndim(x) and np.shape(x)[0] % DEVICES == 0 else P()
+
+    mesh = Mesh(np.array(jax.devices()), ("data",), axis_types=(AxisType.Auto,))
+    first, *rest = arguments
+    specs = (jax.tree.map(lambda _: P(), first), *jax.tree.map(spec, rest))
+    return Sharded(mesh, loss, arguments, specs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
