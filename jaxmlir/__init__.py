@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from jaxmlir import toolbox as toolbox
     from jaxmlir.dialect.codec import register_param_type as register_param_type
     from jaxmlir.dialect.codec.pytrees import register_node_type as register_node_type
+    from jaxmlir.program.ahead_of_time import aot as aot
     from jaxmlir.program.jit import jit as jit
     from jaxmlir.program.program import Program as Program
     from jaxmlir.program.raised import from_exported as from_exported

@@ -39,9 +39,11 @@ class _Kind:
 class RemarkReport:
     """Collects remarks, to be passed as ``remarks=``; its text ranks them::
 
-    report = debug.RemarkReport()
-    program.optimize(2, remarks=report)
-    print(report)
+        report = debug.RemarkReport()
+        program.optimize(2, remarks=report)
+        print(report)
+
+    The remarks with the greatest estimated effect come first.
     """
 
     def __init__(self) -> None:

@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from jaxmlir.passes.base import Pass as Pass
     from jaxmlir.passes.descriptions import Description as Description
     from jaxmlir.passes.instrument import Instrumentation as Instrumentation
+    from jaxmlir.passes.instrument import Statistics as Statistics
     from jaxmlir.passes.instrument import Timing as Timing
     from jaxmlir.passes.levels import LEVELS as LEVELS
     from jaxmlir.passes.levels import STORAGE as STORAGE
