@@ -1,0 +1,1 @@
+../jaxmlir/dialect/jaxpr.irdl.mlir
