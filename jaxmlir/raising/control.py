@@ -12,6 +12,7 @@ from jaxmlir.raising.writer import (
     Values,
     Writer,
     attribute,
+    end_of,
     function_attr,
     outer_of,
     rule,
@@ -23,7 +24,7 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """What the regions take from around them goes in as constants of the loop, and so does what
     every iteration hands on as it is: JAX lowers the constants of a ``scan`` to that."""
     condition, body = (region.blocks[0] for region in op.regions)
-    end = ir.InsertionPoint.at_block_terminator(body).ref_operation
+    end = end_of(body)
     pairs = zip(end.operands, body.arguments, strict=True)
     same = [k for k, (after, before) in enumerate(pairs) if after == before]
     used = [k for k in same if next(condition.arguments[k].uses, None) is not None]

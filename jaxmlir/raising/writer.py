@@ -195,7 +195,7 @@ class Raising:
                 f"function @{name} takes {len(inner)} arrays, and is said to take {len(kept)}"
             )
         self.symbols[name] = symbol = self.importer.unique_name(name)
-        end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+        end = end_of(block)
         results = [raised_type(v.type) for v in end.operands]
         new, new_block = new_function(
             symbol,
@@ -226,7 +226,7 @@ class Raising:
                 raise ImportingError(f"function @{name} has no body")
             symbol = self.symbols[name] = self.importer.unique_name(name)
             block = body_of(old)
-            end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+            end = end_of(block)
             new = self._new(symbol, block.arguments, end.operands, old.location, public)
             env = dict(zip(block.arguments, new.arguments, strict=True))
             self._queue.append(Writer(self, new, block, env))
@@ -256,7 +256,7 @@ class Raising:
         own = list(block.arguments)
         first = [own[k] for k in constant]
         rest = [v for k, v in enumerate(own) if k not in (*constant, *unused)]
-        end = ir.InsertionPoint.at_block_terminator(block).ref_operation
+        end = end_of(block)
         results = [v for k, v in enumerate(end.operands) if k not in without]
         function = self._new(symbol, [*outer.values, *first, *rest], results, loc, False)
         env = dict(zip((*outer.values, *first, *rest), function.arguments, strict=True))
@@ -567,6 +567,20 @@ def _constant_ops(value: ir.Value) -> list[Any] | None:
         inner = _constant_ops(op.operands[0])
         return None if inner is None else [*inner, op]
     return None
+
+
+def end_of(block: ir.Block) -> ir.Operation:
+    """The op that ends a block.
+
+    Raises:
+      ImportingError: there is none, which MLIR lets pass in a text of damaged ops.
+    """
+    try:
+        return ir.InsertionPoint.at_block_terminator(block).ref_operation
+    except ValueError:
+        error, owner = ImportingError("expected an op that ends the block"), block.owner.operation
+        place = locations.position(owner.location)
+        raise at_op(ImportingError, error, owner.name, place) from None
 
 
 def captured_by(block: ir.Block) -> list[ir.Value]:

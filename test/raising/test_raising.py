@@ -165,6 +165,13 @@ def test_what_was_lowered_from_the_dialect_comes_back():
             "runs a Python function, which is in no module",
         ),
         (
+            '"builtin.module"() ({ "func.func"() ({ ^bb0(%x: tensor<f32>): %0 = "foo.bar"(%x) : '
+            "(tensor<f32>) -> tensor<f32> }) {function_type = (tensor<f32>) -> tensor<f32>, "
+            'sym_name = "f"} : () -> () }) : () -> ()',
+            ImportingError,
+            "-:1:23: error: 'func.func' op: expected an op that ends the block",
+        ),
+        (
             "module attributes {mhlo.num_partitions = 2 : i32} {\n"
             "func.func @f() -> tensor<ui32> {\n"
             "  %0 = stablehlo.partition_id : tensor<ui32>\n"
