@@ -31,6 +31,7 @@ from jaxmlir.program.tuned import TunedFunction
 from jaxmlir.program.versions import Recipe, at_level, decide
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.runtime.placement import devices_of
 from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Stager:
       target: what programs are optimized for; by default what JAX lowers them for.
       remarks: takes what the passes say before a program is lowered, and what could not be staged.
       memory_budget: of ``jaxpr-remat``; by default it stores what pays.
+      devices: over how many arguments are partitioned, as far as their types do not tell.
 
     Raises:
       PipelineError: there is no such level or pass.
@@ -63,6 +65,7 @@ class Stager:
     target: Target | None = None
     remarks: Sink | None = field(default=None, compare=False)
     memory_budget: float | None = None
+    devices: int = 1
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
 
@@ -100,7 +103,8 @@ class Stager:
         # No pass of level 1 asks for the target.
         if recipe is None and self.target is None and self.level > 1:
             again = functools.partial(import_for, jaxpr, name)
-            recipe = Recipe(targets.default_target(), again)
+            devices = max(self.devices, devices_of(jaxpr.in_avals))
+            recipe = Recipe(targets.default_target().on(devices), again)
         default = recipe and recipe.target
         decide(program, self.structure, self.storage, default, self.remarks)
         program.recipe = recipe and recipe.then(at_level(self.level, self.without))
@@ -248,11 +252,13 @@ class JitFunction:
         functools.update_wrapper(self, fun)
         given = None if target is None else targets.target(target)
         static = {k: v for k, v in options.items() if k.startswith("static_")}
+        given_shardings = [v for k, v in options.items() if k.endswith("_shardings")]
+        devices = devices_of(jax.tree.leaves(given_shardings))
         # Private, for what wraps this function copies its attributes: `jax.jit` of it has a `trace`
         # of its own.
         self._trace = trace(fun, **static)
         if optimize != "tune":
-            stager = Stager(optimize, without, given, remarks)
+            stager = Stager(optimize, without, given, remarks, devices=devices)
             self._jitted = jax.jit(_through_dialect(fun, stager, options), **options)
             return
 
@@ -260,7 +266,7 @@ class JitFunction:
             if choice.level == 0:
                 return fun
             budget = choice.memory_budget
-            stager = Stager(choice.level, choice.without, given, heard, memory_budget=budget)
+            stager = Stager(choice.level, choice.without, given, heard, budget, devices)
             return _through_dialect(fun, stager, options)
 
         def say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,25 @@ def _placement(eqns: Sequence[Any]) -> Any:
     info = debug_info("jit", "placement", len(invars), 0)
     effects = pe.make_jaxpr_effects([], invars, [], eqns)
     return close_jaxpr(core.Jaxpr([], invars, [], eqns, effects, info))
+
+
+def devices_of(arrays: Iterable[Any]) -> int:
+    """Over how many devices a computation is partitioned, as far as is known where it is traced.
+
+    Args:
+      arrays: types or shardings of what it takes, and anything that is none.
+    """
+    known = (getattr(x, "sharding", x) for x in arrays)
+    return max((_partitions(getattr(sharding, "mesh", None)) for sharding in known), default=1)
+
+
+def _partitions(mesh: Any) -> int:
+    """The devices of a mesh; those of manual axes each run a program of their own."""
+    if mesh is None or mesh.empty:
+        return 1
+    manual = jax.sharding.AxisType.Manual
+    sizes = zip(mesh.axis_types, mesh.shape.values(), strict=True)
+    return math.prod(size for kind, size in sizes if kind != manual)
 
 
 def open_mesh(program: Module) -> Any | None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -108,18 +109,25 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 # -- several processes -----------------------------------------------------------------------------
 
 
-def started(count, folder, way="run"):
-    """Processes of ``processes.py``."""
+def started(count, file, program, way="run"):
+    """Processes of ``processes.py``, and what each will have printed."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    environment = os.environ | {
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    }
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return [
         subprocess.Popen(
-            [sys.executable, processes.__file__, *map(str, (rank, count, port)), folder / "p", way],
-            env=environment,
+            [
+                sys.executable,
+                processes.__file__,
+                str(rank),
+                str(count),
+                str(port),
+                file,
+                program,
+                way,
+            ],
+            env=os.environ | {"PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -130,20 +138,21 @@ def started(count, folder, way="run"):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("count", [2, 4])
-def test_several_processes_have_the_losses_of_one(count, tmp_path):
-    expected = processes.losses(jax.devices()[: processes.DEVICES], tmp_path / "one")
-    for process in started(count, tmp_path):
+@pytest.mark.parametrize("program", ["data_parallel", "fully_sharded", "pipeline", "explicit"])
+def test_several_processes_have_the_losses_of_one(program, count, tmp_path):
+    running = started(count, tmp_path / "several", program)
+    expected = processes.losses(jax.devices()[: processes.DEVICES], tmp_path / "one", program)
+    for process in running:
         out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err[-2000:]
-        found = json.loads(out.splitlines()[-1])
-        assert found.keys() == expected.keys()
-        for name, values in found.items():
-            np.testing.assert_allclose(values, expected[name], rtol=1e-6)
+        for form, values in json.loads(out.splitlines()[-1]).items():
+            np.testing.assert_allclose(values, expected[form], rtol=1e-6)
 
 
 def test_a_process_that_is_killed_is_an_error_in_the_others(tmp_path):
-    first, last = started(2, tmp_path, "killed")
-    assert last.wait(timeout=300) < 0
+    first, last = started(2, tmp_path / "file", "data_parallel", "killed")
+    last.communicate(timeout=300)
+    assert last.returncode == -signal.SIGKILL
     ended = time.monotonic()
     _, err = first.communicate(timeout=120)
     assert first.returncode != 0 and time.monotonic() - ended < 60
