@@ -51,7 +51,7 @@ class Counts(dict[str, Collectives]):
             self[kind] = Collectives(known.count + times * count, known.bytes + times * size)
 
     def total(self) -> Collectives:
-        """Those of all kinds."""
+        """The sum over all kinds."""
         return Collectives(*(sum(n) for n in zip((0, 0), *self.values(), strict=True)))
 
     def __str__(self) -> str:
