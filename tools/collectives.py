@@ -27,7 +27,7 @@ DEVICES = 8
 
 KINDS = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
 _HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
-_ARRAY = re.compile(r"\b([a-z]+)(\d+)\w*\[([\d,]*)\]")
+_ARRAY = re.compile(r"\b[a-z]+(\d*)\w*\[([\d,]*)\]")
 _RUNS = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
 _CALLED = re.compile(r"(?:body|condition|to_apply|calls)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
@@ -98,9 +98,10 @@ def collectives(hlo: str) -> Counts:
 
 def _sizes(types: str) -> Iterator[int]:
     """The bytes of each array of a result."""
-    for kind, bits, shape in _ARRAY.findall(types):
+    for bits, shape in _ARRAY.findall(types):
         elements = int(np.prod([int(n) for n in shape.split(",") if n], dtype=np.int64))
-        yield elements * max(1, int(bits) // (1 if kind == "pred" else 8))
+        # A truth value takes a byte.
+        yield elements * int(bits or 8) // 8
 
 
 def main(argv: Sequence[str] | None = None) -> int:

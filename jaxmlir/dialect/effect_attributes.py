@@ -56,6 +56,9 @@ def encode_ctx(ctx: Any) -> ir.Attribute | None:
     changed = {}
     for name in eqn_context_fields():
         value = getattr(ctx, name)
+        if name == "cur_abstract_mesh" and value.are_all_axes_auto:
+            # No rule asks which mesh it is: the ops that do have it among their parameters.
+            continue
         if value is not getattr(default, name) and value != getattr(default, name):
             changed[name] = value
     attr = None

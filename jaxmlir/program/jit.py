@@ -31,6 +31,7 @@ from jaxmlir.program.tuned import TunedFunction
 from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
+from jaxmlir.runtime.placement import devices_of
 from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.units import check_budget
@@ -55,6 +56,7 @@ class Stager:
       target: what programs are optimized for; by default what JAX lowers them for.
       memory_budget: what they may take besides arguments and results, as a fraction or bytes.
       remarks: takes what the passes say before a program is lowered, and what could not be staged.
+      devices: over how many arguments are partitioned, as far as their types do not tell.
 
     Raises:
       PipelineError: there is no such level or pass.
@@ -65,6 +67,7 @@ class Stager:
     target: Target | None = None
     memory_budget: float | None = None
     remarks: Sink | None = field(default=None, compare=False)
+    devices: int = 1
     structure: Pipeline = field(init=False, compare=False)
     storage: Pipeline = field(init=False, compare=False)
 
@@ -96,7 +99,8 @@ class Stager:
         # No pass of level 1 asks for the target.
         if recipe is None and self.target is None and self.level > 1:
             again = functools.partial(import_for, jaxpr, name)
-            recipe = Recipe(targets.default_target(), again)
+            devices = max(self.devices, devices_of(jaxpr.in_avals))
+            recipe = Recipe(targets.default_target().on(devices), again)
         default = recipe and recipe.target
         decide(program, self.structure, self.storage, default, self.remarks)
         program.recipe = recipe and recipe.then(
@@ -251,7 +255,9 @@ def jit(
     budget = None if memory_budget is None else check_budget(memory_budget)
     given = None if target is None else targets.target(target)
     tune = optimize == "tune"
-    stager = Stager(2 if tune else optimize, without, given, budget, remarks)
+    shardings = [value for name, value in options.items() if name.endswith("_shardings")]
+    devices = devices_of(jax.tree.leaves(shardings))
+    stager = Stager(2 if tune else optimize, without, given, budget, remarks, devices)
     if fun is _TO_COME:
         return lambda fun: JitFunction(fun, options, stager, tune=tune)
     return JitFunction(fun, options, stager, tune=tune)

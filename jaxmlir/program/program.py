@@ -763,12 +763,10 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             )
         check_platforms(platforms)
         jitted = self._compiled(keep_unused=True) if keep_unused else self._jitted
+        chosen = {} if platforms is None else {"lowering_platforms": tuple(platforms)}
         with self.widths, mesh_for(self, platforms):
             args, kwargs = arguments.abstract(self)
-            traced = jitted.trace(*args, **kwargs)
-            if platforms is None:
-                return traced.lower()
-            return traced.lower(lowering_platforms=tuple(platforms))
+            return jitted.trace(*args, **kwargs).lower(**chosen)
 
 
 def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program:

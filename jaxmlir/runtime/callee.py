@@ -18,7 +18,7 @@ from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
 from jaxmlir.optimize.simplify.dce import prune
 from jaxmlir.runtime.differentiation import as_given
-from jaxmlir.runtime.placement import placement_of
+from jaxmlir.runtime.placement import placement_of, with_devices
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.masks import chosen
 
@@ -111,7 +111,7 @@ class Callee:
     @property
     def placement(self) -> Any | None:
         """What JAX must know of the devices that the function mentions."""
-        return self.program.placement
+        return with_devices(self.program.placement)
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         """Emits the function's body; see :func:`jaxmlir.lowering.lowering.lower_function`."""
@@ -218,7 +218,7 @@ class Pruned(Callee):
             for symbol, results, _ in liveness.needed([self.variant]):
                 dead = liveness.of(symbol, results).dead
                 ops += [pair for i, pair in enumerate(liveness.ops(symbol)) if i not in dead]
-            return placement_of(self.whole, ops)
+            return with_devices(placement_of(self.whole, ops))
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
         variant, given = self.variant, iter(args)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import functools
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding, pe
 from jaxmlir.bridge.exporter import equation
@@ -43,12 +46,34 @@ def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
                 eqn = equation(program.stubs, op, name, invars)
                 if name != "jaxpr.jit" or _has_shardings(eqn.params):
                     eqns.append(eqn)
-    if not eqns:
-        return None
+    return _placement(eqns) if eqns else None
+
+
+def _placement(eqns: Sequence[Any]) -> Any:
+    """The jaxpr of some equations, which is never run."""
     invars = [v for eqn in eqns for v in eqn.invars]
     info = debug_info("jit", "placement", len(invars), 0)
     effects = pe.make_jaxpr_effects([], invars, [], eqns)
     return close_jaxpr(core.Jaxpr([], invars, [], eqns, effects, info))
+
+
+def devices_of(arrays: Iterable[Any]) -> int:
+    """Over how many devices a computation is partitioned, as far as is known where it is traced.
+
+    Args:
+      arrays: types or shardings of what it takes, and anything that is none.
+    """
+    known = (getattr(x, "sharding", x) for x in arrays)
+    return max((_partitions(getattr(sharding, "mesh", None)) for sharding in known), default=1)
+
+
+def _partitions(mesh: Any) -> int:
+    """The devices of a mesh; those of manual axes each run a program of their own."""
+    if mesh is None or mesh.empty:
+        return 1
+    manual = jax.sharding.AxisType.Manual
+    sizes = zip(mesh.axis_types, mesh.shape.values(), strict=True)
+    return math.prod(size for kind, size in sizes if kind != manual)
 
 
 def open_mesh(program: Module) -> Any | None:
@@ -68,34 +93,60 @@ def _open_mesh_of(placement: Any | None) -> Any | None:
 
 @contextlib.contextmanager
 def default_mesh(program: Module, values: Any) -> Iterator[None]:
-    """Runs a program of a mesh without devices on the first ones here, where nothing chooses some.
+    """Sets the mesh of a program that names no devices, where JAX is not tracing and none is set.
+
+    It is of the devices that arguments are on, or else of the first ones here.
 
     Args:
-      values: the arguments of a call; those that are on several devices say which.
+      values: the arguments of a call.
 
     Raises:
       LoweringError: there are fewer devices here.
     """
     mesh = open_mesh(program)
-    leaves = () if mesh is None else jax.tree.leaves(values)
-    if (
-        mesh is None
-        or not jax.sharding.get_abstract_mesh().empty
-        or not core.trace_state_clean()
-        or any(len(getattr(getattr(x, "sharding", None), "device_set", ())) > 1 for x in leaves)
-    ):
+    if mesh is None or _is_set() or not core.trace_state_clean():
         yield
         return
     devices = jax.devices()
+    for value in jax.tree.leaves(values):
+        on = getattr(getattr(value, "sharding", None), "mesh", None)
+        if isinstance(on, Mesh) and on.size == mesh.size:
+            devices = [*on.devices.flat]
     if len(devices) < mesh.size:
         raise LoweringError(
             f"@{program.name} is for {_described(mesh)}, and there are {len(devices)} here: choose "
             "others by jax.set_mesh(mesh), or lower it for a platform"
         )
-    sizes, names = mesh.axis_sizes, mesh.axis_names
-    places = np.array(devices[: mesh.size]).reshape(sizes)
-    with jax.set_mesh(jax.sharding.Mesh(places, names, axis_types=mesh.axis_types)):
+    with jax.set_mesh(_on_devices(mesh, devices)):
         yield
+
+
+def _is_set() -> bool:
+    return not jax.sharding.get_abstract_mesh().empty
+
+
+def _on_devices(mesh: Any, devices: Sequence[Any]) -> Mesh:
+    """The mesh of the first of some devices."""
+    places = np.array(devices[: mesh.size]).reshape(mesh.axis_sizes)
+    return Mesh(places, mesh.axis_names, axis_types=mesh.axis_types)
+
+
+def with_devices(placement: Any | None) -> Any | None:
+    """What JAX must know of the devices of a call: where a mesh has none and none is set, that it
+    is of the first ones here, if there are enough."""
+    mesh = _open_mesh_of(placement)
+    return placement if mesh is None or _is_set() else _with_first_devices(placement, mesh)
+
+
+# JAX and we tell calls by the very object.
+@functools.lru_cache(256)
+def _with_first_devices(placement: Any, mesh: Any) -> Any:
+    devices = jax.devices()
+    if len(devices) < mesh.size:
+        return placement
+    sharding = NamedSharding(_on_devices(mesh, devices), PartitionSpec())
+    more = jax.make_jaxpr(lambda x: jax.lax.with_sharding_constraint(x, sharding))(0.0)
+    return _placement([*placement.eqns, *more.eqns])
 
 
 def on_mesh(program: Module, jitted: Any) -> Any:

@@ -53,6 +53,8 @@ class CheckpointSegments(Pass):
     name: ClassVar[str] = "jaxpr-checkpoint-segments"
     # Memory of other devices is not mapped anew.
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
+    # What is computed again may be a sum over devices.
+    partitioned: ClassVar = False
     min_peak: Count | None = None
     calls: Amount = CALLS
 

@@ -237,6 +237,8 @@ class FactorLogsumexp(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-factor-logsumexp"
+    # Products of matrices in a loop are partitioned otherwise than sums: each turn moves arrays.
+    partitioned: ClassVar = False
     min_iterations: Amount = MIN_ITERATIONS
     min_elements: Amount | None = None
     min_ratio: Amount = MIN_RATIO
