@@ -71,6 +71,18 @@ def check_module(text: str, filename: str) -> None:
         raise ParseError([Diagnostic("error", message, filename)])
 
 
+def whole_module(program: Program) -> ir.Module:
+    """The module to write down, with the elements of its large constants."""
+    from jaxmlir.bridge.resources import put_in
+    from jaxmlir.dialect.ir import clone_module
+
+    module = program.written_module()
+    if program._constants:
+        module = clone_module(module)
+        put_in(module, program._constants)
+    return module
+
+
 def serialized(
     module: ir.Module,
     *,
@@ -124,6 +136,7 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
       ParseError: it is not a module.
       ArtifactError: it is an artifact that cannot be loaded.
     """
+    from jaxmlir.bridge.resources import take_out
     from jaxmlir.program.program import Program
 
     data = command_line.read_bytes(path)
@@ -133,4 +146,4 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
     text = to_text(data)
     as_file = path != "-" and not is_bytecode(data)
     module = parse_file(path, text) if as_file else parse_module(text, filename)
-    return Program(module, {}, {})
+    return Program(module, take_out(module, text), {})

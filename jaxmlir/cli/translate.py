@@ -190,7 +190,7 @@ def _describe(path: str) -> bytes:
 
 
 def _output(program: Program, arguments: Arguments) -> bytes:
-    from jaxmlir.cli.module_io import serialized
+    from jaxmlir.cli.module_io import serialized, whole_module
 
     if arguments.on("emit-artifact"):
         return command_line.artifact_of(program, arguments)
@@ -202,7 +202,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     if arguments.on("to-stablehlo"):
         program = program.run_passes(_legalize(_platforms(arguments)))
     return serialized(
-        program.written_module(),
+        whole_module(program),
         bytecode=arguments.on("emit-bytecode"),
         enable_debug_info=arguments.on("mlir-print-debuginfo"),
     )

@@ -1,14 +1,15 @@
-// Text has large arrays by name only; an artifact has them, before passes and after.
+// Artifacts and text have large arrays, before passes and after.
 // RUN: cd %S/../translate/Inputs && jaxmlir-translate --import-python functions:squares --args 'i32[]' --emit-artifact -o %t.jaxmlir
 // RUN: jaxmlir-opt -O1 %t.jaxmlir --emit-artifact -o %t.O1 && jaxmlir-run %t.O1 --args 7 | FileCheck %s
-// RUN: jaxmlir-opt -O1 %t.jaxmlir | not jaxmlir-run --args 7 2>&1 | FileCheck %s --check-prefix=TEXT
+// RUN: jaxmlir-opt -O1 %t.jaxmlir | jaxmlir-run --args 7 | FileCheck %s
+// RUN: not jaxmlir-run %S/Inputs/named-constant.mlir --args 7 2>&1 | FileCheck %s --check-prefix=TEXT
 // RUN: jaxmlir-opt --cse %s --emit-artifact | jaxmlir-run --args 7 | FileCheck %s
 // RUN: not jaxmlir-opt %s --split-input-file --emit-artifact 2>&1 | FileCheck %s --check-prefix=SPLIT
 // RUN: not jaxmlir-opt %s --jaxpr-legalize-to-stablehlo --emit-artifact 2>&1 | FileCheck %s --check-prefix=LOWERED
 
 // CHECK: result: f32[] = 49.0
 // TEXT-NOT: JAX has removed
-// TEXT: error: 'jaxpr.constant' op cannot be lowered: constant "c0" has no value: text holds arrays over a few KiB by name only; pass constants={...} to parse, or keep the program in an artifact
+// TEXT: error: 'jaxpr.constant' op cannot be lowered: constant "c0" has no value: this text holds it by name only; pass constants={...} to parse, or keep the program in an artifact
 // TEXT-NOT: JAX has removed
 // SPLIT: --emit-artifact writes one module, but the input was split in many
 // LOWERED: expected only what jaxmlir prints (ops of the jaxpr dialect in generic form
