@@ -261,6 +261,10 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
         given = "" if options is None else f"={options}"
         raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
     if not pass_exists(name):
+        from jaxmlir.cli.unsupported import NOT_APPLICABLE, REFUSED
+
+        if reason := (REFUSED | NOT_APPLICABLE).get(name):
+            raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
         flags = [flag.name for flag in FLAGS]
         passes = [n for group in list_passes().values() for n in group]
         raise command_line.unknown_flag(name, flags + passes)

@@ -9,7 +9,7 @@
 
 // CHECK: result: f32[] = 49.0
 // TEXT-NOT: JAX has removed
-// TEXT: error: 'jaxpr.constant' op cannot be lowered: constant "c0" has no value: this text holds it by name only; pass constants={...} to parse, or keep the program in an artifact
+// TEXT: error: 'jaxpr.constant' op cannot be lowered: constant "c0" has no value: text holds arrays over a few KiB by name only; pass constants={...} to parse, or keep the program in an artifact
 // TEXT-NOT: JAX has removed
 // SPLIT: --emit-artifact writes one module, but the input was split in many
 // LOWERED: expected only what jaxmlir prints (ops of the jaxpr dialect in generic form
