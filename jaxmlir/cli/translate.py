@@ -37,7 +37,7 @@ FLAGS = (
     Flag("to-stablehlo", "Lower the module to StableHLO"),
     Flag("platforms", "Lower for these platforms: cpu, cuda, rocm, tpu", "platform,..."),
     Flag("to-jaxpr", "Write the module as a jaxpr, as JAX prints it"),
-    Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
+    Flag("describe", "Say what is in a file: signature, ops, constants, effects, sources ..."),
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
@@ -180,13 +180,14 @@ def _check(arguments: Arguments) -> None:
 
 def _describe(path: str) -> bytes:
     from jaxmlir import artifact
-    from jaxmlir.cli.module_io import is_artifact
+    from jaxmlir.cli.module_io import is_artifact, read_module
 
     data = command_line.read_bytes(path)
     name = command_line.display_path(path)
-    if not is_artifact(data):
-        raise UsageError(f"--describe takes an artifact, which {name} is not")
-    return f"{artifact.describe(memoryview(data), name)}\n".encode()
+    if is_artifact(data):
+        return f"{artifact.describe(memoryview(data), name)}\n".encode()
+    module = read_module(path, data)[0]
+    return f"{artifact.describe_module(module, len(data), name)}\n".encode()
 
 
 def _output(program: Program, arguments: Arguments) -> bytes:

@@ -17,8 +17,8 @@ REFUSED = {
     "mlir-print-op-on-diagnostic": "the line of the file is printed, with a caret",
     "mlir-print-unique-ssa-ids": "the bindings do not offer it",
     "mlir-print-value-users": "the bindings do not offer it",
-    "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` leaves out the verification of "
-    "our ops; MLIR's own is quick, and safe",
+    "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` leaves out "
+    "the verification of our ops; MLIR's own is quick, and safe",
 }
 NOT_APPLICABLE = {
     "log-actions-to": _ACTIONS,
