@@ -79,3 +79,10 @@ def test_effects_are_described(tmp_path, capsys):
     assert translate.main(["--describe", str(tmp_path / "f.mlir")]) == 0
     _, _, effects = capsys.readouterr().out.partition("callbacks and effects:\n")
     assert effects.startswith("  1 debug_print: DebugEffect, at ")
+
+
+def test_an_empty_file_is_said_to_be_empty(tmp_path):
+    (tmp_path / "empty").touch()
+    for source in (tmp_path / "empty", b""):
+        with pytest.raises(jaxmlir.errors.ArtifactError, match="the file is empty"):
+            jaxmlir.load(source)
