@@ -72,14 +72,13 @@ def table() -> str:
     ours = {flag.name for flag in FLAGS}
     rows = [
         f"These are the options of mlir-opt {known['version']} that MLIR itself defines, by its "
-        "`--help`.",
+        "`--help`; both tools take `-flag` and `--flag`.",
         "",
         "| mlir-opt | jaxmlir-opt |",
         "|---|---|",
     ]
     for name, help_ in known["options"].items():
         said = help_.replace("|", "\\|")
-        dashes = "-" if len(name) == 1 else "--"
         if name in ours:
             what = "present"
         elif name in REFUSED:
@@ -88,7 +87,7 @@ def table() -> str:
             what = f"not applicable: {NOT_APPLICABLE[name]}"
         else:
             raise SystemExit(f"--{name} of mlir-opt is neither present nor refused")
-        rows.append(f"| `{dashes}{name}`: {said} | {what} |")
+        rows.append(f"| `-{name}`: {said} | {what} |")
     return "\n".join(rows)
 
 
