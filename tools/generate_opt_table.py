@@ -72,7 +72,7 @@ def table() -> str:
     ours = {flag.name for flag in FLAGS}
     rows = [
         f"These are the options of mlir-opt {known['version']} that MLIR itself defines, by its "
-        "`--help`; both tools take `-flag` and `--flag`.",
+        "`--help`; both tools take one dash or two.",
         "",
         "| mlir-opt | jaxmlir-opt |",
         "|---|---|",
