@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.support.lazy import lazy_names
 
-__all__ = ["contents", "describe", "map_file", "pieces", "read", "save"]
+__all__ = ["contents", "describe", "describe_module", "map_file", "pieces", "read", "save"]
 
 # A process that loads a program does not save one, as a rule.
 _EXPORTS = {
     "contents": "container",
     "describe": "describe",
+    "describe_module": "describe",
     "map_file": "container",
     "pieces": "save",
     "read": "load",

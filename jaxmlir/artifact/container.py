@@ -97,7 +97,9 @@ def contents(source: Any) -> tuple[memoryview, str]:
       OSError: it cannot be read.
     """
     # A path may be bytes as well, but has no zero among them, which every artifact begins with.
-    if isinstance(source, bytearray | memoryview) or (isinstance(source, bytes) and 0 in source):
+    if isinstance(source, bytearray | memoryview) or (
+        isinstance(source, bytes) and (not source or 0 in source)
+    ):
         return memoryview(source).cast("B").toreadonly(), "<bytes>"
     if isinstance(source, str | bytes | os.PathLike):
         return map_file(source), os.fsdecode(source)
@@ -139,6 +141,8 @@ def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, Part]]:
 
 def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
     """Where the data begins, and the header's entries."""
+    if not len(buffer):
+        raise ArtifactError("the file is empty: what wrote it was interrupted, or has yet to")
     length = int.from_bytes(buffer[:8], "little")
     start = 8 + length
     if len(buffer) < 8 or length > MAX_HEADER or start > len(buffer):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jaxmlir.artifact.load import Contents, refused
 from jaxmlir.dialect import custom_calls, locations
+from jaxmlir.dialect.dialect_version import ATTRIBUTE
 from jaxmlir.dialect.ir import TREES, context, func, ir, is_private
 from jaxmlir.support.units import in_units
 
@@ -29,8 +31,20 @@ def describe(buffer: memoryview, filename: str) -> str:
             return _Report(filename, len(buffer), contents, module).text()
 
 
+def describe_module(module: ir.Module, size: int, filename: str) -> str:
+    """A report on the contents of a file of text or bytecode.
+
+    Args:
+      size: that of the file, in bytes.
+    """
+    with context():
+        return _Report(filename, size, None, module).text()
+
+
 class _Report:
-    def __init__(self, filename: str, size: int, contents: Contents, module: ir.Module):
+    """What is in a file: an artifact, or, without ``contents``, a module alone."""
+
+    def __init__(self, filename: str, size: int, contents: Contents | None, module: ir.Module):
         self.filename = filename
         self.size = size
         self.contents = contents
@@ -40,21 +54,14 @@ class _Report:
         self.ops = [op for op in found if not isinstance(op, func.ReturnOp)]
 
     def text(self) -> str:
-        metadata = self.contents.metadata
-        module = metadata["module"]
-        lines = [
-            f"{self.filename}: {self.size} bytes",
-            f"versions: artifact {metadata['artifact']}, dialect {metadata['dialect']}, "
-            f"made by jaxmlir {metadata.get('jaxmlir')} with jax {metadata.get('jax')}",
-            f"module: {module['bytes']} bytes of text, {self.contents.module_size} in the file, "
-            f"sha256 {module['sha256'][:16]}...",
-        ]
+        lines = [f"{self.filename}: {self.size} bytes", *self.versions()]
         sections = {
             "public functions": self.signatures(),
             "functions": [f"{len(self.functions)}, with {len(self.ops)} ops"],
             "ops": self.op_counts(),
             "constants": self.constants(),
             "custom derivative rules": self.rules(),
+            "callbacks and effects": self.effects(),
             "beyond XLA": self.reach(),
             "sources": self.sources(),
         }
@@ -63,22 +70,31 @@ class _Report:
             lines += [f"{title}:", *(f"  {entry}" for entry in entries)] if entries else []
         return "\n".join(lines)
 
+    def versions(self) -> Iterable[str]:
+        if self.contents is None:
+            attributes = self.module.operation.attributes
+            if ATTRIBUTE in attributes:
+                yield f"versions: dialect {ir.StringAttr(attributes[ATTRIBUTE]).value}"
+            return
+        metadata = self.contents.metadata
+        module = metadata["module"]
+        yield (
+            f"versions: artifact {metadata['artifact']}, dialect {metadata['dialect']}, "
+            f"made by jaxmlir {metadata.get('jaxmlir')} with jax {metadata.get('jax')}"
+        )
+        yield (
+            f"module: {module['bytes']} bytes of text, {self.contents.module_size} in the file, "
+            f"sha256 {module['sha256'][:16]}..."
+        )
+
     def signatures(self) -> Iterable[str]:
         for function in self.functions:
             if is_private(function):
                 continue
             attributes = function.attributes
-            arguments, results = (
-                list(_paths(attributes[tree])) if tree in attributes else None for tree in TREES
-            )
-            names = locations.names_of_arguments(function)
-            if all(names):
-                arguments = names
-            elif arguments is not None:
-                # Positional and keyword arguments are the two children of the tree.
-                arguments = [path.partition("]")[2] for path in arguments]
+            results = list(_paths(attributes[TREES[1]])) if TREES[1] in attributes else None
             yield f"@{function.name.value}"
-            yield from _table("argument", function.type.inputs, arguments)
+            yield from _table("argument", function.type.inputs, paths_of_arguments(function))
             yield from _table("result", function.type.results, results)
 
     def op_counts(self) -> Iterable[str]:
@@ -87,6 +103,12 @@ class _Report:
         return [f"{count:5} {name}" for name, count in counts.most_common()]
 
     def constants(self) -> Iterable[str]:
+        if self.contents is None:
+            for op in self.ops:
+                if op.operation.name == "jaxpr.constant" and "name" in op.attributes:
+                    name = ir.StringAttr(op.attributes["name"]).value
+                    yield f"{name}: {op.results[0].type}, not in the file"
+            return
         for name in self.contents.constants:
             value = self.contents.constants.unread(name)
             entry = self.contents.metadata["constants"][name]
@@ -105,6 +127,18 @@ class _Report:
                 found[of + ", ".join(rules)] = None
         return list(found)
 
+    def effects(self) -> Iterable[str]:
+        """The ops with effects, and where the first of each kind is."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for op in self.ops:
+            if "jaxpr.effects" in op.attributes:
+                effects = re.findall(r"\{(\w+)", str(op.attributes["jaxpr.effects"]))
+                kind = op.operation.name.removeprefix("jaxpr."), ", ".join(effects)
+                file, line, _ = locations.position(op.location)
+                found.setdefault(kind, []).append(f", at {file}:{line}" if line else "")
+        for (name, effects), places in found.items():
+            yield f"{len(places)} {name}: {effects}{places[0]}"
+
     def reach(self) -> Iterable[str]:
         found = collections.Counter((c.op, c.target) for c in custom_calls.find(self.module))
         return [f"{count} {op} of {target!r}" for (op, target), count in found.items()]
@@ -120,6 +154,21 @@ class _Report:
             yield f"{file}: {_ranges(sorted(lines[file]))}"
         if len(lines) > MAX_FILES:
             yield f"and {len(lines) - MAX_FILES} more files"
+
+
+def paths_of_arguments(function: func.FuncOp) -> Sequence[str] | None:
+    """The names of a function's arguments, else their paths in its pytree, as ``['w'][0]``.
+
+    ``None`` where it says neither.
+    """
+    names = locations.names_of_arguments(function)
+    if all(names):
+        return names
+    attributes = function.attributes
+    if TREES[0] not in attributes:
+        return None
+    # Positional and keyword arguments are the two children of the tree.
+    return [path.partition("]")[2] for path in _paths(attributes[TREES[0]])]
 
 
 def _paths(tree: ir.Attribute, prefix: str = "") -> Iterator[str]:

@@ -76,7 +76,8 @@ ALLOW = Flag(
     repeats=True,
 )
 EMIT_ARTIFACT = Flag(
-    "emit-artifact", "Write an artifact: one file with the module and its constants"
+    "emit-artifact",
+    "Write an artifact: one file with the module and its constants, and the paths of its sources",
 )
 EFFECTS = Flag(
     "effects",

@@ -72,6 +72,31 @@ def check_module(text: str, filename: str) -> None:
         raise ParseError([Diagnostic("error", message, filename)])
 
 
+def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
+    """The module in a file of text or bytecode, and its text.
+
+    Raises:
+      ParseError: it is none.
+    """
+    text = to_text(data)
+    as_file = path != "-" and not is_bytecode(data)
+    if as_file:
+        return parse_file(path, text), text
+    return parse_module(text, command_line.display_path(path)), text
+
+
+def whole_module(program: Program) -> ir.Module:
+    """The module to write down, with the elements of its large constants."""
+    from jaxmlir.bridge.resources import put_in
+    from jaxmlir.dialect.ir import clone_module
+
+    module = program.written_module()
+    if program._constants:
+        module = clone_module(module)
+        put_in(module, program._constants)
+    return module
+
+
 def serialized(
     module: ir.Module,
     *,
@@ -128,13 +153,11 @@ def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
       ParseError: it is not a module.
       ArtifactError: it is an artifact that cannot be loaded.
     """
+    from jaxmlir.bridge.resources import take_out
     from jaxmlir.program.program import Program
 
     data = command_line.read_bytes(path)
     if is_artifact(data):
         return read_artifact(path, data, custom_calls)
-    filename = command_line.display_path(path)
-    text = to_text(data)
-    as_file = path != "-" and not is_bytecode(data)
-    module = parse_file(path, text) if as_file else parse_module(text, filename)
-    return Program(module, {}, {})
+    module, text = read_module(path, data)
+    return Program(module, take_out(module, text), {})

@@ -262,6 +262,10 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
         given = "" if options is None else f"={options}"
         raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
     if not pass_exists(name):
+        from jaxmlir.cli.unsupported import NOT_APPLICABLE, REFUSED
+
+        if reason := (REFUSED | NOT_APPLICABLE).get(name):
+            raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
         flags = [flag.name for flag in FLAGS]
         passes = [n for group in list_passes().values() for n in group]
         raise command_line.unknown_flag(name, flags + passes)
@@ -434,7 +438,7 @@ class _Driver:
             module = self._parse(text)
         if self.arguments.on("verify-roundtrip"):
             self._check_roundtrip(module)
-        return self._program(module)
+        return self._program(module, text)
 
     def _take_pipeline(self, text: str) -> str:
         """Reads off a reproducer what to run; gives its module."""
@@ -472,7 +476,7 @@ class _Driver:
             if self.arguments.on("emit-artifact"):
                 assert not isinstance(program, _MlirModule)
                 return command_line.artifact_of(program, self.arguments)
-            return self._serialized(program.module)
+            return self._serialized(program)
 
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that are asked for."""
@@ -506,7 +510,7 @@ class _Driver:
             return parse_file(self.filename, text)
         return parse_module(text, self.filename)
 
-    def _program(self, module: ir.Module) -> Program | _MlirModule:
+    def _program(self, module: ir.Module, text: str) -> Program | _MlirModule:
         """The verified program; without ops and passes of ours, a module that knows nothing of JAX.
 
         MLIR's part of verification was done by parsing.
@@ -515,9 +519,10 @@ class _Driver:
         is_mlirs = not as_artifact and all(pass_.is_cxx for pass_ in self.pipeline.passes)
         if is_mlirs and not (self.verifies and _has_ops_of_ours(module)):
             return _MlirModule(module)
+        from jaxmlir.bridge.resources import take_out
         from jaxmlir.program.program import Program
 
-        program = Program(module, {}, {})
+        program = Program(module, take_out(module, text), {})
         program.target = self.target
         if self.verifies:
             with self._measure("verifier"):
@@ -551,11 +556,12 @@ class _Driver:
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)
 
-    def _serialized(self, module: ir.Module) -> bytes:
-        from jaxmlir.cli.module_io import serialized
+    def _serialized(self, program: Program | _MlirModule) -> bytes:
+        from jaxmlir.cli.module_io import serialized, whole_module
 
+        is_mlirs = isinstance(program, _MlirModule)
         return serialized(
-            module,
+            program.module if is_mlirs else whole_module(program),
             bytecode=self.arguments.on("emit-bytecode"),
             bytecode_version=self.arguments.integer("emit-bytecode-version"),
             **self.printing,

@@ -33,7 +33,8 @@ FLAGS = (
     ),
     Flag(
         "input",
-        "Take arguments from this .npy file, or from all arrays of this .npz; may be repeated",
+        "Take arguments from this .npy, .npz or .safetensors file: by its arrays' names where they "
+        "are arguments' (p.w.0 for p['w'][0]), else in their order; may be repeated",
         "filename",
         repeats=True,
     ),
@@ -118,7 +119,8 @@ def _run(path: str, arguments: Arguments) -> None:
     platform = _platform_argument(program, entry)
     operands = [aval for i, aval in enumerate(signature.operands) if i != platform]
     with widths_of((*operands, *signature.results)):
-        values = _Values(entry, operands).read(arguments)
+        names = _argument_names(program.function(entry), platform)
+        values = _Values(entry, operands, names).read(arguments)
         results = _call(program, entry, values)
     output = arguments.get("o")
     if output is None or output == "-":
@@ -329,12 +331,18 @@ def _select_entry(program: Program, name: str | None) -> str:
 class _Values:
     """Gathers the arguments of the entry function, one by one in the order of its operands."""
 
-    def __init__(self, entry: str, avals: Sequence[Any]):
+    def __init__(self, entry: str, avals: Sequence[Any], names: Sequence[str]):
+        """
+        Args:
+          names: of the arguments, as :func:`_key` writes them; ``""`` of those without.
+        """
         self.entry = entry
         self.avals = avals
+        self.names = names
 
     def read(self, arguments: Arguments) -> list[Any]:
-        """The arguments: ``--args`` first, then ``--input`` files, then random ones.
+        """The arguments: what ``--input`` files name, and of the others ``--args`` first, then the
+        arrays of the files in their order, then random ones.
 
         Raises:
           UsageError: too few or too many, or one does not have its operand's shape, or is for no
@@ -342,16 +350,45 @@ class _Values:
         """
         self.check()
         given = [*_literals(arguments.get("args") or "")]
+        named: dict[int, Any] = {}
         for path in arguments.values.get("input", ()):
-            given += _arrays_of(path).values()
-        if len(given) > len(self.avals):
-            raise self.error(_given(given))
-        values = [self.converted(i, value) for i, value in enumerate(given)]
-        missing = range(len(given), len(self.avals))
+            arrays = _arrays_of(path)
+            found = self.by_name(path, arrays)
+            if twice := sorted(found.keys() & named.keys()):
+                raise UsageError(f"argument {self.names[twice[0]]} is in two --input files")
+            named |= found
+            given += [] if found else arrays.values()
+        if len(given) + len(named) > len(self.avals):
+            raise self.error(_given([*named, *given]))
+        free = [i for i in range(len(self.avals)) if i not in named]
+        named |= zip(free, given, strict=False)
+        values = {i: self.converted(i, named[i]) for i in sorted(named)}
+        missing = free[len(given) :]
         if missing and "random-args" not in arguments.values:
-            raise self.error(f"{_given(given)}; --random-args makes up the rest")
-        seed = arguments.integer("random-args") if arguments.get("random-args") else 0
-        return values + [self.random(i, seed or 0) for i in missing]
+            names = [self.names[i] for i in missing]
+            which = f", none for {', '.join(names)}" if values and all(names) else ""
+            raise self.error(f"{_given([*values])}{which}; --random-args makes up the rest")
+        seed = (arguments.integer("random-args") if arguments.get("random-args") else 0) or 0
+        values |= {i: self.random(i, seed) for i in missing}
+        return [values[i] for i in range(len(self.avals))]
+
+    def by_name(self, path: str, arrays: Mapping[str, Any]) -> dict[int, Any]:
+        """The arrays of a file by the numbers of the arguments that they are named after; none of
+        a file whose names are others, such as that of results.
+
+        Raises:
+          UsageError: some of them are named after arguments, and one is not.
+        """
+        numbers = {name: i for i, name in enumerate(self.names) if name}
+        found = {numbers[_key(name)]: a for name, a in arrays.items() if _key(name) in numbers}
+        unknown = [name for name in arrays if _key(name) not in numbers]
+        if found and unknown:
+            meant = nearest(_key(unknown[0]), numbers)
+            hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(numbers)}"
+            raise UsageError(
+                f"'{path}' has '{unknown[0]}', which is no argument of @{self.entry}; {hint}"
+            )
+        return found
 
     def check(self) -> None:
         """Fails on an operand that is no array: a reference, a token."""
@@ -456,6 +493,25 @@ class _Values:
         return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
 
 
+def _argument_names(function: Any, platform: int | None) -> list[str]:
+    """The names of a function's arguments, ``""`` of those without.
+
+    Args:
+      platform: which argument is the number of the platform, and none of the user's.
+    """
+    from jaxmlir.artifact.describe import paths_of_arguments
+    from jaxmlir.dialect.ir import scope
+
+    with scope():
+        paths = paths_of_arguments(function) or [""] * len(function.arguments)
+    return [_key(path) for i, path in enumerate(paths) if i != platform]
+
+
+def _key(path: str) -> str:
+    """``p['w'][0]`` as ``p.w.0``: so safetensors names are written."""
+    return re.sub(r"\[['\"]?([^'\"\]]*)['\"]?\]", r".\1", path).strip(".")
+
+
 def _given(values: Sequence[Any]) -> str:
     return f"{count(len(values), 'argument')} {'was' if len(values) == 1 else 'were'} given"
 
@@ -484,7 +540,15 @@ def _literals(text: str) -> tuple[Any, ...]:
     from jaxmlir.cli.argspec import is_abstract, parse_positional
 
     values: list[Any] = []
-    for value in parse_positional(text):
+    try:
+        parsed = parse_positional(text)
+    except UsageError as e:
+        why = str(e).partition("; write arrays as")[0]
+        raise UsageError(
+            f"{why}; write values as in --args '1.5, [1, 2], true', and the name of a file of "
+            "arrays as in '\"x.npy\"'"
+        ) from None
+    for value in parsed:
         if is_abstract(value):
             raise UsageError(f"--args expects literals, got {value} in '{text}'")
         values += _arrays_of(value).values() if isinstance(value, str) else [value]
@@ -492,9 +556,11 @@ def _literals(text: str) -> tuple[Any, ...]:
 
 
 def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
-    """The arrays of a .npy or .npz file, in their order; never unpickles."""
+    """The arrays of a .npy, .npz or .safetensors file, in their order; never unpickles."""
     import numpy as np
 
+    if path.endswith(".safetensors"):
+        return _safetensors(path)
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -510,6 +576,36 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
         raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {why}") from None
     if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
         raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")
+    return found
+
+
+# Of the types of safetensors, those whose names are not NumPy's.
+_SAFETENSORS = {
+    "BOOL": "bool", "BF16": "bfloat16", "C64": "complex64",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
+}  # fmt: skip
+
+
+def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a safetensors file, in the order of its data."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    try:
+        from safetensors import SafetensorError, deserialize
+    except ImportError:
+        raise UsageError(
+            f"to read '{path}', install safetensors: pip install safetensors"
+        ) from None
+    try:
+        entries = deserialize(command_line.read_bytes(path))
+    except SafetensorError as e:
+        raise UsageError(f"'{path}' is no safetensors file: {e}") from None
+    found = {}
+    for name, entry in entries:
+        kind = re.sub("^F", "float", re.sub("^I", "int", re.sub("^U", "uint", entry["dtype"])))
+        dtype = jnp.dtype(_SAFETENSORS.get(entry["dtype"], kind))
+        found[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return found
 
 

@@ -45,7 +45,7 @@ FLAGS = (
         "Compile for a target, such as tpu:v5e:2x2, and write the memory and time that it takes",
         "target",
     ),
-    Flag("describe", "Say what is in an artifact: versions, signature, ops, constants, sources"),
+    Flag("describe", "Say what is in a file: signature, ops, constants, effects, sources ..."),
     command_line.EMIT_ARTIFACT,
     command_line.EFFECTS,
     Flag("emit-bytecode", "Write MLIR bytecode instead of text"),
@@ -193,17 +193,18 @@ def _check(arguments: Arguments) -> None:
 
 def _describe(path: str) -> bytes:
     from jaxmlir import artifact
-    from jaxmlir.cli.module_io import is_artifact
+    from jaxmlir.cli.module_io import is_artifact, read_module
 
     data = command_line.read_bytes(path)
     name = command_line.display_path(path)
-    if not is_artifact(data):
-        raise UsageError(f"--describe takes an artifact, which {name} is not")
-    return f"{artifact.describe(memoryview(data), name)}\n".encode()
+    if is_artifact(data):
+        return f"{artifact.describe(memoryview(data), name)}\n".encode()
+    module = read_module(path, data)[0]
+    return f"{artifact.describe_module(module, len(data), name)}\n".encode()
 
 
 def _output(program: Program, arguments: Arguments) -> bytes:
-    from jaxmlir.cli.module_io import serialized
+    from jaxmlir.cli.module_io import serialized, whole_module
 
     if arguments.on("emit-artifact"):
         return command_line.artifact_of(program, arguments)
@@ -224,7 +225,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     if arguments.on("to-stablehlo"):
         program = program.run_passes(_legalize(_platforms(arguments)))
     return serialized(
-        program.written_module(),
+        whole_module(program),
         bytecode=arguments.on("emit-bytecode"),
         enable_debug_info=arguments.on("mlir-print-debuginfo"),
     )

@@ -139,7 +139,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
         Args:
           target: a path, or a binary stream to write to.
-          source_info: keep the Python files and lines that ops come from.
+          source_info: keep the Python files and lines that ops come from, by which errors name the
+            user's line.  Who gets the file can read these paths, which may have names in them.
           as_flat: leave the pytrees out, so that what is loaded takes and gives their leaves: for
             nodes that hold Python objects of this process.
           effects: what becomes of debug callbacks, prints and run-time checks: ``"drop"`` leaves

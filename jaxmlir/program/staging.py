@@ -13,6 +13,7 @@ import jax
 
 from jaxmlir._compat import bind_leading, core
 from jaxmlir.bridge.importer import CLOSES_OVER, import_jaxpr
+from jaxmlir.bridge.resources import take_out
 from jaxmlir.dialect import handles
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import functions, parse_module, scope
@@ -123,7 +124,8 @@ def parse(
 
     Args:
       text: MLIR text.
-      constants: values of the constants that the text holds by name.
+      constants: values of the constants that the text holds by name; those that are resources of
+        the text come with it.
       filename: what diagnostics call the text.
       verify: check the program; without it, an invalid one fails later or not at all.
 
@@ -141,7 +143,9 @@ def parse(
         )
     if not isinstance(constants, Mapping | None):
         raise ArgumentError(f"constants: expected arrays by name, got {type(constants).__name__}")
-    program = Program(parse_module(text, filename), constants, _handles_in(text))
+    module = parse_module(text, filename)
+    arrays = take_out(module, text) | dict(constants or {})
+    program = Program(module, arrays, _handles_in(text))
     if verify:
         from jaxmlir.verify.verifier import verify as verify_program
 

@@ -9,7 +9,8 @@
 // RUN: echo 'module {}' | jaxmlir-opt --emit-bytecode --emit-bytecode-version=3 | jaxmlir-opt | FileCheck %s --check-prefix=BYTECODE
 // RUN: not jaxmlir-opt %s --jaxpr-inverse --color 2>&1 | FileCheck %s --check-prefix=COLOR
 // RUN: not jaxmlir-opt %s --jaxpr-inverse 2>&1 | FileCheck %s --check-prefix=PLAIN
-// RUN: not jaxmlir-opt %s --jaxpr-inverse --mlir-disable-diagnostic-notes --mlir-print-stacktrace-on-diagnostic 2>&1 | FileCheck %s --check-prefix=TRACE
+// RUN: not jaxmlir-opt %s --jaxpr-inverse --mlir-print-stacktrace-on-diagnostic 2>&1 | FileCheck %s --check-prefix=TRACE
+// RUN: not jaxmlir-opt %s --jaxpr-inverse --mlir-disable-diagnostic-notes 2>&1 | FileCheck %s --check-prefix=NO-NOTES
 
 // MARKER:       @f
 // MARKER:       // ~~~
@@ -22,9 +23,10 @@
 // NAMES:        %named = "jaxpr.floor"
 // BYTECODE:     module {
 // COLOR:        {{.\[1;31m}}error:
-// PLAIN:        {{[0-9]}}: error:
+// PLAIN:        printing.mlir: error:
 // TRACE:        Traceback
-// TRACE-NOT:    note:
+// NO-NOTES:     error: 'jaxpr.floor'
+// NO-NOTES-NOT: note:
 func.func public @f(%x: tensor<3xf32>) -> tensor<3xf32> {
   %0 = "jaxpr.floor"(%x) : (tensor<3xf32>) -> tensor<3xf32> loc("named")
   return %0 : tensor<3xf32>

@@ -6,7 +6,8 @@
 // RUN: jaxmlir-opt --jaxpr-jvp %t.jaxmlir | jaxmlir-run --entry=f.jvp --args '0.5, 1.0' \
 // RUN:   | FileCheck %s --check-prefix=JVP
 // RUN: jaxmlir-translate --describe %t.jaxmlir | FileCheck %s --check-prefix=DESCRIBE
-// RUN: not jaxmlir-translate --describe %s 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: jaxmlir-translate --describe %s | FileCheck %s --check-prefix=MODULE
+// RUN: not jaxmlir-translate --describe %S/errors.test 2>&1 | FileCheck %s --check-prefix=NONE
 
 // OPT:      func.func public @f(%arg0: tensor<f32>) -> tensor<f32> {
 // OPT-NEXT:   %0 = "jaxpr.custom_jvp_call_jaxpr"(%arg0)
@@ -32,7 +33,15 @@
 // DESCRIBE-NEXT: sources:
 // DESCRIBE-NEXT:   {{.*}}artifact.mlir:
 
-// NONE: --describe takes an artifact
+// MODULE:        artifact.mlir: {{[0-9]+}} bytes
+// MODULE-NEXT:   public functions:
+// MODULE-NEXT:     @f
+// MODULE:        functions:
+// MODULE-NEXT:     3, with 5 ops
+// MODULE:        custom derivative rules:
+// MODULE-NEXT:     @square: jvp_jaxpr @rule
+
+// NONE: errors.test:1:{{[0-9]+}}: error:
 
 func.func public @f(%x: tensor<f32>) -> tensor<f32> {
   %0 = "jaxpr.custom_jvp_call_jaxpr"(%x) {call_jaxpr = @square, jvp_jaxpr = @rule} : (tensor<f32>) -> tensor<f32>

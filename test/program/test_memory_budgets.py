@@ -32,7 +32,7 @@ def temporary(compiled):
 @pytest.mark.parametrize("level", [0, 2])
 def test_jit_gets_along_with_a_budget(level):
     ours = jaxmlir.jit(update, optimize=level, memory_budget="1.5MiB")
-    assert temporary(jax.jit(update)) > 10e6
+    assert temporary(jax.jit(update)) > 9e6
     assert temporary(ours) <= 1.5 * 2**20
     np.testing.assert_allclose(ours(W, XS), update(W, XS), rtol=1e-5)
 

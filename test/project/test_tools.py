@@ -5,7 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 
+import generate_opt_table
 import pytest
 
 from jaxmlir.cli import command_line, opt
@@ -197,3 +199,23 @@ def test_what_the_backend_is_to_run(arguments, status, message):
     command = [sys.executable, "-m", "jaxmlir.backend", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, message)
+
+
+# --- mlir-opt's options ---------------------------------------------------------------------------
+
+
+def test_the_table_of_options_is_as_generated():
+    text = generate_opt_table.PAGE.read_text(encoding="utf-8")
+    assert generate_opt_table.page(text) == text, "run python tools/generate_opt_table.py"
+
+
+@pytest.mark.skipif(generate_opt_table.installed() is None, reason="mlir-opt-22 is not installed")
+def test_the_options_are_those_of_mlir_opt():
+    known = tomllib.loads(generate_opt_table.OPTIONS.read_text(encoding="utf-8"))["options"]
+    assert known.keys() == generate_opt_table.options_of(generate_opt_table.installed()).keys()
+
+
+def test_an_option_that_is_not_supported_says_why(capsys):
+    assert opt.main(["--mlir-print-value-users", "-"]) == 1
+    said = capsys.readouterr().err
+    assert "--mlir-print-value-users of mlir-opt is not supported: the bindings" in said

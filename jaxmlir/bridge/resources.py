@@ -1,0 +1,94 @@
+"""Large constants in text and bytecode: as MLIR's resources, so that a file is whole.
+
+In memory, a ``jaxpr.constant`` of more than a few KiB names an array of the program's side table,
+which passes share without copying.  In a file it has the value ``dense_resource<name>``, and the
+elements stand at the end, as hexadecimal bytes after four that say how they are aligned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxmlir._compat import core, dtypes
+from jaxmlir.dialect.builder import named_ops
+from jaxmlir.dialect.ir import context, functions, ir
+from jaxmlir.dialect.types import aval_of
+
+_USE = re.compile(r'dense_resource<(?:"(?P<quoted>[^"]*)"|(?P<name>[^>]*))>')
+_DATA = re.compile(r'(?:"(?P<quoted>[^"\n]*)"|(?P<name>[\w.$-]+))\s*:\s*"0x(?P<hex>[0-9A-Fa-f]*)"')
+_ALIGNMENT = 4
+"""How many bytes say how the data that follows is aligned."""
+
+
+def put_in(module: ir.Module, constants: Mapping[str, Any]) -> None:
+    """Gives constants that name an array its elements, as resources of the module."""
+    with context(), ir.Location.unknown():
+        for op in _constants(module):
+            if "name" not in op.attributes:
+                continue
+            name, type_ = ir.StringAttr(op.attributes["name"]).value, op.results[0].type
+            array = constants.get(name)
+            if array is None or not _is_plain(type_):
+                continue
+            data = np.ascontiguousarray(array)
+            plain = ir.RankedTensorType.get(type_.shape, type_.element_type)
+            alignment = data.dtype.alignment
+            op.attributes["value"] = ir.DenseResourceElementsAttr.get_from_buffer(
+                data.reshape(-1).view(np.uint8), name, plain, alignment
+            )
+            del op.attributes["name"]
+
+
+def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
+    """Has constants that are resources of a module name their arrays instead; the arrays.
+
+    Args:
+      text: what the module was parsed from.
+    """
+    if "dense_resource<" not in text:
+        return {}
+    # The bindings give no access to the elements, and the parser may have renamed what holds them.
+    text = module.operation.get_asm()
+    found: dict[str, np.ndarray] = {}
+    data = {m["quoted"] or m["name"]: m["hex"] for m in _DATA.finditer(text)}
+    with context():
+        for op in _constants(module):
+            use = "value" in op.attributes and _USE.match(str(op.attributes["value"]))
+            name = (use["quoted"] or use["name"]) if use else None
+            type_ = op.results[0].type
+            if name not in data or not _is_plain(type_):
+                continue
+            aval = aval_of(type_)
+            elements = np.frombuffer(bytes.fromhex(data[name])[_ALIGNMENT:], aval.dtype)
+            # Of another size it is not what the type says, which the verifier does.
+            if elements.size == aval.size:
+                # MLIR numbers names that it has met in the process.
+                base = re.sub(r"(_\d+)+$", "", name)
+                name = name if base in found else base
+                found[name] = elements.reshape(aval.shape)
+                op.attributes["name"] = ir.StringAttr.get(name)
+                del op.attributes["value"]
+    return found
+
+
+def _constants(module: ir.Module) -> Iterator[Any]:
+    for function in functions(module).values():
+        for op, name in named_ops(function):
+            if name == "jaxpr.constant":
+                yield op
+
+
+def _is_plain(type_: ir.Type) -> bool:
+    """Whether a type is an array of a known shape whose elements are bytes in memory."""
+    aval = aval_of(type_)
+    return (
+        isinstance(type_, ir.RankedTensorType)
+        and isinstance(aval, core.ShapedArray)
+        and not isinstance(aval.dtype, dtypes.ExtendedDType)
+        and aval.dtype != dtypes.float0
+        and type_.has_static_shape
+    )

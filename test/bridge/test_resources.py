@@ -1,0 +1,58 @@
+"""Large constants in text and bytecode."""
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import jaxmlir
+from jaxmlir.cli import opt
+from jaxmlir.cli.module_io import serialized, whole_module
+
+pytestmark = pytest.mark.compat
+
+DTYPES = ["float32", "bool", "int8", "uint32", "complex64", "float16", ml_dtypes.bfloat16]
+
+
+def constant(dtype):
+    return (np.arange(6000).reshape(30, 200) % 7).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_text_is_whole(dtype):
+    big = constant(dtype)
+    program = jaxmlir.trace(lambda i: (jnp.asarray(big)[i], jnp.asarray(big)[i + 1]))(0)
+    text = serialized(whole_module(program)).decode()
+    assert "dense_resource<" in text
+    # What was written is as it was.
+    assert "dense_resource<" not in str(program)
+    again = jaxmlir.parse(text)
+    for got, want in zip(again(3), (big[3], big[4]), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    # And so is what is written of what was read.
+    np.testing.assert_array_equal(jaxmlir.parse(whole_text(again))(3)[0], big[3])
+
+
+def whole_text(program):
+    return serialized(whole_module(program)).decode()
+
+
+def test_the_tools_hand_them_on(tmp_path):
+    big = constant("float32")
+    program = jaxmlir.trace(lambda x: x + big + big)(big)
+    first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
+    with open(first, "w") as file:
+        file.write(whole_text(program))
+    assert opt.main([first, "--jaxpr-cse", "--emit-bytecode", "-o", second]) == 0
+    assert opt.main([second, "--jaxpr-canonicalize", "-o", third]) == 0
+    with open(third) as file:
+        np.testing.assert_array_equal(jaxmlir.parse(file.read())(big), 3 * big)
+
+
+def test_a_resource_of_another_size_is_an_error():
+    big = constant("float32")
+    text = whole_text(jaxmlir.trace(lambda x: x + big)(big))
+    broken = text.replace(text[text.index('"0x') + 11 : text.index('"0x') + 19], "", 1)
+    with pytest.raises(jaxmlir.errors.JaxmlirError):
+        jaxmlir.parse(broken)(big)
