@@ -130,12 +130,12 @@ def _shown(effect: Effect) -> str:
 
 def table(document: Mapping[str, Any], level: int = 2) -> Iterator[str]:
     """The effects as a table of Markdown: for each pass of the level, where it does most."""
-    yield "| pass | changes | most by time | by flops | by bytes | by temporary memory |"
-    yield "|---|---|---|---|---|---|"
+    yield "| pass | changes | time | flops | bytes | temporary memory | compile time |"
+    yield "|---|---|---|---|---|---|---|"
     found = [Effect(**record) for record in document["results"]]
     for name in dict.fromkeys(LEVELS[level]):
         here = [e for e in found if e.name == name]
-        cells = [_most(here, measure) for measure in ("run", "flops", "bytes", "temp")]
+        cells = [_most(here, measure) for measure in ("run", "flops", "bytes", "temp", "compile")]
         yield f"| `{name}` | {len(here)} | {' | '.join(cells)} |"
 
 

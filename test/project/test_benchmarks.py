@@ -13,6 +13,7 @@ import pytest
 import jaxmlir
 from benchmarks import memory, passes
 from benchmarks.__main__ import main
+from benchmarks._bound import bound
 from benchmarks._code import note
 from benchmarks._gradients import Mismatch, check_equal, gradient
 from benchmarks._measure import Comparison, Timing
@@ -48,6 +49,24 @@ def test_passes_are_measured_on_their_worst_cases(capsys):
     for line, (name, title) in zip(found, worst, strict=True):
         first, cost, *_ = line.strip("| ").split(" | ")
         assert first == f"`{name}`, {title}" and float(cost.split()[0]) > 0
+
+
+def test_effects_of_passes_are_counted(tmp_path, capsys):
+    path = tmp_path / "effects.json"
+    options = ["--effect", "--only", "^chain_times_vector$", "--repetitions", "0"]
+    assert passes.main(["jaxpr-reassociate", "jaxpr-tile", *options, "--json", str(path)]) == 0
+    (effect,) = json.loads(path.read_text())["results"]
+    assert effect["name"] == "jaxpr-reassociate" and effect["flops"] < 0.1
+    assert "| `jaxpr-reassociate` | 1 |" in capsys.readouterr().out
+
+
+def test_a_bound_is_less_than_what_a_program_takes():
+    function, args = PROGRAMS["matrix_chain"].make("small")
+    of_gradient = gradient(jaxmlir.trace(function)(*args), 2)
+    least = bound(of_gradient)
+    assert 0 < least
+    loop = jaxmlir.trace(lambda x: jax.lax.while_loop(lambda x: x < 5, lambda x: 2 * x, x))(1.0)
+    assert bound(loop) is None
 
 
 @pytest.mark.sampled
