@@ -15,13 +15,12 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
 from typing import IO, Any
 
 from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.files import PACKAGE, source_line
 
 # JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.

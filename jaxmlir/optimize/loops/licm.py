@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -56,7 +56,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, can_change, loops_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.scan_op import ScanOp

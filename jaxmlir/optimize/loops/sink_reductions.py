@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -68,7 +68,6 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.stacking import total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules

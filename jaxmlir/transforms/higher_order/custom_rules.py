@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import dtypes
@@ -16,7 +16,6 @@ from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of

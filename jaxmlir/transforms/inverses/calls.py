@@ -13,6 +13,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -29,7 +30,6 @@ from jaxmlir.dialect.builder import inline, returned
 from jaxmlir.dialect.ir import func, functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.inverses.linear import Update
 from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, learn, log_difference, rule
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
@@ -19,7 +20,6 @@ from jax import lax
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
 from jaxmlir.transforms.inverses.solver import NotInvertible, Site

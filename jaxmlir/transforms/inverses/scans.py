@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +15,6 @@ from jaxmlir.dialect.builder import drop_dead_ops, filled, inline
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.support.dataclasses import dataclass
 from jaxmlir.transforms.inverses.rule import rule
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
 from jaxmlir.transforms.new_function import NewFunction

@@ -18,11 +18,11 @@ user's policy asked for, and not stored where it is not.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from math import inf
 
 from jaxmlir.optimize.memory.price import Prices, size_of
 from jaxmlir.optimize.memory.remat.joint import Joint, name_of_result, needed_for
-from jaxmlir.support.dataclasses import dataclass
 
 # -- Minimum cuts of directed graphs, by Dinic's algorithm (1970) --
 #
