@@ -76,6 +76,11 @@ class Costs(NamedTuple):
         """What a byte of memory takes for being mapped anew, not kept."""
         return self.stored_byte_mapped - self.stored_byte_kept
 
+    @property
+    def waits_for_kernels(self) -> bool:
+        """Whether starting kernels is what programs wait for: on devices, not on a host."""
+        return self.unfused >= self.launch
+
 
 class Machine(NamedTuple):
     """A kind of device: its caches in bytes, the nearest first, its memory, and its costs."""
