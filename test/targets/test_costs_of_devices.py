@@ -32,13 +32,6 @@ def by_inverse(a, y):
     return jnp.linalg.inv(a) @ y
 
 
-def layers(x, w):
-    """A block that is repeated."""
-    for _ in range(4):
-        x = x + jnp.tanh(jnp.sin(x @ w) * jnp.cos(x) - x * x) / (1 + jnp.exp(x) + jnp.sqrt(x * x))
-    return jnp.sum(x)
-
-
 def recurrence(x, w):
     """What a loop computes for its derivative: half a MiB in all."""
 
@@ -58,7 +51,6 @@ PROGRAMS = {
         RNG.randint(0, 100, 2000).astype(np.int32),
     ),
     "jaxpr-reassociate-solves": (by_inverse, array(64, 64) + 20 * np.eye(64, dtype="f"), array(64)),
-    "jaxpr-outline": (layers, array(8, 8), array(8, 8)),
     "jaxpr-remat": (jax.grad(recurrence), array(32, 64), array(32, 64)),
 }
 
