@@ -302,7 +302,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name:20} {value:12.4g} ns   {known[name]:12.4g} in the tree", flush=True)
     if meter.target is not None:
         return 0
-    text = table(costs, elements, before)
+    text = table(before["costs"] | costs, elements, before)
     if options.write is None:
         print(f"\n{text}", end="")
     else:

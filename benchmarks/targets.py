@@ -152,7 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 _report.dump(_document(results, options), file)
     print("\n" + "\n".join(_report.summary(results)))
     if options.plot:
-        _plot.plot(_document(results, options), options.plot)
+        times = [result for result in results if result.unit != "B"]
+        _plot.plot(_document(times, options), options.plot)
     return 0
 
 

@@ -110,7 +110,8 @@ def _named(name: str) -> Target:
             f"got {topology!r}"
         )
     shape = tuple(map(int, topology.split("x"))) if topology else ()
-    return replace(_of_machine(platform, kind), devices=math.prod(shape), topology=shape)
+    placed = shape if len(shape) > 1 else ()
+    return replace(_of_machine(platform, kind), devices=math.prod(shape), topology=placed)
 
 
 def _unknown(name: str, known: Iterable[str], meant: str) -> ArgumentError:

@@ -21,7 +21,8 @@ TABLES = Path(__file__).parent / "tables"
 class Costs(NamedTuple):
     """The costs that the hardware, the compiler and the runtime of a target charge.
 
-    Times are nanoseconds of one thread; where a table leaves a number out, it is the CPU's.
+    Times are nanoseconds of one thread of a host, or of a whole device.  A number that a table
+    leaves out is that of the platform that it says it is like, or the CPU's.
     """
 
     launch: float
@@ -76,6 +77,11 @@ class Costs(NamedTuple):
         """What a byte of memory takes for being mapped anew, not kept."""
         return self.stored_byte_mapped - self.stored_byte_kept
 
+    @property
+    def waits_for_kernels(self) -> bool:
+        """Whether starting kernels is what programs wait for: on devices, not on a host."""
+        return self.unfused >= self.launch
+
 
 class Machine(NamedTuple):
     """A kind of device: its caches in bytes, the nearest first, its memory, and its costs."""
@@ -98,9 +104,11 @@ def machines(platform: str) -> dict[str, Machine]:
 def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
     own = dict(of_one)
     caches, memory = tuple(own.pop("caches")), own.pop("memory", None)
-    base = _table("cpu")
-    known = base["costs"] | base["sizes"] | table.get("costs", {}) | table.get("sizes", {})
-    elements = base["elements"] | table.get("elements", {})
+    known: dict[str, Any] = {}
+    elements: dict[str, float] = {}
+    for each in (_table("cpu"), _table(table.get("like", "cpu")), table):
+        known |= each.get("costs", {}) | each.get("sizes", {})
+        elements |= each.get("elements", {})
     return Machine(caches, memory, Costs(**known | own, elements=(*elements.items(),)))
 
 

@@ -10,8 +10,10 @@ written again in the function, so that it stays a constant for the compiler.  Wh
 reads becomes a result.  Functions are looked through in turn, those made here as well.
 
 A call is the same code for XLA, which inlines it; so no result changes by a bit, and no program
-becomes slower.  With ``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses
-from one to another is then stored.
+becomes slower; but that a TPU's compiler fuses ops as they follow one another, which the blocks put
+in another order: of the gradients of an LSTM and of a transformer the cycles fell to 0.68 and rose
+to 1.04.  With ``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses from
+one to another is then stored.
 """
 
 from __future__ import annotations

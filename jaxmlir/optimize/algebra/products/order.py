@@ -43,11 +43,10 @@ if TYPE_CHECKING:
 #
 # Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
 #
-# What decides is the ratio: how many operations take as long as a byte does, 2.5 on a CPU.
-# Accelerators do more of them (14 on an H200, in float32 by its data sheet), so what saves
-# operations at the price of bytes is estimated too well there, as long as their tables have the
-# CPU's numbers.  An order of evaluation is changed only if its estimate is better by ``MIN_GAIN``:
-# an estimate that is off by a quarter does no harm.
+# What decides is the ratio: how many operations take as long as a byte does, 2.5 on a CPU, 18 on an
+# H100, 470 on a TPU v5e, whose unit for products is fast at 16 bits.  An order of evaluation is
+# changed only if its estimate is better by ``MIN_GAIN``: an estimate that is off by a quarter does
+# no harm.
 
 
 MIN_GAIN = 1.3

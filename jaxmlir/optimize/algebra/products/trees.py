@@ -294,7 +294,8 @@ class Tree:
             if is_inside:
                 times = min([trips.get(v, v.fixed or 1) for v in node.operands], default=1)
                 trips[node] = times
-                total += cost_of(node).shared(times)
+                if not (self.function.costs.waits_for_kernels and _is_of_single_elements(node)):
+                    total += cost_of(node).shared(times)
         return total
 
     @lazy
@@ -417,6 +418,13 @@ def _bits(numbers: Iterable[int]) -> int:
     return found
 
 
+def _is_of_single_elements(node: Node) -> bool:
+    """Whether an op is a sum over dimensions of size 1, which no compiler has a kernel for."""
+    if node.name != "jaxpr.reduce_sum":
+        return False
+    return math.prod(node.operands[0].shape) == math.prod(node.shape)
+
+
 def cost_of(node: Node) -> Cost:
     """The cost of an op as it is, which XLA fuses into what uses it if it can.
 
@@ -434,9 +442,6 @@ def cost_of(node: Node) -> Cost:
             lhs = node.operands[0].shape
             summed = math.prod([lhs[d] for d in contracted])
             return Cost(2 * size * summed, (sum(of_operands) + size) * itemsize, 1)
-        case "jaxpr.reduce_sum" if of_operands[0] == size:
-            # Of dimensions of size 1: the same memory.
-            return FREE
         case "jaxpr.reduce_sum":
             if (inner := _fused(node)) is None:
                 return Cost(0, (of_operands[0] + size) * itemsize, 1)
