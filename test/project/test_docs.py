@@ -246,7 +246,7 @@ def test_prices_on_the_page_of_remat():
         if with_trait(Trait.TRANSCENDENTAL) & {f"jaxpr.{name}"}
     }
     of_elements = [*functions, *(elements[name] for name in moves)]
-    assert sorted(taken) == sorted([*prices, *of_elements, price.MEMORY])
+    assert sorted(taken) == sorted([*prices, *of_elements, price.MEMORY * costs.stored_byte_mapped])
 
 
 def test_flags_on_the_page_of_the_tools_exist():
