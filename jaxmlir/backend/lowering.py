@@ -113,7 +113,7 @@ class Dump(Instrumentation):
     def observes(self) -> bool:
         return True
 
-    def before(self, name: str, module: ir.Module) -> None:
+    def before(self, name: str, element: str, module: ir.Module) -> None:
         pass
 
     def after(self, name: str, module: ir.Module) -> None:

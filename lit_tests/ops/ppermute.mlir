@@ -4,17 +4,16 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
 // RUN: jaxmlir-run %s --args '[1.0, 2.0, 3.0, 4.0]' | FileCheck %s --check-prefix=EXEC
 
-// CHECK: "jaxpr.ppermute"(%{{.*}}) {axis_name = ["i"], jaxpr.ctx = {cur_abstract_mesh = #mesh2}, perm = [array<i64: 0, 1>, array<i64: 1, 0>]} : (tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}>
+// CHECK: "jaxpr.ppermute"(%{{.*}}) {axis_name = ["i"], jaxpr.ctx = {cur_abstract_mesh = #mesh1}, perm = [array<i64: 0, 1>, array<i64: 1, 0>]} : (tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>
 // HLO: "stablehlo.collective_permute"(%{{.*}})
 // EXEC: result: f32[4] = [3.0, 4.0, 1.0, 2.0]
-#mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Auto"}]}}
-#mesh1 = {Mesh = {axis_names = ["i"], axis_types = [{AxisType = "Auto"}], devices = [{Device = "cpu:0"}, {Device = "cpu:1"}], shape = array<i64: 2>}}
-#mesh2 = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}
-func.func public @ppermute(%arg0: tensor<4xf32>) -> tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}> {
-  %0 = "jaxpr.shard_map"(%arg0) {check_vma = false, in_specs = [{PartitionSpec = ["i"]}], jaxpr = @lambda, mesh = #mesh1, newly_manual_axes = {set = ["i"]}, out_specs = [{PartitionSpec = ["i"]}]} : (tensor<4xf32>) -> tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}>
-  return %0 : tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}>
+#mesh = {Mesh = {axis_names = ["i"], axis_types = [{AxisType = "Auto"}], devices = [{Device = "cpu:0"}, {Device = "cpu:1"}], shape = array<i64: 2>}}
+#mesh1 = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Manual"}]}}
+func.func public @ppermute(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.shard_map"(%arg0) {check_vma = false, in_specs = [{PartitionSpec = ["i"]}], jaxpr = @lambda, mesh = #mesh, newly_manual_axes = {set = ["i"]}, out_specs = [{PartitionSpec = ["i"]}]} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
 }
-func.func private @lambda(%arg0: tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}> {
-  %0 = "jaxpr.ppermute"(%arg0) {axis_name = ["i"], jaxpr.ctx = {cur_abstract_mesh = #mesh2}, perm = [array<i64: 0, 1>, array<i64: 1, 0>]} : (tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}>
-  return %0 : tensor<2xf32, {mesh = #mesh2, spec = {PartitionSpec = [none]}}>
+func.func private @lambda(%arg0: tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}> {
+  %0 = "jaxpr.ppermute"(%arg0) {axis_name = ["i"], jaxpr.ctx = {cur_abstract_mesh = #mesh1}, perm = [array<i64: 0, 1>, array<i64: 1, 0>]} : (tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>) -> tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>
+  return %0 : tensor<2xf32, {mesh = #mesh1, spec = {PartitionSpec = [none]}}>
 }

@@ -4,13 +4,12 @@
 // RUN: jaxmlir-opt --jaxpr-legalize-to-stablehlo=platforms=cpu %s | FileCheck %s --check-prefix=HLO
 // RUN: jaxmlir-run %s --args '[1.0, 2.0, 3.0, 4.0]' | FileCheck %s --check-prefix=EXEC
 
-// CHECK: "jaxpr.sharding_constraint"(%{{.*}}) {context_mesh = #mesh1, sharding = {NamedSharding = {memory_kind = "device", mesh = #mesh2, spec = {PartitionSpec = ["i"]}}}, unconstrained_dims = {set = []}} : (tensor<4xf32>) -> tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}>
+// CHECK: "jaxpr.sharding_constraint"(%{{.*}}) {context_mesh = #mesh, sharding = {NamedSharding = {memory_kind = "device", mesh = #mesh1, spec = {PartitionSpec = ["i"]}}}, unconstrained_dims = {set = []}} : (tensor<4xf32>) -> tensor<4xf32>
 // HLO: sdy.sharding_constraint %{{.*}} <@mesh, [{"i"}]>
 // EXEC: result: f32[4] = [1.0, 2.0, 3.0, 4.0]
-#mesh = {AbstractMesh = {abstract_device = {AbstractDevice = {device_kind = "cpu", num_cores = none, platform = "cpu"}}, axis_names = ["i"], axis_sizes = array<i64: 2>, axis_types = [{AxisType = "Auto"}]}}
-#mesh1 = {Mesh = {axis_names = [], axis_types = [], devices = [none], shape = []}}
-#mesh2 = {Mesh = {axis_names = ["i"], axis_types = [{AxisType = "Auto"}], devices = [{Device = "cpu:0"}, {Device = "cpu:1"}], shape = array<i64: 2>}}
-func.func public @sharding_constraint(%arg0: tensor<4xf32>) -> tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}> {
-  %0 = "jaxpr.sharding_constraint"(%arg0) {context_mesh = #mesh1, sharding = {NamedSharding = {memory_kind = "device", mesh = #mesh2, spec = {PartitionSpec = ["i"]}}}, unconstrained_dims = {set = []}} : (tensor<4xf32>) -> tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}>
-  return %0 : tensor<4xf32, {mesh = #mesh, spec = {PartitionSpec = [none]}}>
+#mesh = {Mesh = {axis_names = [], axis_types = [], devices = [none], shape = []}}
+#mesh1 = {Mesh = {axis_names = ["i"], axis_types = [{AxisType = "Auto"}], devices = [{Device = "cpu:0"}, {Device = "cpu:1"}], shape = array<i64: 2>}}
+func.func public @sharding_constraint(%arg0: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "jaxpr.sharding_constraint"(%arg0) {context_mesh = #mesh, sharding = {NamedSharding = {memory_kind = "device", mesh = #mesh1, spec = {PartitionSpec = ["i"]}}}, unconstrained_dims = {set = []}} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
 }
