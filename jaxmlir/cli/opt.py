@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
@@ -572,18 +572,10 @@ class _Driver:
 
 def _has_ops_of_ours(module: ir.Module) -> bool:
     """Whether an op of the jaxpr dialect is anywhere in a module."""
-    from jaxmlir.dialect.ir import context, ir
-
-    found = False
-
-    def look(op: Any) -> Any:
-        nonlocal found
-        found = op.name.startswith("jaxpr.")
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+    from jaxmlir.dialect.ir import context, inner_ops
 
     with context():
-        module.operation.walk(look)
-    return found
+        return any(op.operation.name.startswith("jaxpr.") for op in inner_ops(module))
 
 
 @dataclass

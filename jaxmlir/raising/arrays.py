@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
@@ -17,7 +18,6 @@ from jaxmlir.raising.writer import (
     Values,
     Writer,
     attribute,
-    function_attr,
     keyword,
     rule,
     shape_of,
@@ -372,14 +372,14 @@ def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Ty
         region = w.region(op.regions[0], op, "update")
         if region.captured:
             raise ImportingError("its region uses values from around it; expected none")
-        params["update_jaxpr"] = function_attr(region.symbol)
+        params["update_jaxpr"] = symbol_ref(region.symbol)
     elif how in ("add", "sub", "mul", "min", "max"):
         suffix = f"_{how}"
         symbol = w.raising.combination(how, type_.element_type)
-        params["update_jaxpr"] = function_attr(symbol)
+        params["update_jaxpr"] = symbol_ref(symbol)
     elif how != "second":
         symbol = w.raising.combination(how, type_.element_type)
-        params["update_jaxpr"] = function_attr(symbol)
+        params["update_jaxpr"] = symbol_ref(symbol)
     dims = lax.ScatterDimensionNumbers(
         update_window_dims=tuple(numbers.update_window_dims),
         inserted_window_dims=tuple(numbers.inserted_window_dims),
