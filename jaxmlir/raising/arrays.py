@@ -38,20 +38,21 @@ def constant_like(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.filled(w.types(op)[0], attribute(op, "value"))]
 
 
-@rule("iota")
+# Where operands that are shapes fit the static types, they say nothing more.
+@rule("iota", "dynamic_iota")
 def iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     dtype, dimension = type_of_elements(type_), attribute(op, "iota_dimension")
     return w.emit("iota", [], [type_], dtype=dtype, shape=tuple(type_.shape), dimension=dimension)
 
 
-@rule("reshape")
+@rule("reshape", "dynamic_reshape")
 def reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     return [w.reshape(operands[0], tuple(type_.shape))]
 
 
-@rule("broadcast_in_dim")
+@rule("broadcast_in_dim", "dynamic_broadcast_in_dim")
 def broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     return [w.broadcast(operands[0], type_, attribute(op, "broadcast_dimensions"))]
@@ -119,23 +120,7 @@ def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.constant(np.array(size, type_of_elements(type_)))]
 
 
-# --- ops whose shapes are operands: where these fit the static types, they say nothing more -------
-
-
-@rule("dynamic_reshape")
-def dynamic_reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
-    return [w.reshape(operands[0], tuple(type_.shape))]
-
-
-@rule("dynamic_iota")
-def dynamic_iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    return iota(w, op, operands)
-
-
-@rule("dynamic_broadcast_in_dim")
-def dynamic_broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    return broadcast_in_dim(w, op, operands)
+# --- ops whose bounds are operands ---------------------------------------------------------------
 
 
 def known(value: ir.Value, what: str) -> tuple[int, ...]:
