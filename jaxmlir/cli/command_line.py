@@ -451,7 +451,7 @@ def single_input(arguments: Arguments) -> str:
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
     """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
     if isinstance(error, DiagnosticError):
-        found = [placed(d, filename) for d in error.diagnostics]
+        found = [d.placed(filename) for d in error.diagnostics]
     else:
         found = [Diagnostic("error", str(error), filename)]
     notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_JAXS_NOTE)]
@@ -459,13 +459,6 @@ def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
         extra = tuple(Diagnostic("note", note, filename) for note in notes)
         found[-1] = found[-1]._replace(notes=found[-1].notes + extra)
     return found
-
-
-def placed(d: Diagnostic, filename: str) -> Diagnostic:
-    """A diagnostic that names the file: MLIR calls a parsed string ``-``, and one without a place
-    is about the whole file."""
-    file = filename if d.file in ("", "-") else d.file
-    return d._replace(file=file, notes=tuple(placed(note, filename) for note in d.notes))
 
 
 def print_diagnostics(

@@ -408,7 +408,7 @@ class _Driver:
                 output = self._transform(program or self._read(text))
                 if self.report is not None:
                     for remark in self.report.ranked():
-                        diagnostics.append(command_line.placed(remark, self.filename))
+                        diagnostics.append(remark.placed(self.filename))
             except JaxmlirError as e:
                 _print_crash(e)
                 if self.arguments.on("mlir-print-stacktrace-on-diagnostic"):
@@ -538,7 +538,7 @@ class _Driver:
         def keep(remark: Diagnostic) -> None:
             name = remark.message.partition("]")[0].removeprefix("[")
             if wanted.search(name):
-                self.remarks.append(command_line.placed(remark, self.filename))
+                self.remarks.append(remark.placed(self.filename))
 
         return keep
 
@@ -626,7 +626,7 @@ def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
         return Diagnostic(severity, d.message, *place, tuple(map(convert, d.notes)))
 
     def keep(d: ir.Diagnostic) -> bool:
-        found.append(command_line.placed(convert(d), filename))
+        found.append(convert(d).placed(filename))
         return True
 
     # A Python handler cannot be called from MLIR's worker threads while they are waited for.
