@@ -28,6 +28,12 @@ class Diagnostic(NamedTuple):
         text = f"{where}{self.severity}: {self.message}"
         return "\n".join([text, *(str(note) for note in self.notes)])
 
+    def placed(self, filename: str) -> Diagnostic:
+        """The diagnostic, its notes included, about a file: MLIR calls a parsed string ``-``, and
+        one without a place is about the whole file."""
+        file = filename if self.file in ("", "-") else self.file
+        return self._replace(file=file, notes=tuple(n.placed(filename) for n in self.notes))
+
 
 class JaxmlirError(Exception):
     """Base of all errors that jaxmlir raises on purpose."""

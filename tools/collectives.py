@@ -14,10 +14,9 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +25,7 @@ import numpy as np
 DEVICES = 8
 
 KINDS = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
-_HEADER = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
-_ARRAY = re.compile(r"\b[a-z]+(\d*)\w*\[([\d,]*)\]")
-_RUNS = re.compile(rf" = (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
-_CALLED = re.compile(r"(?:body|condition|to_apply|calls)=%?([\w.\-]+)")
-_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+CALLS = ("body", "condition", "to_apply", "calls")
 
 
 class Collectives(NamedTuple):
@@ -59,49 +53,34 @@ class Counts(dict[str, Collectives]):
         return ", ".join(parts) or "none"
 
 
-def collectives(hlo: str) -> Counts:
+def collectives(text: str) -> Counts:
     """What a call of a compiled module runs of each kind.
 
     The body of a loop counts as often as it is known to turn, of branches the one with the most.
 
     Args:
-      hlo: the text of the module, as ``Compiled.as_text`` gives it.
+      text: of the module, as ``Compiled.as_text`` gives it.
     """
-    computations: dict[str, list[str]] = {}
-    entry, lines = "", []
-    for line in hlo.splitlines():
-        header = _HEADER.match(line)
-        if header:
-            lines = computations[header[2]] = []
-            entry = header[2] if header[1] else entry
-        else:
-            lines.append(line)
+    # Who runs this as a script sets the path to it first.
+    from jaxmlir.targets import hlo
+
+    computations, entry = hlo.computations(text)
 
     @functools.cache
     def of_computation(name: str) -> Counts:
         found = Counts()
-        for line in computations.get(name, ()):
-            runs = _RUNS.search(line)
-            if runs:
-                found.add(Counts({runs[2]: Collectives(1, sum(_sizes(runs[1])))}))
-            branches = _BRANCHES.search(line)
-            if branches:
-                names = re.findall(r"[\w.\-]+", branches[1])
-                found.add(max(map(of_computation, names), key=Counts.total))
-            trips = _TRIPS.search(line)
-            for other in _CALLED.findall(line):
-                found.add(of_computation(other), int(trips[1]) if trips else 1)
+        for each in computations.get(name, ()):
+            kind = each.op.removesuffix("-start")
+            if kind in KINDS:
+                found.add(Counts({kind: Collectives(1, hlo.bytes_of(each.type))}))
+            if each.branches:
+                found.add(max(map(of_computation, each.branches), key=Counts.total))
+            for called in filter(None, map(each.called, CALLS)):
+                count = each.trip_count
+                found.add(of_computation(called), 1 if count is None else count)
         return found
 
     return of_computation(entry)
-
-
-def _sizes(types: str) -> Iterator[int]:
-    """The bytes of each array of a result."""
-    for bits, shape in _ARRAY.findall(types):
-        elements = int(np.prod([int(n) for n in shape.split(",") if n], dtype=np.int64))
-        # A truth value takes a byte.
-        yield elements * int(bits or 8) // 8
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jaxmlir.artifact.container import contents as contents
     from jaxmlir.artifact.container import map_file as map_file
     from jaxmlir.artifact.describe import describe as describe
+    from jaxmlir.artifact.describe import describe_module as describe_module
     from jaxmlir.artifact.load import read as read
     from jaxmlir.artifact.save import pieces as pieces
     from jaxmlir.artifact.save import save as save

@@ -56,9 +56,7 @@ def refused(filename: str) -> Iterator[None]:
         yield
     except ArtifactError as e:
         if e.diagnostics[0].line:
-            # MLIR calls the text of a module ``-``.
-            placed = [d._replace(file=filename) if d.file == "-" else d for d in e.diagnostics]
-            raise ArtifactError(placed) from None
+            raise ArtifactError([d.placed(filename) for d in e.diagnostics]) from None
         raise ArtifactError(f"cannot load {filename}: {e.diagnostics[0].message}") from None
     except JaxmlirError:
         raise

@@ -147,9 +147,7 @@ def artifact_of(program: Any, arguments: Arguments) -> bytes:
     """
     from jaxmlir import artifact
 
-    effects = arguments.get("effects") or "error"
-    if effects not in EFFECTS.metavar.split("|"):
-        raise UsageError(f"--effects expects {EFFECTS.metavar}, got '{effects}'")
+    effects = arguments.choice(EFFECTS.name, [EFFECTS]) or "error"
     return b"".join(artifact.pieces(program, effects=effects))
 
 
@@ -453,24 +451,14 @@ def single_input(arguments: Arguments) -> str:
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
     """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
     if isinstance(error, DiagnosticError):
-        found = [_placed(d, filename) for d in error.diagnostics]
+        found = [d.placed(filename) for d in error.diagnostics]
     else:
         found = [Diagnostic("error", str(error), filename)]
     notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_JAXS_NOTE)]
     if notes and found:
         extra = tuple(Diagnostic("note", note, filename) for note in notes)
-        last = found[-1]
-        found[-1] = Diagnostic(
-            last.severity, last.message, last.file, last.line, last.col, last.notes + extra
-        )
+        found[-1] = found[-1]._replace(notes=found[-1].notes + extra)
     return found
-
-
-def _placed(d: Diagnostic, filename: str) -> Diagnostic:
-    """MLIR calls a parsed string ``-``; a diagnostic without a place is about the whole file."""
-    file = filename if d.file in ("", "-") else d.file
-    notes = tuple(_placed(note, filename) for note in d.notes)
-    return Diagnostic(d.severity, d.message, file, d.line, d.col, notes)
 
 
 def print_diagnostics(
@@ -485,7 +473,7 @@ def print_diagnostics(
     painted = _painted if _is_colored() else _plain
     for d in diagnostics:
         place = ""
-        for message in (d, *_flattened(d.notes)):
+        for message in (d, *flattened(d.notes)):
             before, place = place, _place(message)
             severity = painted(f"{message.severity}:", _COLORS.get(message.severity, "1"))
             print(painted(f"{place}:", "1"), severity, message.message, file=sys.stderr)
@@ -521,10 +509,11 @@ def _blanks(line: str, column: int) -> str:
     return "".join("\t" if c == "\t" else " " for c in line[: max(column - 1, 0)])
 
 
-def _flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+def flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Diagnostics and their notes, each note after what it is of."""
     for d in diagnostics:
         yield d
-        yield from _flattened(d.notes)
+        yield from flattened(d.notes)
 
 
 def _place(d: Diagnostic) -> str:

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
@@ -123,6 +123,7 @@ FLAGS = (
     Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
 )
 
+_CHOICES = ("verify", "mlir-timing-display", "mlir-output-format", "mlir-pass-statistics-display")
 _DUMPS = (
     "mlir-print-ir-before",
     "mlir-print-ir-before-all",
@@ -178,10 +179,13 @@ def _help() -> str:
 
 def _words() -> list[str]:
     """What may be written on the command line."""
+    return [str(flag) for flag in FLAGS] + [f"--{name}" for name in sorted(_pass_names())]
+
+
+def _pass_names() -> list[str]:
     from jaxmlir.passes import list_passes
 
-    passes = [name for group in list_passes().values() for name in group]
-    return [str(flag) for flag in FLAGS] + [f"--{name}" for name in sorted(passes)]
+    return [name for group in list_passes().values() for name in group]
 
 
 def _pass_list() -> str:
@@ -223,7 +227,8 @@ def _pipeline(arguments: Arguments) -> Pipeline:
     for flag in ("mlir-print-ir-before", "mlir-print-ir-after"):
         for name in sorted(arguments.names(flag)):
             if not pass_exists(name):
-                raise _unknown_pass(f"--{flag}: unknown pass '{name}'", name)
+                message = f"--{flag}: unknown pass '{name}'"
+                raise command_line.unknown_name(message, name, _pass_names())
     text = arguments.get("pass-pipeline")
     levels = [name for name, _ in arguments.unknown if re.fullmatch(r"O\d", name)]
     if "disable-pass" in arguments.values and not levels:
@@ -243,17 +248,8 @@ def _pipeline(arguments: Arguments) -> Pipeline:
     return parse_pipeline(text)
 
 
-def _unknown_pass(message: str, name: str) -> UsageError:
-    """An error that goes on with the pass that was probably meant."""
-    from jaxmlir.passes import list_passes
-
-    return command_line.unknown_name(
-        message, name, [n for group in list_passes().values() for n in group]
-    )
-
-
 def _element(name: str, options: str | None, without: frozenset[str]) -> str:
-    from jaxmlir.passes import level_pipeline, list_passes, pass_exists
+    from jaxmlir.passes import level_pipeline, pass_exists
 
     if re.fullmatch(r"O\d", name) and options is None:
         return level_pipeline(int(name[1]), without)
@@ -265,9 +261,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 
         if reason := (REFUSED | NOT_APPLICABLE).get(name):
             raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
-        flags = [flag.name for flag in FLAGS]
-        passes = [n for group in list_passes().values() for n in group]
-        raise command_line.unknown_flag(name, flags + passes)
+        raise command_line.unknown_flag(name, [*(flag.name for flag in FLAGS), *_pass_names()])
     return f"{name}{{{options}}}" if options else name
 
 
@@ -285,9 +279,7 @@ class _Driver:
         self.is_plain_file = False
         if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
             raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
-        if arguments.get("verify") not in (None, "none"):
-            raise UsageError(f"--verify expects none, got '{arguments.get('verify')}'")
-        for name in ("mlir-timing-display", "mlir-output-format", "mlir-pass-statistics-display"):
+        for name in _CHOICES:
             arguments.choice(name, FLAGS)
         if arguments.on("run-reproducer") and pipeline.passes:
             raise UsageError("--run-reproducer runs the pipeline of its input, and no other passes")
@@ -415,7 +407,8 @@ class _Driver:
             try:
                 output = self._transform(program or self._read(text))
                 if self.report is not None:
-                    diagnostics += map(self._placed, self.report.ranked())
+                    for remark in self.report.ranked():
+                        diagnostics.append(remark.placed(self.filename))
             except JaxmlirError as e:
                 _print_crash(e)
                 if self.arguments.on("mlir-print-stacktrace-on-diagnostic"):
@@ -545,12 +538,9 @@ class _Driver:
         def keep(remark: Diagnostic) -> None:
             name = remark.message.partition("]")[0].removeprefix("[")
             if wanted.search(name):
-                self.remarks.append(self._placed(remark))
+                self.remarks.append(remark.placed(self.filename))
 
         return keep
-
-    def _placed(self, remark: Diagnostic) -> Diagnostic:
-        return remark._replace(file=self.filename) if remark.file in ("", "-") else remark
 
     def _measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         return self.instrumentation.measure(name)
@@ -572,18 +562,10 @@ class _Driver:
 
 def _has_ops_of_ours(module: ir.Module) -> bool:
     """Whether an op of the jaxpr dialect is anywhere in a module."""
-    from jaxmlir.dialect.ir import context, ir
-
-    found = False
-
-    def look(op: Any) -> Any:
-        nonlocal found
-        found = op.name.startswith("jaxpr.")
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+    from jaxmlir.dialect.ir import context, inner_ops
 
     with context():
-        module.operation.walk(look)
-    return found
+        return any(op.operation.name.startswith("jaxpr.") for op in inner_ops(module))
 
 
 @dataclass
@@ -640,13 +622,11 @@ def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
     found: list[Diagnostic] = []
 
     def convert(d: ir.Diagnostic) -> Diagnostic:
-        file, line, col = file_line_col(d.location)
-        severity = d.severity.name.lower()
-        file = filename if file in ("", "-") else file
-        return Diagnostic(severity, d.message, file, line, col, tuple(map(convert, d.notes)))
+        place, severity = file_line_col(d.location), d.severity.name.lower()
+        return Diagnostic(severity, d.message, *place, tuple(map(convert, d.notes)))
 
     def keep(d: ir.Diagnostic) -> bool:
-        found.append(convert(d))
+        found.append(convert(d).placed(filename))
         return True
 
     # A Python handler cannot be called from MLIR's worker threads while they are waited for.
@@ -725,7 +705,7 @@ def unmet(text: str, diagnostics: Iterable[Diagnostic], filename: str) -> list[D
     """
     open_expectations = read_expectations(text)
     wrong = []
-    for d in _flatten(diagnostics):
+    for d in command_line.flattened(diagnostics):
         if d.message.startswith("see current operation"):
             continue
         met = next((e for e in open_expectations if e.matches(d)), None)
@@ -739,12 +719,6 @@ def unmet(text: str, diagnostics: Iterable[Diagnostic], filename: str) -> list[D
         message = f'expected {e.severity} "{e.text}" was not produced'
         wrong.append(Diagnostic("error", message, filename, e.written_at, column))
     return wrong
-
-
-def _flatten(diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
-    for d in diagnostics:
-        yield d
-        yield from _flatten(d.notes)
 
 
 if __name__ == "__main__":

@@ -204,25 +204,21 @@ _CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
 
 
 def _reject_callbacks(program: Program) -> None:
-    from jaxmlir.dialect.ir import context, ir
+    from jaxmlir.dialect.ir import context, inner_ops
     from jaxmlir.dialect.locations import position
     from jaxmlir.errors import Diagnostic, LoweringError
 
-    found: list[Diagnostic] = []
-
-    def look(op: Any) -> Any:
-        if op.name == "stablehlo.custom_call":
-            target = op.attributes["call_target_name"].value
-            if _CALLBACKS.fullmatch(target):
-                message = (
-                    f"'{op.name}' op calls a Python function ({target}), which only the process "
-                    "that lowered the program can do"
-                )
-                found.append(Diagnostic("error", message, *position(op.location)))
-        return ir.WalkResult.ADVANCE
-
+    found = []
     with context():
-        program.module.operation.walk(look)
+        for op in inner_ops(program.module):
+            if (name := op.operation.name) == "stablehlo.custom_call":
+                target = op.attributes["call_target_name"].value
+                if _CALLBACKS.fullmatch(target):
+                    message = (
+                        f"'{name}' op calls a Python function ({target}), which only the process "
+                        "that lowered the program can do"
+                    )
+                    found.append(Diagnostic("error", message, *position(op.location)))
     if found:
         raise LoweringError(found)
 

@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 from jaxmlir.dialect import ops
-from jaxmlir.dialect.ir import ir, parse_module, scope
+from jaxmlir.dialect.ir import inner_ops, ir, parse_module, scope
 from jaxmlir.errors import ParseError
 
 IRDL = Path(ops.__file__).parents[1] / "jaxpr.irdl.mlir"
@@ -60,15 +60,8 @@ def verify(text: str, filename: str = "-") -> subprocess.CompletedProcess[str]:
 
 def prepare(module: ir.Module) -> set[str]:
     """Casts mixed lists to one type, in place; the names of ops that the dialect lacks."""
-    found: list[ir.Operation] = []
-
-    def collect(op: ir.OpView | ir.Operation) -> ir.WalkResult:
-        operation = op.operation
-        if operation.name.startswith("jaxpr."):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(collect)
+    operations = [op.operation for op in inner_ops(module)]
+    found = [op for op in operations if op.name.startswith("jaxpr.")]
     foreign = {_name(op) for op in found} - ops.OPS.keys()
     for op in found:
         _unify(op)

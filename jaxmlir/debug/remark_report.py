@@ -7,17 +7,15 @@ ops that they are about, by the table of the program's target, times how often t
 
 from __future__ import annotations
 
-import collections
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import attribute, symbols_of, trip_count
 from jaxmlir.errors import Diagnostic
+from jaxmlir.optimize.compile_time import runs_of
 from jaxmlir.optimize.memory.price import Prices, size_of
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ class RemarkReport:
 
     def about(self, program: Module) -> None:
         """Takes the remarks to come to be about ops of a program as it is now."""
-        self._prices, self._runs = Prices(program), _runs(program)
+        self._prices, self._runs = Prices(program), runs_of(program)
 
     def clear(self) -> None:
         """Forgets all remarks."""
@@ -101,16 +99,3 @@ class RemarkReport:
         return (
             price * self._runs.get(within["sym_name"].value, 1) if "sym_name" in within else price
         )
-
-
-def _runs(program: Module) -> collections.Counter[str]:
-    """How often each function runs in a run of the program; as if loops of unknown length and
-    branches ran once."""
-    graph = analyses_of(program).graph
-    runs = collections.Counter(graph.entry_points())
-    for symbol in reversed(list(graph.callees_first())):
-        for op, name in graph.ops[symbol]:
-            times = trip_count(attribute(op, "length")) if name == "jaxpr.scan" else 1
-            for called in symbols_of(op):
-                runs[called] += runs[symbol] * (times or 1)
-    return runs

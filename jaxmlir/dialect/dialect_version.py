@@ -30,6 +30,5 @@ def faults(module: ir.Module, filename: str) -> list[Diagnostic]:
     attr = operation.attributes[ATTRIBUTE]
     found = fault(attr.value if isinstance(attr, ir.StringAttr) else str(attr))
     message = f"'builtin.module' op attribute '{ATTRIBUTE}': it has {found}"
-    file, line, col = file_line_col(operation.location)
-    file = filename if file in ("", "-") else file
-    return [Diagnostic("error", message, file, line, col)] if found else []
+    diagnostic = Diagnostic("error", message, *file_line_col(operation.location))
+    return [diagnostic.placed(filename)] if found else []

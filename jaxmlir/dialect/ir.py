@@ -186,16 +186,14 @@ def verify_module(module: ir.Module, filename: str = "-") -> None:
 
 
 def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]:
-    """MLIR's diagnostics as ours; MLIR calls a parsed string ``-``, which becomes ``filename``."""
+    """MLIR's diagnostics as ours, about the file ``filename``."""
 
     def convert(info: ir.DiagnosticInfo, severity: str = "error") -> Diagnostic:
-        file, line, col = file_line_col(info.location)
-        if file == "-":
-            file = filename
         notes = tuple(convert(note, "note") for note in info.notes)
-        return Diagnostic(severity, info.message, file, line, col, notes)
+        return Diagnostic(severity, info.message, *file_line_col(info.location), notes)
 
-    return [convert(info) for info in error.error_diagnostics] or [Diagnostic("error", str(error))]
+    found = [convert(info).placed(filename) for info in error.error_diagnostics]
+    return found or [Diagnostic("error", str(error))]
 
 
 _FILE_LINE_COL = r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)'

@@ -46,6 +46,11 @@ __all__ = [
 ]
 
 
+def shape_of(value: ir.Value) -> tuple[Any, ...]:
+    """The dimensions of an array."""
+    return tuple(aval_of(value.type).shape)
+
+
 def has_tangent(value: ir.Value) -> bool:
     """Whether a value's type has a nontrivial tangent type: not integers, booleans or keys."""
     return _has_tangent(value.type)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir._compat import mlir
 from jaxmlir.analysis.pointwise import Kind, Shape
 from jaxmlir.caching import disk_cache
-from jaxmlir.dialect.ir import bytecode, ir
+from jaxmlir.dialect.ir import bytecode, inner_ops, ir
 from jaxmlir.dialect.op_signature import Signature
 
 if TYPE_CHECKING:
@@ -41,15 +41,7 @@ class Template:
     @property
     def is_whole(self) -> bool:
         """Whether there is nothing in it that refers to a function, or to code of a library."""
-        names: set[str] = set()
-
-        def see(op: ir.Operation) -> ir.WalkResult:
-            names.add(op.name)
-            return ir.WalkResult.ADVANCE
-
-        for op in self.function.regions[0].blocks[0]:
-            op.operation.walk(see)
-        return all(map(_is_plain, names))
+        return all(_is_plain(op.operation.name) for op in inner_ops(self.function))
 
 
 @functools.cache

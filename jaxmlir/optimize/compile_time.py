@@ -8,6 +8,7 @@ up for within a number of calls of the program.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -52,27 +53,31 @@ class CompileTime:
 
 def _iterations(program: Module) -> dict[str, float]:
     """How often a call of a program runs each copy of a function, of those that XLA has inlined."""
-    graph = analyses_of(program).graph
-    copies: defaultdict[str, float] = defaultdict(float)
-    runs: defaultdict[str, float] = defaultdict(float)
-    for symbol in graph.entry_points():
-        copies[symbol] = runs[symbol] = 1.0
-    # Callers before what they call; of functions that call each other one comes too late.
-    for symbol in reversed([*graph.callees_first()]):
-        if not graph.uses[symbol]:
-            continue
-        for op, name in graph.ops[symbol]:
-            if may_have_functions(name):
-                times = _times(op, name)
-                for callee in symbols_of(op):
-                    copies[callee] += copies[symbol]
-                    runs[callee] += runs[symbol] * times
+    copies, runs = runs_of(program, lambda op, name: 1.0), runs_of(program)
     return {symbol: runs[symbol] / copies[symbol] for symbol in copies if copies[symbol]}
 
 
 def _times(op: Any, name: str) -> float:
-    """How often an op runs its functions."""
+    """How often an op runs its functions, by estimate where that is not known."""
     if name == "jaxpr.scan":
         count = trip_count(attribute(op, "length"))
         return ITERATIONS if count is None else count
     return ITERATIONS if name == "jaxpr.while" else 1.0
+
+
+def runs_of(program: Module, times: Callable[[Any, str], float] = _times) -> Mapping[str, float]:
+    """How often a call of a program runs each function; of branches, each is taken to run.
+
+    Args:
+      times: how often an op of some name runs its functions.
+    """
+    graph = analyses_of(program).graph
+    runs: defaultdict[str, float] = defaultdict(float, dict.fromkeys(graph.entry_points(), 1.0))
+    # Callers before what they call; of functions that call each other one comes too late.
+    for symbol in reversed([*graph.callees_first()]):
+        if graph.uses[symbol]:
+            for op, name in graph.ops[symbol]:
+                if may_have_functions(name):
+                    for callee in symbols_of(op):
+                        runs[callee] += runs[symbol] * times(op, name)
+    return runs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from jaxlib.mlir import ir
 
-from jaxmlir.dialect.ir import module_text
+from jaxmlir.dialect.ir import inner_ops, module_text
 from jaxmlir.passes import cxx
 from jaxmlir.passes.remarks import Sink, listening
 
@@ -113,16 +113,8 @@ _COUNTED = {
 
 def _counts(module: ir.Module) -> tuple[int, int]:
     """How many ops and how many functions are in a module."""
-    ops = functions = 0
-
-    def count(op: ir.Operation) -> ir.WalkResult:
-        nonlocal ops, functions
-        ops += 1
-        functions += op.name == "func.func"
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(count)
-    return ops - 1, functions
+    names = [op.operation.name for op in inner_ops(module)]
+    return len(names), names.count("func.func")
 
 
 @dataclass(frozen=True)

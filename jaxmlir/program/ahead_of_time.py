@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.program import Program
+from jaxmlir.support.units import in_units
 from jaxmlir.targets import Target, compilers, hlo
 from jaxmlir.targets import target as target_named
 
@@ -52,10 +52,10 @@ class Executable:
         """What the compiler says, one figure a line."""
         of_hlo = self.estimate
         lines = [
-            ("arguments", _binary(self.arguments)),
-            ("results", _binary(self.outputs)),
-            ("temporary", _binary(self.temporary)),
-            ("code", _binary(self.code)),
+            ("arguments", in_units(self.arguments)),
+            ("results", in_units(self.outputs)),
+            ("temporary", in_units(self.temporary)),
+            ("code", in_units(self.code)),
         ]
         if self.flops is not None:
             lines.append(("flops", f"{self.flops:,.0f}"))
@@ -63,19 +63,13 @@ class Executable:
             lines.append(("cycles", f"{of_hlo.cycles:,}"))
         elif not self.target.is_cpu:
             lines.append(("kernels", f"{of_hlo.kernels:,}"))
-            lines.append(("moved", _binary(of_hlo.bytes)))
+            lines.append(("moved", in_units(of_hlo.bytes)))
         if not self.target.is_cpu:
             lines.append(("estimate", f"{of_hlo.nanoseconds / 1e3:,.1f} us"))
         if of_hlo.unknown_loops:
             lines.append(("loops", f"{of_hlo.unknown_loops} of unknown length, counted once"))
         head = f"compiled for {self.target} by jax {jax.__version__}"
         return "\n".join([head, *(f"  {name:10}{value:>16}" for name, value in lines)])
-
-
-def _binary(count: int) -> str:
-    """A number of bytes."""
-    steps = min(3, int(math.log2(max(count, 1))) // 10)
-    return f"{count / 1024**steps:.1f} {'KMG'[steps - 1]}iB" if steps else f"{count} B"
 
 
 def aot(

@@ -18,8 +18,6 @@ is no slower than ``jax.jit``, up to what can be told apart.
 from __future__ import annotations
 
 import collections
-import contextlib
-import gc
 import math
 import re
 import sys
@@ -32,6 +30,8 @@ import jax
 import numpy as np
 
 from jaxmlir.errors import Diagnostic
+from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.progress import is_seen, progress
 from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0
 """How long candidates are timed by default, besides what compiling them takes."""
-COMPILATIONS = 6
-"""How many candidates are compiled."""
 GAIN = 0.01
 """What a candidate has to save of a plainer one's time."""
 SIGNIFICANCE = 0.005
@@ -73,9 +71,6 @@ class Choice(NamedTuple):
         if self.without:
             name += f" without {', '.join(self.without)}"
         return name if self.memory_budget is None else f"{name}, {self.memory_budget} of the memory"
-
-
-LEVEL_2 = Choice(2)
 
 
 class Candidate:
@@ -189,7 +184,7 @@ class Trial:
 
         Raises what the function raises as it is; forms that cannot be compiled are left out.
         """
-        with _progress(self._name) as say:
+        with progress(f"tuning {self._name}") as say:
             temporaries = self._compile(Choice(0), say, {})
             said: dict[str, int] = {}
             for level in (1, 2):
@@ -199,7 +194,8 @@ class Trial:
             self._reference = None
             best = self._time(say)
         best.note = CHOSEN
-        _show(self._name, self.rows())
+        if is_seen():
+            print(f"tune {self._name}", *self.rows(), sep="\n  ", file=sys.stderr)
         return best.choice
 
     def rows(self) -> list[Row]:
@@ -292,14 +288,14 @@ class Trial:
         """How many calls make a sample, of such that take so long."""
         return max(1, min(100, math.ceil(_LONG / seconds))) if self._may_repeat else 1
 
+    @collector_paused
     def _sample(self, candidate: Candidate, repeats: int) -> float:
         """Seconds of a call."""
         args, kwargs = jax.block_until_ready(self._arguments())
-        with _collector_off():
-            start = time.perf_counter()
-            for _ in range(repeats):
-                jax.block_until_ready(candidate.call(*args, **kwargs))
-            return (time.perf_counter() - start) / repeats
+        start = time.perf_counter()
+        for _ in range(repeats):
+            jax.block_until_ready(candidate.call(*args, **kwargs))
+        return (time.perf_counter() - start) / repeats
 
 
 def _best(candidates: Sequence[Candidate]) -> Candidate:
@@ -309,17 +305,6 @@ def _best(candidates: Sequence[Candidate]) -> Candidate:
         if candidate.is_faster_than(best):
             best = candidate
     return best
-
-
-@contextlib.contextmanager
-def _collector_off() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _code(compiled: Any) -> Any:
@@ -371,45 +356,3 @@ def _difference(expected: np.ndarray, found: np.ndarray) -> str:
     if not error <= tolerance * scale:
         return f"by {error:.3g}, of numbers up to {scale:.3g}"
     return ""
-
-
-# -- progress --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _progress(name: str) -> Iterator[Callable[[str], None]]:
-    """Says what is being done, on a terminal."""
-    console = _console()
-    if console is None:
-        yield lambda text: None
-        return
-    with console.status("") as status:
-        yield lambda text: status.update(f"tune {name}: {text}")
-
-
-def _console() -> Any | None:
-    if not sys.stderr.isatty():
-        return None
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(stderr=True)
-
-
-def _show(name: str, rows: Iterable[Row]) -> None:
-    """Prints the table of what was timed, on a terminal."""
-    console = _console()
-    if console is None:
-        return
-    from rich.table import Table
-
-    table = Table(title=f"tune {name}")
-    for title in ("candidate", "ms", "ratio", ""):
-        table.add_column(title, justify="right" if title in ("ms", "ratio") else "left")
-    for row in rows:
-        timed = math.isfinite(row.seconds)
-        numbers = (f"{row.seconds * 1e3:.3f}", f"{row.ratio:.2f}") if timed else ("", "")
-        style = "bold" if row.note == CHOSEN else None
-        table.add_row(str(row.choice), *numbers, row.note, style=style)
-    console.print(table)

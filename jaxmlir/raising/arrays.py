@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
@@ -17,7 +18,6 @@ from jaxmlir.raising.writer import (
     Values,
     Writer,
     attribute,
-    function_attr,
     keyword,
     rule,
     shape_of,
@@ -38,20 +38,21 @@ def constant_like(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.filled(w.types(op)[0], attribute(op, "value"))]
 
 
-@rule("iota")
+# Where operands that are shapes fit the static types, they say nothing more.
+@rule("iota", "dynamic_iota")
 def iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     dtype, dimension = type_of_elements(type_), attribute(op, "iota_dimension")
     return w.emit("iota", [], [type_], dtype=dtype, shape=tuple(type_.shape), dimension=dimension)
 
 
-@rule("reshape")
+@rule("reshape", "dynamic_reshape")
 def reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     return [w.reshape(operands[0], tuple(type_.shape))]
 
 
-@rule("broadcast_in_dim")
+@rule("broadcast_in_dim", "dynamic_broadcast_in_dim")
 def broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     return [w.broadcast(operands[0], type_, attribute(op, "broadcast_dimensions"))]
@@ -119,23 +120,7 @@ def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.constant(np.array(size, type_of_elements(type_)))]
 
 
-# --- ops whose shapes are operands: where these fit the static types, they say nothing more -------
-
-
-@rule("dynamic_reshape")
-def dynamic_reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
-    return [w.reshape(operands[0], tuple(type_.shape))]
-
-
-@rule("dynamic_iota")
-def dynamic_iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    return iota(w, op, operands)
-
-
-@rule("dynamic_broadcast_in_dim")
-def dynamic_broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    return broadcast_in_dim(w, op, operands)
+# --- ops whose bounds are operands ---------------------------------------------------------------
 
 
 def known(value: ir.Value, what: str) -> tuple[int, ...]:
@@ -372,14 +357,14 @@ def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Ty
         region = w.region(op.regions[0], op, "update")
         if region.captured:
             raise ImportingError("its region uses values from around it; expected none")
-        params["update_jaxpr"] = function_attr(region.symbol)
+        params["update_jaxpr"] = symbol_ref(region.symbol)
     elif how in ("add", "sub", "mul", "min", "max"):
         suffix = f"_{how}"
         symbol = w.raising.combination(how, type_.element_type)
-        params["update_jaxpr"] = function_attr(symbol)
+        params["update_jaxpr"] = symbol_ref(symbol)
     elif how != "second":
         symbol = w.raising.combination(how, type_.element_type)
-        params["update_jaxpr"] = function_attr(symbol)
+        params["update_jaxpr"] = symbol_ref(symbol)
     dims = lax.ScatterDimensionNumbers(
         update_window_dims=tuple(numbers.update_window_dims),
         inserted_window_dims=tuple(numbers.inserted_window_dims),

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.raising.writer import (
     RULES,
@@ -13,7 +14,6 @@ from jaxmlir.raising.writer import (
     Writer,
     attribute,
     end_of,
-    function_attr,
     outer_of,
     rule,
 )
@@ -50,8 +50,8 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
             "while",
             [*consts[0], *consts[1], *(operands[k] for k in changed)],
             [types[k] for k in changed],
-            cond_jaxpr=function_attr(symbols[0]),
-            body_jaxpr=function_attr(symbols[1]),
+            cond_jaxpr=symbol_ref(symbols[0]),
+            body_jaxpr=symbol_ref(symbols[1]),
             **params,
         )
     )
@@ -115,7 +115,7 @@ def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
     blocks = [region.blocks[0] for region in regions]
     outer = outer_of(blocks)
     symbols = tuple(
-        function_attr(w.raising.region(block, outer, f"branch_{k}", op.location))
+        symbol_ref(w.raising.region(block, outer, f"branch_{k}", op.location))
         for k, block in enumerate(blocks)
     )
     return w.emit(
@@ -136,7 +136,7 @@ def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         block = body_of(w.raising.source[callee])
         return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
     symbol = w.raising.function(callee)
-    return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=callee)
+    return w.emit("jit", operands, w.types(op), jaxpr=symbol_ref(symbol), name=callee)
 
 
 _IN_PLACE = re.compile(
@@ -154,7 +154,7 @@ def composite(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         return RULES[name](w, _Composite(op, name), operands)
     callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
     symbol = w.raising.function(callee)
-    return w.emit("jit", operands, w.types(op), jaxpr=function_attr(symbol), name=name)
+    return w.emit("jit", operands, w.types(op), jaxpr=symbol_ref(symbol), name=name)
 
 
 class _Composite:

@@ -10,6 +10,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
@@ -19,7 +20,6 @@ from jaxmlir.raising.writer import (
     Values,
     Writer,
     attribute,
-    function_attr,
     keyword,
     rule,
     shape_of,
@@ -91,7 +91,7 @@ def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     region = w.region(op.regions[0], op, "reducer")
     if region.captured:
         raise ImportingError("its region uses values from around it; expected none")
-    return w.emit("reduce", operands, types, dimensions=axes, jaxpr=function_attr(region.symbol))
+    return w.emit("reduce", operands, types, dimensions=axes, jaxpr=symbol_ref(region.symbol))
 
 
 def _reduced(
@@ -221,7 +221,7 @@ def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     region = w.region(op.regions[0], op, "reducer")
     if region.captured:
         raise ImportingError("its region uses values from around it; expected none")
-    return w.emit("reduce_window", operands, types, jaxpr=function_attr(region.symbol), **window)
+    return w.emit("reduce_window", operands, types, jaxpr=symbol_ref(region.symbol), **window)
 
 
 _CUMULATIVE = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}
@@ -295,7 +295,7 @@ def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     regions = [w.region(op.regions[k], op, hint) for k, hint in ((0, "select"), (1, "scatter"))]
     if any(region.captured for region in regions):
         raise ImportingError("its regions use values from around them; expected none")
-    selected, scattered = (function_attr(region.symbol) for region in regions)
+    selected, scattered = (symbol_ref(region.symbol) for region in regions)
     return w.emit(
         "select_and_scatter",
         operands,

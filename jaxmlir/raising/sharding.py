@@ -137,15 +137,7 @@ def hint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 @rule("sdy.manual_computation")
 def manual_computation(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """A ``shard_map``, without its check of what varies: the module does not say."""
-    given, results = (
-        list(
-            map(
-                sdy.TensorShardingAttr,
-                sdy.TensorShardingPerValueAttr(op.attributes[name]).shardings,
-            )
-        )
-        for name in ("in_shardings", "out_shardings")
-    )
+    given, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
     types = w.types(op)
     if not given and not results:
         return w.inlined(op.regions[0].blocks[0], w.env)

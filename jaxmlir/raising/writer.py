@@ -595,11 +595,6 @@ def captured_by(block: ir.Block) -> list[ir.Value]:
     return [value for value in used if value not in own]
 
 
-def function_attr(symbol: str) -> ir.Attribute:
-    """The attribute that names a function."""
-    return ir.FlatSymbolRefAttr.get(symbol)
-
-
 def _is_splat(array: np.ndarray) -> bool:
     first = array.reshape(-1)[:1].tobytes()
     return array.tobytes() == first * array.size

@@ -38,7 +38,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Step]:
     if outer is not None:
         with outer.work(what, total) as step:
             yield step
-    elif not _is_seen():
+    elif not is_seen():
         yield _unseen
     else:
         line = _Line()
@@ -55,7 +55,8 @@ def _unseen(step: str) -> None:
     """Nobody looks on."""
 
 
-def _is_seen() -> bool:
+def is_seen() -> bool:
+    """Whether a person looks on, who may be told."""
     if os.environ.get("JAXMLIR_PROGRESS") == "0" or os.environ.get("TERM") == "dumb":
         return False
     # Two threads would write over each other's lines.

@@ -59,7 +59,9 @@ class Estimate(NamedTuple):
         return repeated._replace(unknown_loops=self.unknown_loops)
 
 
-class _Instruction(NamedTuple):
+class Instruction(NamedTuple):
+    """An instruction of a computation: its result's name and type, the op, and what follows."""
+
     name: str
     type: str
     op: str
@@ -74,6 +76,20 @@ class _Instruction(NamedTuple):
         found = re.search(rf"\b{key}=%([\w.\-]+)", self.rest)
         return found[1] if found else ""
 
+    @property
+    def branches(self) -> list[str]:
+        """The computations of a conditional, of which one runs."""
+        listed = re.search(r"branch_computations=\{([^}]*)\}", self.rest)
+        if listed:
+            return _NAME.findall(listed[1])
+        return re.findall(r"(?:true|false)_computation=%([\w.\-]+)", self.rest)
+
+    @property
+    def trip_count(self) -> int | None:
+        """How often a loop is known to turn."""
+        said = _TRIPS.search(self.rest)
+        return int(said[1]) if said else None
+
 
 def estimate(text: str, costs: Costs, clock: float | None = None) -> Estimate:
     """The work that a module of optimized HLO stands for, on a device of these costs.
@@ -81,13 +97,13 @@ def estimate(text: str, costs: Costs, clock: float | None = None) -> Estimate:
     Args:
       clock: of a device whose compiler writes cycles, how many there are in a nanosecond.
     """
-    computations, entry = _computations(text)
-    found = _Reader(computations, costs).computation(entry)
+    found = _Reader(text, costs).total()
     return found._replace(nanoseconds=found.cycles / clock) if clock else found
 
 
-def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
-    found: dict[str, list[_Instruction]] = {}
+def computations(text: str) -> tuple[dict[str, list[Instruction]], str]:
+    """The instructions of each computation of a module of HLO, and which one a call runs."""
+    found: dict[str, list[Instruction]] = {}
     current = entry = ""
     for line in text.splitlines():
         if not line.startswith(" ") and (head := _COMPUTATION.match(line)):
@@ -95,16 +111,21 @@ def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str]:
             found[current] = []
             entry = current if head[1] else entry
         elif current and (match := _INSTRUCTION.match(line)):
-            found[current].append(_Instruction(*match.groups()))
+            found[current].append(Instruction(*match.groups()))
     return found, entry
 
 
 class _Reader:
     """Adds up what computations take, each once."""
 
-    def __init__(self, computations: Mapping[str, Sequence[_Instruction]], costs: Costs):
-        self._computations, self._costs = computations, costs
+    def __init__(self, text: str, costs: Costs):
+        self._computations, self._entry = computations(text)
+        self._costs = costs
         self._found: dict[str, Estimate] = {}
+
+    def total(self) -> Estimate:
+        """The work of a call."""
+        return self.computation(self._entry)
 
     def computation(self, name: str) -> Estimate:
         """The work of a computation and what it calls."""
@@ -116,13 +137,13 @@ class _Reader:
             self._found[name] = total
         return self._found[name]
 
-    def _instruction(self, instruction: _Instruction, types: Mapping[str, str]) -> Estimate:
+    def _instruction(self, instruction: Instruction, types: Mapping[str, str]) -> Estimate:
         own = Estimate(sum(map(int, _CYCLES.findall(instruction.rest))))
         match instruction.op:
             case "while":
                 return own + self._loop(instruction)
             case "conditional":
-                branches = map(self.computation, _branches(instruction))
+                branches = map(self.computation, instruction.branches)
                 return own + max(branches, key=lambda e: (e.cycles, e.nanoseconds), default=own)
             case "call":
                 return own + self.computation(instruction.called("to_apply"))
@@ -132,10 +153,9 @@ class _Reader:
                 return own
         return own + self._kernel(instruction, types)
 
-    def _loop(self, loop: _Instruction) -> Estimate:
+    def _loop(self, loop: Instruction) -> Estimate:
         body, condition = loop.called("body"), loop.called("condition")
-        said = _TRIPS.search(loop.rest)
-        count = int(said[1]) if said else self._trips(condition)
+        count = self._trips(condition) if loop.trip_count is None else loop.trip_count
         once = self.computation(body) + self.computation(condition)
         return once.times(1 if count is None else count) + Estimate(unknown_loops=count is None)
 
@@ -149,12 +169,12 @@ class _Reader:
                 return constants.get(i.operands[-1])
         return None
 
-    def _kernel(self, kernel: _Instruction, types: Mapping[str, str]) -> Estimate:
+    def _kernel(self, kernel: Instruction, types: Mapping[str, str]) -> Estimate:
         inner = self._computations.get(kernel.called("calls"), ())
         if inner:
             moved = _moved(inner)
         else:
-            moved = _bytes(kernel.type) + sum(_bytes(types.get(v, "")) for v in kernel.operands)
+            moved = bytes_of(kernel.type) + sum(bytes_of(types.get(v, "")) for v in kernel.operands)
         flops = sum(_dot_flops(i, t) for i, t in self._inside(kernel, types))
         nanoseconds = max(
             self._costs.launch,
@@ -164,8 +184,8 @@ class _Reader:
         return Estimate(0, 1, moved, flops, nanoseconds)
 
     def _inside(
-        self, kernel: _Instruction, types: Mapping[str, str]
-    ) -> Iterator[tuple[_Instruction, Mapping[str, str]]]:
+        self, kernel: Instruction, types: Mapping[str, str]
+    ) -> Iterator[tuple[Instruction, Mapping[str, str]]]:
         """The instructions of a kernel, with the types of the values around each."""
         yield kernel, types
         inner = self._computations.get(kernel.called("calls"), ())
@@ -174,51 +194,44 @@ class _Reader:
             yield from self._inside(instruction, inner_types)
 
 
-def _moved(fused: Sequence[_Instruction]) -> int:
+def _moved(fused: Sequence[Instruction]) -> int:
     """The bytes that a fusion reads and writes: of what it slices or updates in place, that part.
 
     Args:
       fused: the instructions of its computation, the root last.
     """
     makers = {i.name: i for i in fused}
-    users: dict[str, list[_Instruction]] = {}
+    users: dict[str, list[Instruction]] = {}
     for i in fused:
         for operand in set(i.operands):
             users.setdefault(operand, []).append(i)
 
-    def read(value: _Instruction) -> int:
-        whole, part = _bytes(value.type), 0
+    def read(value: Instruction) -> int:
+        whole, part = bytes_of(value.type), 0
         for user in users.get(value.name, ()):
             is_first = user.operands[0] == value.name
             if user.op == "bitcast":
                 part += read(user)
             elif user.op in ("dynamic-slice", "gather", "slice") and is_first:
-                part += _bytes(user.type)
+                part += bytes_of(user.type)
             elif user.op != "dynamic-update-slice" or not is_first:
                 return whole
         return min(whole, part)
 
-    def written(value: _Instruction) -> int:
+    def written(value: Instruction) -> int:
         match value.op:
             case "tuple":
                 return sum(written(makers[operand]) for operand in value.operands)
             case "bitcast":
                 return written(makers[value.operands[0]])
             case "dynamic-update-slice":
-                return _bytes(makers[value.operands[1]].type)
-        return _bytes(value.type)
+                return bytes_of(makers[value.operands[1]].type)
+        return bytes_of(value.type)
 
     return sum(read(i) for i in fused if i.op == "parameter") + written(fused[-1])
 
 
-def _branches(conditional: _Instruction) -> list[str]:
-    listed = re.search(r"branch_computations=\{([^}]*)\}", conditional.rest)
-    if listed:
-        return _NAME.findall(listed[1])
-    return re.findall(r"(?:true|false)_computation=%([\w.\-]+)", conditional.rest)
-
-
-def _bytes(type_: str) -> int:
+def bytes_of(type_: str) -> int:
     """The bytes of an array or of a tuple's elements."""
     return sum(
         max(8, int(bits or 8)) // 8 * math.prod(_dimensions(shape))
@@ -230,7 +243,7 @@ def _dimensions(listed: str) -> list[int]:
     return [int(d) for d in re.findall(r"\d+", listed)]
 
 
-def _dot_flops(instruction: _Instruction, types: Mapping[str, str]) -> int:
+def _dot_flops(instruction: Instruction, types: Mapping[str, str]) -> int:
     """The operations of a matrix product or a convolution, also where a library computes it."""
     if instruction.op not in ("dot", "convolution", "custom-call"):
         return 0

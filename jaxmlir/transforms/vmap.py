@@ -169,10 +169,8 @@ def vmap(
             written += values
         have = tuple([dims[v] for v in body.returned])
         found = _destinations(body.function, symbol, have, out_axes, shared)
-        results = [
-            move(rules, values[v], dims[v], want, axis.size, shared)
-            for v, want in zip(body.returned, found, strict=True)
-        ]
+        returned = [values[v] for v in body.returned]
+        results = move_all(rules, returned, have, found, axis.size, shared)
     name = new.finish(results)
     if alike is not None:
         sources = places(new.op, constants)
@@ -279,6 +277,19 @@ def _destinations(
                 function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
     return found
+
+
+def move_all(
+    rules: Rules,
+    values: Sequence[ir.Value],
+    have: Sequence[int | None],
+    want: Sequence[int | None],
+    size: int,
+    shared: Shared | None = "sum",
+) -> list[ir.Value]:
+    """Each value, moved from the batch dimension that it has to the one that is wanted."""
+    pairs = zip(values, have, want, strict=True)
+    return [move(rules, value, old, new, size, shared) for value, old, new in pairs]
 
 
 def move(

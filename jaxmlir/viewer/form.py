@@ -7,19 +7,20 @@ A function is written as columns, in which a row is an op; values have the numbe
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.cost import Cost, Counter, FunctionCost, costs
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import body_of, func, is_private, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks
+from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks, Timeline
 from jaxmlir.viewer.tables import MAX_WIDTH, Tables
-from jaxmlir.viewer.timeline import timeline
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -125,6 +126,50 @@ def _with_timelines(program: Module) -> list[str]:
         s for ops in graph.ops.values() for op, name in ops if name in LOOPS for s in symbols_of(op)
     )
     return list(dict.fromkeys([*graph.entry_points(), *run]))
+
+
+def timeline(profile: MemoryProfile, tables: Tables) -> dict[str, Any]:
+    """The bytes at each step of a function, and the values that they are of.
+
+    Steps are the function's ops, and those of the calls in it that XLA inlines.
+    """
+    view = profile.view
+    tops = profile.flat.tops if isinstance(profile, Timeline) else list(range(len(view.ops)))
+    return {
+        "bytes": [int(n) for n in profile.bytes],
+        "names": view.names,
+        "places": [tables.place(op.location) for op in view.ops],
+        "tops": tops,
+        "values": [
+            (first, last, profile.sizes[v], tables.type(view.types[v]))
+            for v, (first, last) in lifetimes(profile).items()
+        ],
+        "arguments": sum(profile.sizes[: view.arity]),
+        "results": sum(profile.sizes[v] for v in view.outputs if v >= view.arity),
+    }
+
+
+def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
+    """The first and the last step at which each value takes memory, by its number.
+
+    They add up to the profile's bytes, but for what functions of ops need.  Arguments and results
+    are not among them.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    ending: defaultdict[int, list[int]] = defaultdict(list)
+    for step, (first, end) in enumerate(profile.view.results):
+        for v in filter(profile.is_counted, range(first, end)):
+            if profile.view.names[step] in ELEMENTWISE:
+                same = (u for u in ending[step] if profile.sizes[u] == profile.sizes[v])
+                operand = next(same, None)
+                # The result is written where an operand was.
+                if operand is not None:
+                    ending[step].remove(operand)
+                    found[operand] = found[operand][0], step - 1
+            last = max(step, profile.ends[v])
+            found[v] = step, last
+            ending[last].append(v)
+    return found
 
 
 def _numbers(cost: Cost) -> list[int | str]:

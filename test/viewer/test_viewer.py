@@ -21,7 +21,7 @@ from jaxmlir.cli import translate
 from jaxmlir.dialect.ir import context
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.memory.profile import Peaks
-from jaxmlir.viewer.timeline import lifetimes
+from jaxmlir.viewer.form import lifetimes
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -19,7 +19,8 @@ import collections
 import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from jaxmlir._compat import ConfigSnapshot, ad, core
 from jaxmlir.dialect import locations
@@ -143,11 +144,15 @@ def _mark(number: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-class Backward(NamedTuple):
-    """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
+@dataclass(frozen=True)
+class DerivedSource:
+    """What the rules of an op are made of that a transformation has made of another op.
+
+    Attributes:
+      of: what those of the other op are made of.
+    """
 
     of: Source
-    in_zeros: tuple[bool, ...]
 
     @property
     def in_rule(self) -> bool:
@@ -161,8 +166,15 @@ class Backward(NamedTuple):
     def plain_jvp(self) -> None:
         return None
 
-    def numbered_by(self, identity: Identities) -> Backward:
-        return self._replace(of=self.of.numbered_by(identity))
+    def numbered_by(self, identity: Identities) -> Self:
+        return replace(self, of=self.of.numbered_by(identity))
+
+
+@dataclass(frozen=True)
+class Backward(DerivedSource):
+    """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
+
+    in_zeros: tuple[bool, ...]
 
     def trace(
         self, attributes: dict[str, ir.Attribute], pending: Pending

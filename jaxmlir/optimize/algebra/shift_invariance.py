@@ -38,7 +38,7 @@ from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.dialect.ir import func, ir, scope
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import NEEDED_OPS
@@ -108,10 +108,6 @@ def does_depend(shift: int, body: FunctionView) -> bool:
             for user in body.users[result]:
                 heapq.heappush(pending, user)
     return not body.outputs.isdisjoint(laws)
-
-
-def _shape(value: ir.Value) -> tuple[int, ...]:
-    return aval_of(value.type).shape
 
 
 def real_number(value: ir.Value) -> float | None:
@@ -244,8 +240,8 @@ def _moved(node: OpView, laws: Laws) -> Law:
     """The law of an op whose dimensions only run together: none of those that run along with the
     shift may be summed over, split or merged."""
     (law,) = (law for law in laws if law is not None)
-    shapes = [_shape(v) for v in node.operands]
-    wiring = wiring_of(node.name, node.get, shapes, _shape(node.op.results[0]))
+    shapes = [shape_of(v) for v in node.operands]
+    wiring = wiring_of(node.name, node.get, shapes, shape_of(node.op.results[0]))
     if wiring is None:
         raise Unknown
     labels = [wiring.operands[laws.index(law)][d] for d in law.dims]

@@ -35,7 +35,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -87,7 +87,7 @@ def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
     remark(op, f"goes over rows without dimensions of size 1, arrays: {len(rows)}")
     loop = ScanEditor(bodies, op)
     for item in (loop.xs[i] for i in rows):
-        shape = _shape(item.arg)
+        shape = shape_of(item.arg)
         units = [d for d, size in enumerate(shape) if size == 1]
         item.operand = _reshape_before(op, item.operand, [d + 1 for d in units])
         old, item.arg = (
@@ -125,21 +125,21 @@ def _is_reshaped(value: ir.Value) -> bool:
 
 def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
     """A value without some dimensions; the reshape of a reshape is one."""
-    shape = _without(_shape(value), gone)
+    shape = _without(shape_of(value), gone)
     maker = node_of(value)
     plain = maker is not None and maker.name in _RESHAPES and is_plain_op(maker)
     if plain and (maker.name == "jaxpr.squeeze" or "dimensions" not in maker.attributes):
         value = maker.operands[0]
     with ir.InsertionPoint(op), op.location:
-        return value if _shape(value) == shape else _reshape(value, shape)
+        return value if shape_of(value) == shape else _reshape(value, shape)
 
 
 def _reshape_instead(op: Any, value: ir.Value) -> None:
     """The result of a reshape, of a value of the same elements."""
     (result,) = op.results
     with ir.InsertionPoint(op), op.location:
-        same = _shape(value) == _shape(result)
-        result.replace_all_uses_with(value if same else _reshape(value, _shape(result)))
+        same = shape_of(value) == shape_of(result)
+        result.replace_all_uses_with(value if same else _reshape(value, shape_of(result)))
     op.erase()
 
 
@@ -157,7 +157,7 @@ class _Arrays:
         if value is None:
             return None
         remark(node.op, f"computed without dimensions of size 1, as {value.type}")
-        whole = _reshape(value, _shape(node.op.results[0]))
+        whole = _reshape(value, shape_of(node.op.results[0]))
         self._smaller[whole] = value
         return whole
 
@@ -170,10 +170,10 @@ class _Arrays:
 
     def shaped(self, value: ir.Value, shape: Shape) -> ir.Value:
         """The elements of a value in another shape."""
-        if _shape(value) == shape:
+        if shape_of(value) == shape:
             return value
         smaller = self._smaller.get(value, value)
-        if _shape(smaller) == shape:
+        if shape_of(smaller) == shape:
             return smaller
         made = self._made.get((smaller, shape))
         if made is None:
@@ -186,10 +186,6 @@ def _has_halves(node: OpView) -> bool:
     as halves, which is five to ten times as far off: it depends on how the factors are made."""
     values = (*node.operands, node.op.results[0])
     return any(is_narrow(aval_of(v.type).dtype) for v in values)
-
-
-def _shape(value: ir.Value) -> Shape:
-    return tuple(aval_of(value.type).shape)
 
 
 def _reshape(value: ir.Value, shape: Shape) -> ir.Value:
@@ -230,7 +226,7 @@ def _without(shape: Shape, gone: Sequence[int]) -> Shape:
 
 
 def _units_of(value: ir.Value) -> list[int]:
-    return [d for d, size in enumerate(_shape(value)) if size == 1]
+    return [d for d, size in enumerate(shape_of(value)) if size == 1]
 
 
 # f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; an operand may repeat what it has one of
@@ -239,8 +235,10 @@ def _elementwise(f: _Arrays, node: OpView) -> ir.Value | None:
     gone = _units_of(result)
     if not gone:
         return None
-    operands = [f.shaped(v, _without(_shape(v), gone)) if _shape(v) else v for v in node.operands]
-    shape = _without(_shape(result), gone)
+    operands = [
+        f.shaped(v, _without(shape_of(v), gone)) if shape_of(v) else v for v in node.operands
+    ]
+    shape = _without(shape_of(result), gone)
     return _build(node.name, operands, shape, node.attributes, result.type)
 
 
@@ -251,9 +249,9 @@ def _broadcast(f: _Arrays, node: OpView) -> ir.Value | None:
         return None
     (value,), dims = node.operands, node.get("broadcast_dimensions")
     left = [d for d in range(len(dims)) if dims[d] not in gone]
-    value = f.shaped(value, tuple(_shape(value)[d] for d in left))
-    shape = _without(_shape(result), gone)
-    if _shape(value) == shape:
+    value = f.shaped(value, tuple(shape_of(value)[d] for d in left))
+    shape = _without(shape_of(result), gone)
+    if shape_of(value) == shape:
         return value
     new = tuple(dims[d] - sum(k < dims[d] for k in gone) for d in left)
     attributes = {"shape": codec.encode(shape), "broadcast_dimensions": codec.encode(new)}
@@ -263,12 +261,12 @@ def _broadcast(f: _Arrays, node: OpView) -> ir.Value | None:
 def _transpose(f: _Arrays, node: OpView) -> ir.Value | None:
     (value,), (result,) = node.operands, node.op.results
     gone = _units_of(value)
-    left = [d for d in range(len(_shape(value))) if d not in gone]
+    left = [d for d in range(len(shape_of(value))) if d not in gone]
     permutation = tuple(left.index(d) for d in node.get("permutation") if d in left)
-    value = f.shaped(value, _without(_shape(value), gone))
+    value = f.shaped(value, _without(shape_of(value), gone))
     if list(permutation) == sorted(permutation):
         return value
-    shape = _without(_shape(result), _units_of(result))
+    shape = _without(shape_of(result), _units_of(result))
     return _build(node.name, [value], shape, {"permutation": codec.encode(permutation)})
 
 
@@ -276,13 +274,13 @@ def _transpose(f: _Arrays, node: OpView) -> ir.Value | None:
 def _reduction(f: _Arrays, node: OpView) -> ir.Value | None:
     (value,), (result,) = node.operands, node.op.results
     gone, axes = _units_of(value), node.get("axes")
-    left = [d for d in range(len(_shape(value))) if d not in gone]
+    left = [d for d in range(len(shape_of(value))) if d not in gone]
     new = tuple(left.index(d) for d in axes if d in left)
     if not gone or not new:
         return None
-    value = f.shaped(value, _without(_shape(value), gone))
+    value = f.shaped(value, _without(shape_of(value), gone))
     attributes = node.attributes | {"axes": codec.encode(new)}
-    return _build(node.name, [value], _without(_shape(result), _units_of(result)), attributes)
+    return _build(node.name, [value], _without(shape_of(result), _units_of(result)), attributes)
 
 
 def _dot_general(f: _Arrays, node: OpView) -> ir.Value | None:
@@ -290,7 +288,7 @@ def _dot_general(f: _Arrays, node: OpView) -> ir.Value | None:
     numbers = node.get("dimension_numbers")
     gone = [_units_of(v) for v in node.operands]
     left = [
-        [d for d in range(len(_shape(v))) if d not in units]
+        [d for d in range(len(shape_of(v))) if d not in units]
         for v, units in zip(node.operands, gone, strict=True)
     ]
     (contracted, batch) = (
@@ -300,11 +298,11 @@ def _dot_general(f: _Arrays, node: OpView) -> ir.Value | None:
     if not any(gone) or (numbers[0][0] and not contracted[0]):
         return None
     operands = [
-        f.shaped(v, _without(_shape(v), units))
+        f.shaped(v, _without(shape_of(v), units))
         for v, units in zip(node.operands, gone, strict=True)
     ]
     attributes = node.attributes | {"dimension_numbers": codec.encode((contracted, batch))}
-    shape = _without(_shape(result), _units_of(result))
+    shape = _without(shape_of(result), _units_of(result))
     return _build(node.name, operands, shape, attributes, result.type)
 
 

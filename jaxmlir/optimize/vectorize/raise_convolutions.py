@@ -31,7 +31,7 @@ from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
 from jaxmlir.dialect.builder import build, converted, only_user
 from jaxmlir.dialect.ir import ir, scope
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
@@ -359,13 +359,13 @@ class RaiseConvolutions(Pass):
 
 def _terms(last: OpView) -> Iterator[ir.Value]:
     """The terms of a sum, from the last to the first."""
-    shape = _shape(last.op.results[0])
+    shape = shape_of(last.op.results[0])
     pending = list(last.operands)
     while pending:
         value = pending.pop()
         inner = node_of(value)
         # A sum of smaller arrays, of biases say, stays one.
-        whole = _shape(value) == shape and only_user(value) is not None
+        whole = shape_of(value) == shape and only_user(value) is not None
         if whole and inner is not None and _is_addition(inner):
             pending += inner.operands
         else:
@@ -374,10 +374,6 @@ def _terms(last: OpView) -> Iterator[ir.Value]:
 
 def _is_addition(node: OpView) -> bool:
     return node.name in ADDITIONS and is_plain_op(node)
-
-
-def _shape(value: ir.Value) -> tuple[int, ...]:
-    return aval_of(value.type).shape
 
 
 def _raised(rules: Rules, last: OpView) -> ir.Value | None:
@@ -391,7 +387,7 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
         return None
     groups: dict[tuple[ir.Value, Product], list[Tap]] = defaultdict(list)
     for term in terms:
-        if _shape(term) == _shape(total):
+        if shape_of(term) == shape_of(total):
             for tap in taps_of(term):
                 groups[tap.array, tap.product].append(tap)
     # A convolution is added in the place of its first term, and the others are not.
@@ -414,4 +410,4 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
 
 
 def _added(x: ir.Value, y: ir.Value) -> ir.Value:
-    return build("add", [x, y], with_shape(x.type, np.broadcast_shapes(_shape(x), _shape(y))))
+    return build("add", [x, y], with_shape(x.type, np.broadcast_shapes(shape_of(x), shape_of(y))))

@@ -33,7 +33,7 @@ from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
-from jaxmlir.transforms.vmap import batched_results, move, vmap, vmap_of
+from jaxmlir.transforms.vmap import batched_results, move, move_all, vmap, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -143,10 +143,7 @@ def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size:
     if own == wanted:
         return
     with before_return(branch), branch.location:
-        results = [
-            move(rules, v, have, want, size)
-            for v, have, want in zip(returned(branch), own, wanted, strict=True)
-        ]
+        results = move_all(rules, returned(branch), own, wanted, size)
     set_results(branch, results)
 
 
@@ -279,10 +276,7 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
 
     def write(args: Sequence[ir.Value]) -> list[ir.Value]:
         index = move(rules, args[0], dims[0], 0, size)
-        operands = [
-            move(rules, v, dim, want, size)
-            for v, dim, want in zip(args[1:], dims[1:], batched, strict=True)
-        ]
+        operands = move_all(rules, args[1:], dims[1:], batched, size)
         outs = []
         for i, branch in enumerate(branches):
             guarded = iter(

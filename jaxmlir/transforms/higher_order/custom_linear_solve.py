@@ -21,7 +21,7 @@ from jaxmlir.transforms.higher_order.residuals import linearize_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.transpose import linear_type
-from jaxmlir.transforms.vmap import batched_results, move, vmap_of
+from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -54,10 +54,6 @@ class CustomLinearSolve(HigherOrderRule):
             a and (i < solve.lengths["matvec"] or i >= solve.num_consts)
             for i, a in enumerate(active)
         )
-
-    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
-        n = len(op.results)
-        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
 
     def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
         solve = Solve.read(op)
@@ -143,10 +139,7 @@ class CustomLinearSolve(HigherOrderRule):
         batched = Solve(solve.lengths, symbols, solve.size, types)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            right = [
-                move(rules, v, have, want, axis.size)
-                for v, have, want in zip(solve.right(args), solve.right(dims), vector, strict=True)
-            ]
+            right = move_all(rules, solve.right(args), solve.right(dims), vector, axis.size)
             return batched.create([*args[: solve.num_consts], *right])
 
         return Emitter(out_dims, write)

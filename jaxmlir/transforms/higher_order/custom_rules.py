@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import dtypes
+from jaxmlir.bridge.custom_rules.pending import DerivedSource
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
@@ -21,8 +22,7 @@ from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of
 
 if TYPE_CHECKING:
-    from jaxmlir.bridge.custom_rules.identity import Identities
-    from jaxmlir.bridge.custom_rules.pending import Pending, Source
+    from jaxmlir.bridge.custom_rules.pending import Pending
 
 Dims = tuple[int | None, ...]
 
@@ -194,29 +194,13 @@ def with_batched_rules(
 
 
 @dataclass(frozen=True)
-class _Batched:
+class _Batched(DerivedSource):
     """The rules of a batched op: those of the op that it was made of, batched."""
 
-    of: Source
     batch: BatchAttributes
     dims: Dims
     axis: Any
     out_dims: Dims
-
-    @property
-    def in_rule(self) -> bool:
-        return self.of.in_rule
-
-    @property
-    def function(self) -> str:
-        return self.of.function
-
-    @property
-    def plain_jvp(self) -> None:
-        return None
-
-    def numbered_by(self, identity: Identities) -> _Batched:
-        return replace(self, of=self.of.numbered_by(identity))
 
     def trace(
         self, attributes: dict[str, ir.Attribute], pending: Pending

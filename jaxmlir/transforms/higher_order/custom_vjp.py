@@ -85,10 +85,6 @@ class CustomVjp(HigherOrderRule):
     ) -> tuple[bool, ...]:
         return active
 
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
-        n = len(op.results)
-        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
-
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
     ) -> Linearization:
@@ -141,10 +137,6 @@ class CustomLin(HigherOrderRule):
             "jaxpr.ctx",
         }
     )
-
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
-        n = len(op.results)
-        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
 
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]

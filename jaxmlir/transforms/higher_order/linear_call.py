@@ -41,10 +41,6 @@ class LinearCall(HigherOrderRule):
     def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
         return active
 
-    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
-        n = len(op.results)
-        return self.linearize(rules, op, active, (True,) * n).jvp(active, n)
-
     def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
         fixed = _num_fixed(op)
         if any(active[:fixed]):

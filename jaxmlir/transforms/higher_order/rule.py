@@ -41,8 +41,13 @@ class HigherOrderRule:
         return None
 
     def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter | None:
-        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
-        return None
+        """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``.
+
+        Without a rule of its own an op has its :meth:`linearize`, if any.
+        """
+        n = len(op.results)
+        found = self.linearize(rules, op, active, (True,) * n)
+        return None if found is None else found.jvp(active, n)
 
     def linearize(
         self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]

@@ -30,7 +30,7 @@ from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.scan_bodies import jvp_body, linearize_body, transpose_body
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.transpose import linear_results, linear_type, reached_arguments
-from jaxmlir.transforms.vmap import Axes, batched_results, move, vmap_of
+from jaxmlir.transforms.vmap import Axes, batched_results, move_all, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -175,11 +175,7 @@ class Scan(HigherOrderRule):
         carry, ys = scan.results(found)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            moved = [
-                move(rules, v, have, to, axis.size)
-                for v, have, to in zip(args, dims, want, strict=True)
-            ]
-            return new.write(rules, moved)
+            return new.write(rules, move_all(rules, args, dims, want, axis.size))
 
         return Emitter((*carry, *(None if d is None else 1 for d in ys)), write)
 

@@ -28,7 +28,7 @@ from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import primals_of
 from jaxmlir.transforms.new_function import NewFunction
-from jaxmlir.transforms.vmap import batched_results, move, vmap_of
+from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -107,11 +107,7 @@ class While(HigherOrderRule):
         want = (*of_cond, *of_body, *carry)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            moved = [
-                move(rules, v, have, to, axis.size)
-                for v, have, to in zip(args, dims, want, strict=True)
-            ]
-            return new.write(rules, moved)
+            return new.write(rules, move_all(rules, args, dims, want, axis.size))
 
         return Emitter(carry, write)
 

@@ -15,6 +15,7 @@ from jaxmlir.dialect.builder import drop_dead_ops, filled, inline
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.inverses.rule import rule
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
 from jaxmlir.transforms.new_function import NewFunction
@@ -53,11 +54,6 @@ def rearranged(
 def zero(site: Site) -> ir.Value:
     """A log-determinant that is zero."""
     return filled(type_of(core.ShapedArray((), np.dtype(site.solver.log_det))), 0)
-
-
-def some(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
-    """The values that are chosen."""
-    return [v for v, c in zip(values, chosen, strict=True) if c]
 
 
 # --- scan ----------------------------------------------------------------------------------------
@@ -134,9 +130,9 @@ class Scan:
         outs = [len(part.arguments) + part.results.index(i) for i in wanted]
         function = rearranged(site, part, range(sum(args)), outs, False)
         operands = [
-            *some(loop.consts, consts),
+            *chosen(loop.consts, consts),
             *(loop.init[i] for i in carried),
-            *some(loop.xs, xs),
+            *chosen(loop.xs, xs),
         ]
         values = [site.whole(v) for v in operands]
         types = [site.results[i].type for i in wanted]
@@ -163,7 +159,7 @@ class Scan:
         outs = [first + inverted.results.index(i) for i in range(n)]
         outs += [*range(first), *(first + inverted.results.index(i) for i in new_ys)]
         function = rearranged(site, inverted, order, outs, inverted.log_det)
-        operands = [*loop.consts, *loop.init, *some(loop.xs, xs), *some(loop.ys, ys)]
+        operands = [*loop.consts, *loop.init, *chosen(loop.xs, xs), *chosen(loop.ys, ys)]
         values = [site.whole(v) for v in operands]
         targets = [*loop.final, *(site.operands[i] for i in inverted.arguments)]
         targets += [site.results[i] for i in new_ys]
@@ -207,7 +203,7 @@ class Scan:
         function = rearranged(site, inverted, order, outs, inverted.log_det)
         values = [site.whole(v) for v in (*loop.consts, *(loop.final[i] for i in rest))]
         values += self._history(site, loop, carried)
-        values += [site.whole(v) for v in (*some(loop.xs, xs), *some(loop.ys, ys))]
+        values += [site.whole(v) for v in (*chosen(loop.xs, xs), *chosen(loop.ys, ys))]
         targets = [loop.init[i] for i in rest] + [site.operands[i] for i in slices]
         targets += [site.results[i] for i in new_ys]
         self._run(site, function, inverted, targets, n_consts, len(rest), values, True)
@@ -227,7 +223,7 @@ class Scan:
         before = new.args[first : first + len(carried)]
         name = new.finish([*outs, *before])
         operands = [*loop.consts, *(loop.init[i] for i in carried)]
-        operands += some(loop.xs, site.given(loop.xs))
+        operands += chosen(loop.xs, site.given(loop.xs))
         length = codec.decode(site.op.attributes["length"])
         types = [loop.init[i].type for i in carried]
         types += [_stacked(t, length) for t in types]
@@ -310,7 +306,7 @@ class Cond:
                 self._explain(site, symbols, branches, known)
             return
         log_det = any(b.log_det for b in branches)
-        given = some(site.results, known[1]) + some(operands, known[0])
+        given = chosen(site.results, known[1]) + chosen(operands, known[0])
         functions = []
         for branch in branches:
             outs = [branch.arguments.index(i) for i in arguments]

@@ -29,10 +29,9 @@ import numpy as np
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.simplify.canonicalize.movement import (
     is_static,
-    shape_of,
     slice_attributes,
     slice_of,
 )

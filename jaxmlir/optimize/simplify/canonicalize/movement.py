@@ -18,13 +18,8 @@ from jaxmlir.analysis.function_view import counts_along
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import aval_of, holds, type_of
+from jaxmlir.dialect.types import aval_of, holds, shape_of, type_of
 from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, kind_of, rewrite
-
-
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """The dimensions of an array."""
-    return tuple(aval_of(value.type).shape)
 
 
 def is_static(value: ir.Value) -> bool:
