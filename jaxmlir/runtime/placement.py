@@ -179,6 +179,23 @@ def check_devices(placement: Any | None, axis_context: Any) -> None:
             f"a program for {_described(mesh)} is lowered for {count(given, 'device')}: "
             "call it inside jax.set_mesh(mesh), or on arrays that are on such a mesh"
         )
+    _check_axes(placement, jax.sharding.get_abstract_mesh())
+
+
+def _check_axes(placement: Any | None, chosen: Any) -> None:
+    """Fails where a ``shard_map`` would be of another mesh than the one that is set: its function
+    was traced for parts of arrays, and collectives number devices in the order of the axes."""
+    for eqn in () if placement is None or chosen.empty else placement.eqns:
+        if eqn.primitive.name != "shard_map" or _axes(eqn.params["mesh"]) == _axes(chosen):
+            continue
+        raise LoweringError(
+            f"a shard_map over {_described(eqn.params['mesh'])} is lowered for "
+            f"{_described(chosen)}: set a mesh of the same axes in the same order"
+        )
+
+
+def _axes(mesh: Any) -> list[tuple[Any, int]]:
+    return [axis for axis in mesh.shape.items() if axis[1] != 1]
 
 
 def _described(mesh: Any) -> str:

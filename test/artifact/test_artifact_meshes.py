@@ -89,6 +89,27 @@ def test_without_a_mesh_of_its_size_a_program_is_an_error():
 
 
 @pytest.mark.compat
+def test_a_shard_map_runs_on_a_mesh_of_its_axes_only():
+    def mesh(**axes):
+        devices = np.array(jax.devices()).reshape(*axes.values())
+        return Mesh(devices, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+
+    function = jax.shard_map(
+        lambda x: lax.psum(x.max(), "data"),
+        mesh=mesh(data=4, model=2),
+        in_specs=P("data"),
+        out_specs=P(),
+    )
+    traced = jaxmlir.trace(function)(X)
+    for program in (traced, loaded(traced)):
+        with jax.set_mesh(mesh(data=4, model=2)):
+            np.testing.assert_array_equal(program(X), function(X))
+        for other in (mesh(data=2, model=4), mesh(model=2, data=4), mesh(data=8), mesh(x=4, y=2)):
+            with jax.set_mesh(other), pytest.raises(LoweringError, match="of the same axes"):
+                program(X)
+
+
+@pytest.mark.compat
 def test_types_of_explicit_meshes_are_of_the_arguments_kind_of_device():
     def f(x):
         return jnp.sin(x) * 2
