@@ -95,3 +95,9 @@ def test_a_curve_checks_what_it_is_given():
         program.memory_curve(W, XS, budgets=("half",))
     with pytest.raises(ArgumentError, match="takes arguments of the pytree"):
         program.memory_curve(W)
+
+
+def test_one_budget_alone_is_no_list_of_them():
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    with pytest.raises(jaxmlir.errors.ArgumentError, match="budgets: expected several"):
+        program.memory_curve(1.0, budgets=0.5)
