@@ -1,5 +1,7 @@
 """Memory budgets of functions that are compiled, and what budgets cost."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,3 +103,14 @@ def test_one_budget_alone_is_no_list_of_them():
     program = jaxmlir.trace(jnp.sin)(1.0)
     with pytest.raises(jaxmlir.errors.ArgumentError, match="budgets: expected several"):
         program.memory_curve(1.0, budgets=0.5)
+
+
+def test_a_budget_that_is_not_met_is_a_warning_at_the_users_line():
+    def step(w, x):
+        return jnp.tanh(w @ jnp.tanh(w @ x)).sum() * jnp.tanh(w @ x)
+
+    with pytest.warns(UserWarning, match="the budget is") as warned:
+        jaxmlir.jit(step, memory_budget="8 B")(jnp.ones((64, 64)), jnp.ones(64))
+    # The suite's own conftest stands between JAX and the test.
+    tests = str(Path(__file__).parents[1])
+    assert all(w.filename.startswith(tests) for w in warned if "budget" in str(w.message))
