@@ -1,1 +1,7 @@
 """The command-line tools ``jaxmlir-opt``, ``jaxmlir-translate`` and ``jaxmlir-run``."""
+
+import os
+
+# JAX says so when it is imported; the tools load jaxlib before that, which reads this when it is
+# loaded, and would log at INFO.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -23,9 +23,6 @@ from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 from jaxmlir.support.files import PACKAGE, source_line
 
-# JAX says so when it is imported; the tools load jaxlib before that, and would log at INFO.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-
 # A note of JAX's about tracebacks, which are not shown.
 _JAXS_NOTE = "--------------------\nFor simplicity, JAX"
 

@@ -332,7 +332,15 @@ class _Driver:
                 "--mlir-print-ir-tree-dir says where to print the IR; give one of "
                 f"{', '.join(f'--{name}' for name in _DUMPS)} too"
             )
-        return None if folder is None else Path(folder)
+        if folder is None:
+            return None
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise UsageError(
+                f"--mlir-print-ir-tree-dir: cannot write to '{folder}': {e.strerror}"
+            ) from None
+        return Path(folder)
 
     def run(self, data: bytes) -> int:
         """Processes the whole input; returns the exit status."""

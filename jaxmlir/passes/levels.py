@@ -140,7 +140,8 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
     if level not in LEVELS:
         raise PipelineError(
             f"there is no optimization level {level!r}; "
-            f"the levels are {', '.join(map(str, LEVELS))}"
+            f"the levels are {', '.join(map(str, LEVELS))}; "
+            "jaxmlir.jit(f, optimize='tune') and program.tune(*args) time several forms"
         )
     if isinstance(without, str) or not isinstance(without, Collection):
         raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")

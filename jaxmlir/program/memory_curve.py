@@ -103,6 +103,8 @@ def memory_curve(
     program: Form, args: Sequence[Any], budgets: Sequence[float | str], repetitions: int
 ) -> MemoryCurve[Form]:
     """Compiles a program for each budget, and runs the forms alternately."""
+    if isinstance(budgets, (str, int, float)):
+        raise ArgumentError(f"budgets: expected several, such as (0.5, '1 GiB'), got {budgets!r}")
     for budget in budgets:
         check_budget(budget)
     if not isinstance(repetitions, int) or repetitions < 1:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _PLACED = frozenset(
     {"call_exported", "compute_on", "device_put", "jit", "shard_map", "sharding_constraint"}
 )
+
+# Whether a program is lowered for given platforms, whose devices need not be here.
+_ELSEWHERE: ContextVar[bool] = ContextVar("elsewhere", default=False)
 
 
 def placement_of(program: Module, ops: Iterable[tuple[Any, str]]) -> Any | None:
@@ -135,17 +139,22 @@ def with_devices(placement: Any | None) -> Any | None:
     """What JAX must know of the devices of a call: where a mesh has none and none is set, that it
     is of the first ones here, if there are enough."""
     mesh = _open_mesh_of(placement)
-    return placement if mesh is None or _is_set() else _with_first_devices(placement, mesh)
+    if mesh is None or _is_set():
+        return placement
+    return _with_first_devices(placement, mesh, _ELSEWHERE.get())
 
 
 # JAX and we tell calls by the very object.
 @functools.lru_cache(256)
-def _with_first_devices(placement: Any, mesh: Any) -> Any:
+def _with_first_devices(placement: Any, mesh: Any, elsewhere: bool) -> Any:
     devices = jax.devices()
-    if len(devices) < mesh.size:
+    if len(devices) >= mesh.size:
+        mesh = _on_devices(mesh, devices)
+    elif not elsewhere:
         return placement
-    sharding = NamedSharding(_on_devices(mesh, devices), PartitionSpec())
-    more = jax.make_jaxpr(lambda x: jax.lax.with_sharding_constraint(x, sharding))(0.0)
+    sharding = NamedSharding(mesh, PartitionSpec())
+    # JAX takes a mesh without devices from the shardings of a jit only.
+    more = jax.make_jaxpr(jax.jit(lambda x: x, out_shardings=sharding))(0.0)
     return _placement([*placement.eqns, *more.eqns])
 
 
@@ -179,6 +188,23 @@ def check_devices(placement: Any | None, axis_context: Any) -> None:
             f"a program for {_described(mesh)} is lowered for {count(given, 'device')}: "
             "call it inside jax.set_mesh(mesh), or on arrays that are on such a mesh"
         )
+    _check_axes(placement, jax.sharding.get_abstract_mesh())
+
+
+def _check_axes(placement: Any | None, chosen: Any) -> None:
+    """Fails where a ``shard_map`` would be of another mesh than the one that is set: its function
+    was traced for parts of arrays, and collectives number devices in the order of the axes."""
+    for eqn in () if placement is None or chosen.empty else placement.eqns:
+        if eqn.primitive.name != "shard_map" or _axes(eqn.params["mesh"]) == _axes(chosen):
+            continue
+        raise LoweringError(
+            f"a shard_map over {_described(eqn.params['mesh'])} is lowered for "
+            f"{_described(chosen)}: set a mesh of the same axes in the same order"
+        )
+
+
+def _axes(mesh: Any) -> list[tuple[Any, int]]:
+    return [axis for axis in mesh.shape.items() if axis[1] != 1]
 
 
 def _described(mesh: Any) -> str:
@@ -212,7 +238,11 @@ def mesh_for(program: Module, platforms: Any | None) -> Iterator[None]:
     """
     with mesh_wanted(program.name):
         if platforms is not None:
-            yield
+            token = _ELSEWHERE.set(True)
+            try:
+                yield
+            finally:
+                _ELSEWHERE.reset(token)
             return
         with default_mesh(program, ()):
             yield

@@ -11,8 +11,10 @@ _OURS = (str(Path(__file__).resolve().parents[1]), contextlib.__file__)
 
 
 def warn(message: str) -> None:
-    """Warns at the line that called into the package, from however deep in it."""
+    """Warns at the user's line, from however deep in the package and in JAX, which called it."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+    jax = getattr(sys.modules.get("jax"), "__file__", None)
+    inside = _OURS if jax is None else (*_OURS, str(Path(jax).parent))
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)

@@ -1,6 +1,9 @@
 """Files name meshes by axis names and sizes: which devices they are is chosen by who loads them."""
 
 import io
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +89,57 @@ def test_without_a_mesh_of_its_size_a_program_is_an_error():
         pytest.raises(LoweringError, match=r"lowered for 4 devices: .*jax.set_mesh"),
     ):
         program(X)
+
+
+LOWERED_ON_ONE_DEVICE = """
+import sys
+import jax
+import jaxmlir
+
+assert len(jax.devices()) == 1
+for path in sys.argv[1:]:
+    program = jaxmlir.load(path)
+    assert "num_partitions = 8" in program.lower(platforms=("tpu",)).as_text()
+    try:
+        program.lower()
+    except jaxmlir.errors.LoweringError as error:
+        assert "there are 1 here" in str(error)
+    else:
+        raise AssertionError(path)
+"""
+
+
+@pytest.mark.compat
+def test_a_program_for_many_devices_is_lowered_for_another_platform_on_one(tmp_path):
+    paths = []
+    for name, function in PROGRAMS.items():
+        paths.append(str(tmp_path / f"{name}.jaxmlir"))
+        jaxmlir.trace(function)(X).save(paths[-1])
+    command = [sys.executable, "-c", LOWERED_ON_ONE_DEVICE, *paths]
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.compat
+def test_a_shard_map_runs_on_a_mesh_of_its_axes_only():
+    def mesh(**axes):
+        devices = np.array(jax.devices()).reshape(*axes.values())
+        return Mesh(devices, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+
+    function = jax.shard_map(
+        lambda x: lax.psum(x.max(), "data"),
+        mesh=mesh(data=4, model=2),
+        in_specs=P("data"),
+        out_specs=P(),
+    )
+    traced = jaxmlir.trace(function)(X)
+    for program in (traced, loaded(traced)):
+        with jax.set_mesh(mesh(data=4, model=2)):
+            np.testing.assert_array_equal(program(X), function(X))
+        for other in (mesh(data=2, model=4), mesh(model=2, data=4), mesh(data=8), mesh(x=4, y=2)):
+            with jax.set_mesh(other), pytest.raises(LoweringError, match="of the same axes"):
+                program(X)
 
 
 @pytest.mark.compat

@@ -1,5 +1,6 @@
 """What a fresh process is spared, and that nothing is lost by it."""
 
+import os
 import subprocess
 import sys
 
@@ -28,3 +29,24 @@ def test_lowering_leaves_mhlo_classes_alone():
     command = [sys.executable, "-c", LOWERED_WITHOUT_MHLO]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.compat
+def test_a_tool_says_nothing_of_devices_that_it_starts():
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    module = "func.func public @f(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+    command = [sys.executable, "-m", "jaxmlir.cli.run", "--args=1.5"]
+    done = subprocess.run(
+        command, input=module, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("result: f32[] = 1.5\n", "")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("module {}")
+    flags = ["--cse", "--mlir-print-ir-after-all", f"--mlir-print-ir-tree-dir={file}", str(file)]
+    command = [sys.executable, "-m", "jaxmlir.cli.opt", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"--mlir-print-ir-tree-dir: cannot write to '{file}'" in done.stderr

@@ -8,6 +8,7 @@ from jax import lax
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError
+from jaxmlir.support.warn import warn
 
 W, XS = 0.1 * jnp.ones((64, 64)), jnp.ones((200, 64, 64))
 
@@ -95,3 +96,15 @@ def test_a_curve_checks_what_it_is_given():
         program.memory_curve(W, XS, budgets=("half",))
     with pytest.raises(ArgumentError, match="takes arguments of the pytree"):
         program.memory_curve(W)
+
+
+def test_one_budget_alone_is_no_list_of_them():
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    with pytest.raises(jaxmlir.errors.ArgumentError, match="budgets: expected several"):
+        program.memory_curve(1.0, budgets=0.5)
+
+
+def test_a_warning_from_within_jax_is_at_the_users_line():
+    with pytest.warns(UserWarning, match="said") as warned:
+        jax.tree.map(warn, ["said"])
+    assert [w.filename for w in warned] == [__file__]

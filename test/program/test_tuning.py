@@ -235,3 +235,11 @@ def test_at_most_six_forms_are_tried():
         choices = list(tuning.plan((), said, temporaries))
         assert len({Choice(0), Choice(1), Choice(2), *choices}) == MOST_FORMS
     assert list(tuning.plan((), {"jaxpr-cse": 9}, 0)) == []
+
+
+def test_a_wrong_level_says_how_to_tune():
+    program = jaxmlir.trace(jnp.sin)(1.0)
+    with pytest.raises(jaxmlir.errors.PipelineError, match=r"program\.tune\(\*args\)"):
+        program.optimize("tune")
+    with pytest.raises(jaxmlir.errors.PipelineError, match="optimize='tune'"):
+        jaxmlir.jit(jnp.sin, optimize="tuned")(1.0)
