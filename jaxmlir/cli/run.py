@@ -353,7 +353,9 @@ class _Values:
             if twice := sorted(found.keys() & named.keys()):
                 raise UsageError(f"argument {self.names[twice[0]]} is in two --input files")
             named |= found
-            given += [] if found else arrays.values()
+            if not found:
+                self.say_order(path, arrays)
+                given += arrays.values()
         if len(given) + len(named) > len(self.avals):
             raise self.error(_given([*named, *given]))
         free = [i for i in range(len(self.avals)) if i not in named]
@@ -385,6 +387,17 @@ class _Values:
                 f"'{path}' has '{unknown[0]}', which is no argument of @{self.entry}; {hint}"
             )
         return found
+
+    def say_order(self, path: str, arrays: Mapping[str, Any]) -> None:
+        """Says that the names of a file's arrays are not looked at, where they may mean something:
+        the library and ``-o`` give others."""
+        if len(arrays) > 1 and not all(map(_IN_ORDER.match, arrays)):
+            had = ", ".join(filter(None, self.names)) or "no names"
+            print(
+                f"jaxmlir-run: '{path}' names no argument of @{self.entry}, which has {had}: its "
+                "arrays are given in their order",
+                file=sys.stderr,
+            )
 
     def check(self) -> None:
         """Fails on an operand that is no array: a reference, a token."""
@@ -549,6 +562,10 @@ def _literals(text: str) -> tuple[Any, ...]:
             raise UsageError(f"--args expects literals, got {value} in '{text}'")
         values += _arrays_of(value).values() if isinstance(value, str) else [value]
     return tuple(values)
+
+
+# Names that say nothing but an order.
+_IN_ORDER = re.compile(r"arr_\d+$|result")
 
 
 def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -40,13 +40,23 @@ def ran(folder, capsys, *arguments):
     [
         ("--input", "params.safetensors", "--args", "[1, 2, 3]"),
         ("--args", "[1, 1]", "--input", "named.npz"),
-        ("--input", "ordered.npz"),
     ],
-    ids=["safetensors", "npz", "in order"],
+    ids=["safetensors", "npz"],
 )
 def test_arrays_are_given_by_name(folder, capsys, arguments):
     expected = np.asarray(model({"w": [W], "b": B}, X))
     status, said = ran(folder, capsys, *arguments)
+    assert (status, said) == (0, f"result: f32[2] = [{', '.join(map(str, expected))}]\n")
+
+
+def test_names_that_are_no_arguments_are_said(folder, capsys):
+    """The arrays are given in their order, which a name might contradict."""
+    expected = np.asarray(model({"w": [W], "b": B}, X))
+    status, said = ran(folder, capsys, "--input", "ordered.npz")
+    assert status == 0 and f"result: f32[2] = [{', '.join(map(str, expected))}]\n" in said
+    assert "names no argument of @model, which has params.b, params.w.0, x: its arrays are" in said
+    np.savez(folder / "unnamed.npz", np.ones(2, np.float32), W, X)
+    status, said = ran(folder, capsys, "--input", "unnamed.npz")
     assert (status, said) == (0, f"result: f32[2] = [{', '.join(map(str, expected))}]\n")
 
 
