@@ -256,27 +256,24 @@ def collective(w: Writer, fun: Any, operands: Values, op: Any) -> Values:
 _REDUCTIONS = {"add": lax.psum, "max": lax.pmax, "min": lax.pmin}
 
 
-def _reduction(op: Any, n: int) -> list[Any]:
-    """The reductions of JAX that combine each of ``n`` values as a region says."""
-    how = combinations(op.regions[0].blocks[0], n)
-    if how is None or not set(how) <= _REDUCTIONS.keys():
+def _reduction(op: Any) -> Any:
+    """The reduction of JAX that combines two values as an op's region says."""
+    how = combinations(op.regions[0].blocks[0], 1)
+    if how is None or how[0] not in _REDUCTIONS:
         raise ImportingError(f"JAX has no such reduction over devices; expected {[*_REDUCTIONS]}")
-    return [_REDUCTIONS[each] for each in how]
+    return _REDUCTIONS[how[0]]
 
 
 @rule("all_reduce")
 def all_reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    axes = axes_of(w, op)
-    reductions = _reduction(op, 1) * len(operands)
-    return collective(
-        w, lambda *xs: [f(x, axes) for f, x in zip(reductions, xs, strict=True)], operands, op
-    )
+    axes, reduced = axes_of(w, op), _reduction(op)
+    return collective(w, lambda *xs: [reduced(x, axes) for x in xs], operands, op)
 
 
 @rule("reduce_scatter")
 def reduce_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     axes, dimension = axes_of(w, op), attribute(op, "scatter_dimension")
-    if _reduction(op, 1) != [lax.psum]:
+    if _reduction(op) is not lax.psum:
         raise ImportingError("JAX scatters sums alone")
 
     def scattered(x: Any) -> list[Any]:

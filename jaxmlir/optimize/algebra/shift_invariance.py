@@ -210,15 +210,6 @@ def _scaled(laws: Laws) -> Law:
     return laws[0]
 
 
-# |a exp(c m)| = |a| exp(c m);  its sign does not depend on m
-def _abs(node: OpView, laws: Laws) -> Law:
-    return _scaled(laws)
-
-
-def _sign(node: OpView, laws: Laws) -> None:
-    _scaled(laws)
-
-
 def _power(exponent: Callable[[OpView], Fraction]) -> Rule:
     def rule(node: OpView, laws: Laws) -> Law | None:
         law = _scaled(laws)
@@ -273,8 +264,8 @@ RULES: dict[str, Rule] = {
         "neg": _neg,
         "exp": _exp,
         "log": _log,
-        "abs": _abs,
-        "sign": _sign,
+        "abs": _power(lambda node: Fraction(1)),
+        "sign": _power(lambda node: Fraction(0)),
         "max": _alike,
         "min": _alike,
         "select_n": _select,

@@ -20,7 +20,6 @@ import numpy as np
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, build, filled, is_used, returned, symbols_of
 from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
@@ -511,9 +510,8 @@ def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
       known: the integers that are known around it.
     """
     loop = WhileOp.of(op)
-    # Which axes of a mesh its functions name is no reason to keep it.
-    named = not has_lasting_effects(op, "jaxpr.while")
-    if loop.other.keys() - {"jaxpr.ctx", "jaxpr.parallel", *(["jaxpr.effects"] if named else [])}:
+    # Of effects it has such as which axes of a mesh are named: `loops_of` gives no other loops.
+    if loop.other.keys() - {"jaxpr.ctx", "jaxpr.effects", "jaxpr.parallel"}:
         return None
     of_cond, of_body, init = loop.operands(list(op.operands))
     if not init:
