@@ -6,7 +6,6 @@ Text goes to MLIR's parser, which survives anything; bytecode to a child process
 
 from __future__ import annotations
 
-import io
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -113,14 +112,10 @@ def serialized(
       UsageError: there is no such version of the bytecode.
     """
     if bytecode:
-        if bytecode_version is None:
-            return module_bytecode(module)
-        out = io.BytesIO()
         try:
-            module.operation.write_bytecode(out, desired_version=bytecode_version)
+            return module_bytecode(module, bytecode_version)
         except ValueError as e:
             raise UsageError(f"--emit-bytecode-version={bytecode_version}: {e}") from None
-        return out.getvalue()
     text = module.operation.get_asm(**printing)
     if not printing.get("use_local_scope"):
         text = with_mesh_aliases(text)

@@ -286,16 +286,20 @@ def _end_of_braces(text: str, start: int) -> int:
     return len(text)
 
 
-def bytecode(op: ir.Operation) -> bytes:
-    """An op, with all that is in it, as MLIR bytecode."""
+def bytecode(op: ir.Operation, version: int | None = None) -> bytes:
+    """An op, with all that is in it, as MLIR bytecode of a version, by default the newest.
+
+    Raises:
+      ValueError: there is no such version.
+    """
     out = io.BytesIO()
-    op.write_bytecode(out)
+    op.write_bytecode(out, desired_version=version)
     return out.getvalue()
 
 
-def module_bytecode(module: ir.Module) -> bytes:
-    """The module as MLIR bytecode."""
-    return bytecode(module.operation)
+def module_bytecode(module: ir.Module, version: int | None = None) -> bytes:
+    """The module as MLIR bytecode; see :func:`bytecode`."""
+    return bytecode(module.operation, version)
 
 
 def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.Module:

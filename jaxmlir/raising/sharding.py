@@ -342,7 +342,7 @@ def partition_id(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         names = manual.mesh.axis_names
         return collective(w, lambda: [lax.axis_index(names).astype(np.uint32)], [], op)
     key = "mhlo.num_partitions" if is_partition else "mhlo.num_replicas"
-    attributes = w.raising.attributes
+    attributes = w.raising.module.operation.attributes
     if key in attributes and attributes[key].value > 1:
         raise ImportingError(f"expected a module for one device, got {key} = {attributes[key]}")
     return [w.constant(np.zeros((), np.uint32))]

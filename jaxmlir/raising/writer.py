@@ -153,7 +153,7 @@ class Raising:
     Attributes:
       importer: writes the new module, and holds its constants.
       of_import: makes the program of an importer.
-      module, attributes: the source, and its attributes.
+      module: the source.
       meshes: Shardy's meshes, by their names.
       manual: the mesh and the axes of the manual computation that is raised.
     """
@@ -162,7 +162,6 @@ class Raising:
         self.importer: Importer = Importer()
         self.of_import = of_import
         self.module = source
-        self.attributes: Any = source.operation.attributes
         self.source: dict[str, Any] = functions(source)
         self.meshes: dict[str, Any] = {
             op.sym_name.value: op.mesh
