@@ -8,6 +8,7 @@ from typing import Any
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.writer import (
     RULES,
     Values,
@@ -130,11 +131,14 @@ def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
 def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """A call becomes a ``jit`` of the function; but what JAX makes of the body of a scan, and of
     taking and putting its slices, is written in place, where loops are recognised by it; and so are
-    functions that JAX lowers one primitive to."""
+    functions that JAX lowers one primitive to.  Threefry's function is that primitive."""
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     if _IN_PLACE.fullmatch(callee) and callee in w.raising.source:
         block = body_of(w.raising.source[callee])
         return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+    if callee.startswith("threefry2x32") and callee in w.raising.source:
+        if is_threefry(w.raising.source[callee], w.raising.source):
+            return w.emit("threefry2x32", operands, w.types(op))
     symbol = w.raising.function(callee)
     return w.emit("jit", operands, w.types(op), jaxpr=symbol_ref(symbol), name=callee)
 

@@ -1,4 +1,4 @@
-"""Linear algebra, Fourier transforms, random bits, and custom calls.
+"""Linear algebra, Fourier transforms, and custom calls.
 
 JAX's lowering of a factorisation on a CPU is a call of LAPACK, a check of what that says of its
 success, and NaNs where it had none.  The call becomes the primitive, whose derivative is known and
@@ -21,7 +21,6 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import held_by
-from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.writer import (
     RULES,
     Values,
@@ -72,33 +71,6 @@ def triangular_solve(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         conjugate_a=transpose == "ADJOINT",
         unit_diagonal=attribute(op, "unit_diagonal"),
     )
-
-
-@rule("rng_bit_generator")
-def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    state, bits = w.types(op)
-    name = keyword(op.attributes["rng_algorithm"])
-    algorithms = {
-        "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
-        "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
-        "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
-    }
-    return w.emit(
-        "rng_bit_generator",
-        operands,
-        [state, bits],
-        shape=tuple(bits.shape),
-        dtype=type_of_elements(bits),
-        algorithm=algorithms[name],
-    )
-
-
-@rule("rng")
-def rng(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
-    if keyword(op.attributes["rng_distribution"]) != "UNIFORM":
-        raise ImportingError("JAX's stateful generator has uniform numbers only, not normal ones")
-    return w.emit("rng_uniform", operands[:2], [type_], shape=tuple(type_.shape))
 
 
 @rule("batch_norm_inference")

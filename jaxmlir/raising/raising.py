@@ -18,6 +18,7 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
     control,
     elementwise,
     linalg,
+    random,
     reductions,
     sharding,
 )

@@ -16,6 +16,7 @@ from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations, pairs
 from jaxmlir.raising.elementwise import lifted
+from jaxmlir.raising.matching import region_by_jax, region_text
 from jaxmlir.raising.writer import (
     Values,
     Writer,
@@ -108,20 +109,6 @@ def _reduced(
     return w.one(how, [w.broadcast(init, type_), result], type_)
 
 
-def region_text(region: Any) -> str:
-    """The ops of a region as text in which equal regions are equal, wherever they stand."""
-    block = region.blocks[0]
-    names = {argument: f"%a{i}" for i, argument in enumerate(block.arguments)}
-    lines = []
-    for view in block.operations:
-        op = view.operation
-        args = [names.get(v, "?") for v in op.operands]
-        names.update((v, f"%{len(names) + i}") for i, v in enumerate(op.results))
-        attributes = sorted(f"{a} = {op.attributes[a]}" for a in op.attributes)
-        lines.append(f"{op.name} {args} {attributes} {[str(v.type) for v in op.results]}")
-    return "\n".join(lines)
-
-
 def _arg_reduction(
     w: Writer, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
 ) -> Values | None:
@@ -165,27 +152,7 @@ def _arg_region(name: str, element: ir.Type, index: ir.Type) -> str | None:
     def arg(x: Any) -> Any:
         return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
 
-    return _jax_region(arg, [((3,), dtype_of(element))], "stablehlo.reduce")
-
-
-def _jax_region(fun: Any, args: list[Any], name: str) -> str | None:
-    """The text of the region of the first op of a name that JAX lowers a function to."""
-    import jax
-
-    from jaxmlir.dialect.ir import parse_module
-
-    wide = any(np.dtype(dtype).itemsize == 8 for _, dtype in args)
-    try:
-        with jax.enable_x64(True) if wide else jax.enable_x64(jax.config.jax_enable_x64):
-            shaped = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in args]
-            text = jax.jit(fun).trace(*shaped).lower(lowering_platforms=("cpu",)).as_text()
-    except (TypeError, NotImplementedError, ValueError):
-        return None
-    for function in parse_module(text).body.operations:
-        for op in function.regions[0].blocks[0].operations:
-            if op.operation.name == name:
-                return region_text(op.operation.regions[0])
-    return None
+    return region_by_jax(arg, [((3,), dtype_of(element))], "stablehlo.reduce")
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -273,7 +240,7 @@ def _logsumexp_region(element: ir.Type) -> str | None:
     dtype = dtype_of(element)
     if not dtypes.issubdtype(dtype, np.inexact):
         return None
-    return _jax_region(lax.cumlogsumexp, [((3,), dtype)], "stablehlo.reduce_window")
+    return region_by_jax(lax.cumlogsumexp, [((3,), dtype)], "stablehlo.reduce_window")
 
 
 @rule("select_and_scatter")
@@ -353,7 +320,7 @@ def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> str | None:
     def sorted_(*xs: Any) -> Any:
         return lax.sort_p.bind(*xs, dimension=0, is_stable=True, num_keys=num_keys)
 
-    return _jax_region(sorted_, args, "stablehlo.sort")
+    return region_by_jax(sorted_, args, "stablehlo.sort")
 
 
 def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:

@@ -397,6 +397,39 @@ def test_what_jax_lowers_to_idioms_is_what_it_was(name):
             close(a, b, 1e-3)
 
 
+def _normal(data, shape=(3, 4)):
+    return jax.random.normal(jax.random.wrap_key_data(data), shape)
+
+
+KEY = np.array([0, 7], np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("f", "key"),
+    [
+        (_normal, KEY),
+        (lambda key: _normal(key, (4,)), KEY),
+        (lambda key: _normal(key, ()), KEY),
+        (jax.vmap(_normal), np.stack([KEY, KEY + 1])),
+    ],
+)
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_threefry_is_one_op(f, key, platform):
+    """JAX lowers it to a loop for a CPU, and elsewhere to the rounds one after another."""
+    exported = export.export(jax.jit(f), platforms=[platform])(key)
+    program = jaxmlir.from_stablehlo(bytes(exported.mlir_module_serialized))
+    assert str(program).count('"jaxpr.threefry2x32"') == 1
+    assert "scan" not in str(program) and "shift_left" not in str(program)
+    close(program(key), jax.jit(f)(key))
+
+
+def test_a_function_that_is_only_called_threefry_is_what_it_computes():
+    text = str(lowered(_normal, KEY)).replace("dense<[13, 15, 26, 6]>", "dense<[13, 15, 26, 7]>")
+    program = jaxmlir.from_stablehlo(text)
+    assert "jaxpr.threefry2x32" not in str(program)
+    assert not np.array_equal(program(KEY), jax.jit(_normal)(KEY))
+
+
 def test_a_matrix_that_has_no_factor_gives_nans_as_before():
     program = jaxmlir.from_stablehlo(lowered(jnp.linalg.cholesky, SQUARE))
     assert np.isnan(program(-SQUARE)).any()

@@ -1,0 +1,89 @@
+"""Whether ops of a module are those that JAX lowers something to: a text that tells."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
+
+MAX_NESTED = 8
+"""How deep regions and calls are followed; deeper ones equal nothing."""
+
+
+def computation(
+    block: ir.Block,
+    source: Mapping[str, Any],
+    renamed: Mapping[ir.Type, str] | None = None,
+    around: Mapping[ir.Value, str] | None = None,
+    depth: int = 0,
+) -> str:
+    """What a block computes from its arguments, as text that is equal where that is.
+
+    Names, unused ops, the order of ops and ops that are there twice make no difference.
+
+    Args:
+      source: the functions of the module by name, whose bodies stand for calls of them.
+      renamed: what types are called instead of what they are.
+      around: what values from outside of the block are called.
+    """
+    if depth > MAX_NESTED:
+        return f"too deep: {id(block)}"
+    renamed = renamed or {}
+    known: dict[ir.Value, str] = dict(around or {})
+    types = [renamed.get(v.type) or str(v.type) for v in block.arguments]
+    known.update((v, f"%{depth}.{k}: {types[k]}") for k, v in enumerate(block.arguments))
+    for view in block.operations:
+        op = view.operation
+        operands = [known.get(v, "?") for v in op.operands]
+        attributes = {a: op.attributes[a] for a in op.attributes}
+        bodies = [b for region in op.regions for b in region.blocks]
+        if "callee" in attributes:
+            callee = source.get(ir.FlatSymbolRefAttr(attributes.pop("callee")).value)
+            bodies += list(callee.operation.regions[0].blocks) if callee else []
+        inner = [computation(b, source, renamed, known, depth + 1) for b in bodies]
+        given = sorted(f"{name} = {value}" for name, value in attributes.items())
+        types = [renamed.get(v.type) or str(v.type) for v in op.results]
+        text = f"{op.name} {operands} {given} {inner} {types}"
+        if not len(op.results):
+            return text
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        known.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
+    return "no end"
+
+
+def region_text(region: Any) -> str:
+    """What the only block of a region computes."""
+    return computation(region.blocks[0], {})
+
+
+def lowered_by_jax(
+    fun: Callable[..., Any], args: Sequence[tuple[Any, Any]], platform: str = "cpu"
+) -> ir.Module | None:
+    """The module that JAX lowers a function of arrays to; ``None`` where it cannot.
+
+    Args:
+      args: the shape and the dtype of each array.
+    """
+    wide = any(np.dtype(dtype).itemsize == 8 for _, dtype in args)
+    try:
+        with jax.enable_x64(True) if wide else jax.enable_x64(jax.config.jax_enable_x64):
+            shaped = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in args]
+            text = jax.jit(fun).trace(*shaped).lower(lowering_platforms=(platform,)).as_text()
+    except (TypeError, NotImplementedError, ValueError):
+        return None
+    return parse_module(text)
+
+
+def region_by_jax(fun: Callable[..., Any], args: list[Any], name: str) -> str | None:
+    """The text of the region of the first op of a name that JAX lowers a function to."""
+    module = lowered_by_jax(fun, args)
+    for function in functions(module).values() if module else ():
+        for op in body_of(function).operations:
+            if op.operation.name == name:
+                return region_text(op.operation.regions[0])
+    return None

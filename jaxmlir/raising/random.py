@@ -1,0 +1,83 @@
+"""Random bits: the ops of StableHLO, and the function that JAX lowers its generator to."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax.extend.random import threefry2x32_p
+
+from jaxmlir.dialect.ir import body_of, functions, ir
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.elementwise import type_of_elements
+from jaxmlir.raising.linalg import custom
+from jaxmlir.raising.matching import computation, lowered_by_jax
+from jaxmlir.raising.writer import Values, Writer, keyword, rule, shape_of
+
+
+@rule("rng_bit_generator")
+def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    state, bits = w.types(op)
+    name = keyword(op.attributes["rng_algorithm"])
+    algorithms = {
+        "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
+        "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
+        "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
+    }
+    return w.emit(
+        "rng_bit_generator",
+        operands,
+        [state, bits],
+        shape=tuple(bits.shape),
+        dtype=type_of_elements(bits),
+        algorithm=algorithms[name],
+    )
+
+
+@rule("rng")
+def rng(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    (type_,) = w.types(op)
+    if keyword(op.attributes["rng_distribution"]) != "UNIFORM":
+        raise ImportingError("JAX's stateful generator has uniform numbers only, not normal ones")
+    return w.emit("rng_uniform", operands[:2], [type_], shape=tuple(type_.shape))
+
+
+@custom("cu_threefry2x32_ffi", "cu_threefry2x32", "hip_threefry2x32_ffi", "hip_threefry2x32")
+def threefry(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    return w.emit("threefry2x32", operands[:4], w.types(op))
+
+
+def is_threefry(function: Any, source: dict[str, Any]) -> bool:
+    """Whether a function is the one that JAX lowers ``threefry2x32`` to: the same ops, as a loop or
+    written out.
+
+    Its name is not enough: anybody may give a function that name.
+    """
+    block = body_of(function)
+    arguments = list(block.arguments)
+    if len(arguments) != 4:
+        return False
+    shapes = tuple(shape_of(v) for v in arguments)
+    key, counter = shapes[1:3]
+    # With other types of that shape inside, it matters which shape it is.
+    if key == () and counter not in ((), (1,), (4,)) and shapes == (key, key, counter, counter):
+        return computation(block, source, {arguments[2].type: "counter"}) in _threefries(None)
+    return computation(block, source) in _threefries(shapes)
+
+
+@functools.cache
+def _threefries(shapes: tuple[tuple[int, ...], ...] | None) -> frozenset[str]:
+    """What JAX lowers ``threefry2x32`` to, on each platform, for operands of some shapes; of
+    ``None`` for a scalar key and counters of a shape that is called so."""
+    args = [(shape, np.uint32) for shape in shapes or ((), (), (3,), (3,))]
+    texts = set()
+    for platform in ("cpu", "tpu"):
+        module = lowered_by_jax(threefry2x32_p.bind, args, platform)
+        found = functions(module) if module else {}
+        for function in found.values():
+            block = body_of(function)
+            renamed = {} if shapes else {block.arguments[-1].type: "counter"}
+            texts.add(computation(block, found, renamed))
+    return frozenset(texts)
