@@ -489,6 +489,30 @@ def _dot(w: Writer, op: Any, operands: Values, numbers: Any, params: dict[str, A
     )
 
 
+@rule("chlo.ragged_dot")
+def ragged_dot(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    from jaxlib.mlir.dialects import chlo
+
+    given = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
+    (type_,) = w.types(op)
+    numbers = lax.RaggedDotDimensionNumbers(
+        dot_dimension_numbers=(
+            (tuple(given.lhs_contracting_dimensions), tuple(given.rhs_contracting_dimensions)),
+            (tuple(given.lhs_batching_dimensions), tuple(given.rhs_batching_dimensions)),
+        ),
+        lhs_ragged_dimensions=tuple(given.lhs_ragged_dimensions),
+        rhs_group_dimensions=tuple(given.rhs_group_dimensions),
+    )
+    return w.emit(
+        "ragged_dot_general",
+        operands,
+        [type_],
+        ragged_dot_dimension_numbers=numbers,
+        preferred_element_type=type_of_elements(type_),
+        **_precision(op),
+    )
+
+
 @rule("einsum")
 def einsum(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     import jax.numpy as jnp

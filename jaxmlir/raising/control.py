@@ -11,12 +11,15 @@ from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.writer import (
     RULES,
+    Outer,
     Values,
     Writer,
     attribute,
     end_of,
     outer_of,
     rule,
+    shape_of,
+    tensor,
 )
 
 
@@ -36,16 +39,16 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         for around, given in zip(outer, (used, same), strict=True)
     ]
     dropped = [k for k in same if k not in used]
+    changed = [k for k in range(len(operands)) if k not in same]
     symbols = (
-        raising.region(condition, outer[0], "cond", op.location, used, (), dropped),
-        raising.region(body, outer[1], "body", op.location, same, same),
+        raising.region(condition, outer[0], "cond", op.location, used, unused=dropped),
+        raising.region(body, outer[1], "body", op.location, same, changed),
     )
     params = {
         name: len(values)
         for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)
         if values
     }
-    changed = [k for k in range(len(operands)) if k not in same]
     results = iter(
         w.emit(
             "while",
@@ -57,6 +60,41 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         )
     )
     return [operands[k] if k in same else next(results) for k in range(len(operands))]
+
+
+@rule("chlo.scan")
+def scan(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """JAX scans along the first dimension, and has carries before what is scanned."""
+    n, axis = attribute(op, "operandSegmentSizes")[0], attribute(op, "dimension")
+    xs, carries = operands[:n], operands[n:]
+    length = shape_of(xs[0])[axis]
+    block = op.regions[0].blocks[0]
+    types = w.types(op)
+    outputs = len(types) - len(carries)
+    symbol = w.raising.region(
+        block,
+        Outer([], []),
+        "body",
+        op.location,
+        range(n, len(operands)),
+        [*range(outputs, len(types)), *range(outputs)],
+    )
+    rank = len(shape_of(xs[0]))
+    to_front = [axis, *(d for d in range(rank) if d != axis)]
+    back = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
+    xs = [w.transpose(x, to_front) for x in xs] if axis else xs
+    stacked = [tensor([t.shape[d] for d in to_front], t.element_type) for t in types[:outputs]]
+    found = w.emit(
+        "scan",
+        [*carries, *xs],
+        [*types[outputs:], *stacked],
+        jaxpr=symbol_ref(symbol),
+        length=length,
+        **({"num_carry": len(carries)} if carries else {}),
+        **({"reverse": True} if attribute(op, "is_reverse", False) else {}),
+    )
+    ys = found[len(carries) :]
+    return [*(w.transpose(y, back) if axis else y for y in ys), *found[: len(carries)]]
 
 
 @rule("case")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import dtypes, lax
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import dtype_of
+from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.writer import (
     PLAIN,
@@ -156,20 +158,49 @@ def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return [w.convert(operands[0], type_.element_type)]
 
 
-def _different(*types: ir.Type) -> list[ir.Type]:
-    """The element types of two tensors, if they are two."""
-    elements = [type_.element_type for type_ in types]
-    return elements if elements[0] != elements[1] else []
-
-
 @rule("bitcast_convert")
 def bitcast_convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """JAX has that of real numbers; a complex one is two of them, and a boolean one of many bits of
+    an integer."""
     (type_,) = w.types(op)
-    for element in _different(type_, operands[0].type):
-        if str(element) == "i1" or isinstance(element, ir.ComplexType):
-            raise ImportingError(f"JAX has no bitcast from or to elements of type {element}")
-    dtype = type_of_elements(type_)
-    return w.emit("bitcast_convert_type", operands, [type_], new_dtype=dtype)
+    elements = [type_.element_type, operands[0].type.element_type]
+    special = any(str(e) == "i1" or isinstance(e, ir.ComplexType) for e in elements)
+    if special and elements[0] != elements[1]:
+        return w.traced(functools.partial(_bitcast, type_=aval_of(type_)), operands, [type_])
+    return w.emit("bitcast_convert_type", operands, [type_], new_dtype=type_of_elements(type_))
+
+
+def _bitcast(x: Any, type_: Any) -> Any:
+    """An array as one of another type with the same bits, the lowest one first."""
+    bits = _bits_of(x)
+    return _of_bits(
+        bits.reshape(*type_.shape, bits.size // (math.prod(type_.shape) or 1)), type_.dtype
+    )
+
+
+def _bits_of(x: Any) -> Any:
+    """The bits of each element as booleans, along a new last dimension."""
+    if x.dtype == np.bool_:
+        return x[..., None]
+    if jnp.iscomplexobj(x):
+        return jnp.concatenate([_bits_of(x.real), _bits_of(x.imag)], -1)
+    width = x.dtype.itemsize * 8
+    unsigned = np.dtype(f"uint{width}")
+    places = jnp.arange(width, dtype=unsigned)
+    return (lax.bitcast_convert_type(x, unsigned)[..., None] >> places) % 2 != 0
+
+
+def _of_bits(bits: Any, dtype: Any) -> Any:
+    """The array of a dtype whose elements have some bits, along the last dimension."""
+    if dtype == np.bool_:
+        return bits[..., 0]
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        part = np.finfo(dtype).dtype
+        return lax.complex(*(_of_bits(half, part) for half in jnp.split(bits, 2, -1)))
+    width = bits.shape[-1]
+    unsigned = np.dtype(f"uint{width}")
+    shifted = bits.astype(unsigned) << jnp.arange(width, dtype=unsigned)
+    return lax.bitcast_convert_type(jnp.sum(shifted, -1, dtype=unsigned), dtype)
 
 
 def type_of_elements(type_: ir.Type) -> Any:

@@ -120,7 +120,7 @@ def python_value(attr: ir.Attribute) -> Any:
     """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
     if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
         return attr.value
-    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attr)
     if isinstance(attr, ir.FlatSymbolRefAttr):
         return attr.value
@@ -240,7 +240,7 @@ class Raising:
         hint: str,
         loc: Any,
         constant: Sequence[int] = (),
-        without: Sequence[int] = (),
+        returned: Sequence[int] | None = None,
         unused: Sequence[int] = (),
     ) -> str:
         """The symbol of the function of a region.
@@ -248,18 +248,17 @@ class Raising:
         Args:
           outer: what it takes from around it, as its first arguments.
           constant: which of its own arguments come next, before the others.
-          without: which of its results the function does not have.
+          returned: which of its results the function has, in their order; all if ``None``.
           unused: which of its own arguments it does not have.
         """
         symbol = self.importer.unique_name(hint)
         own = list(block.arguments)
         first = [own[k] for k in constant]
         rest = [v for k, v in enumerate(own) if k not in (*constant, *unused)]
-        end = end_of(block)
-        results = [v for k, v in enumerate(end.operands) if k not in without]
+        results = _chosen(end_of(block).operands, returned)
         function = self._new(symbol, [*outer.values, *first, *rest], results, loc, False)
         env = dict(zip((*outer.values, *first, *rest), function.arguments, strict=True))
-        self._queue.append(Writer(self, function, block, env, outer.constants, without))
+        self._queue.append(Writer(self, function, block, env, outer.constants, returned))
         return symbol
 
     def combination(self, name: str, element: ir.Type) -> str:
@@ -303,6 +302,10 @@ class Raising:
         return function
 
 
+def _chosen(values: Sequence[Any], which: Sequence[int] | None) -> list[Any]:
+    return list(values) if which is None else [values[k] for k in which]
+
+
 def _keep_name(old: ir.Value, new: ir.Value) -> None:
     """An argument of the new function has the old one's name."""
     if isinstance(old.location, ir.NameLoc):
@@ -315,7 +318,7 @@ class Writer:
     Attributes:
       env: the dialect's value of each value of the source.
       constants: ops of the source that are written first.
-      without: which of the results are left out.
+      returned: which of the results the function has, in their order; all if ``None``.
       passed_on: ops of the source whose result is one of their operands, as an earlier rule has
         found.
       location: of the op that is being written.
@@ -328,11 +331,11 @@ class Writer:
         source: ir.Block,
         env: dict[ir.Value, ir.Value],
         constants: Sequence[Any] = (),
-        without: Sequence[int] = (),
+        returned: Sequence[int] | None = None,
     ):
         self.raising = raising
         self.constants = constants
-        self.without = without
+        self.returned = returned
         self.function: Any = function
         self.source: Any = source
         self.block: Any = body_of(function)
@@ -348,8 +351,7 @@ class Writer:
                 self.location = op.location
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
-            results = self.ops(self.source, self.env)
-            write_return([v for k, v in enumerate(results) if k not in self.without])
+            write_return(_chosen(self.ops(self.source, self.env), self.returned))
         drop_dead_ops(self.function)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:

@@ -330,6 +330,79 @@ def test_an_index_out_of_bounds_chooses_the_last_branch(index):
     close(program.vmap((0, None))(batch, x), np.stack([want, x]))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_of_chlo_along_any_dimension(reverse):
+    program = program_of(
+        "%0:2 = chlo.scan(%x) inits(%c) dimension=1 attributes {is_reverse = REVERSE} {\n"
+        "^bb0(%a: tensor<3xf32>, %b: tensor<3xf32>):\n  %s = stablehlo.constant dense<0.5> : "
+        "tensor<3xf32>\n  %1 = stablehlo.multiply %b, %s : "
+        "tensor<3xf32>\n  %2 = stablehlo.add %a, %1 : tensor<3xf32>\n  stablehlo.return %2, %1 : "
+        "tensor<3xf32>, tensor<3xf32>\n} : (tensor<3x4xf32>, tensor<3xf32>) -> "
+        "(tensor<3x4xf32>, tensor<3xf32>)\n"
+        "return %0#0, %0#1 : tensor<3x4xf32>, tensor<3xf32>".replace(
+            "REVERSE", str(reverse).lower()
+        ),
+        "%x: tensor<3x4xf32>, %c: tensor<3xf32>",
+        "(tensor<3x4xf32>, tensor<3xf32>)",
+    )
+
+    def expected(x, c):
+        body = lambda carry, a: (carry * 0.5, a + carry * 0.5)  # noqa: E731
+        last, ys = lax.scan(body, c, x.T, reverse=reverse)
+        return ys.T, last
+
+    args = X, X[:, 0]
+    close(program(*args), expected(*args))
+    close(program.jvp()(args, args), jax.jvp(expected, args, args))
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype", "shape"),
+    [
+        (np.array([[1, 0, 0, 1, 0, 0, 0, 1], [0, 1, 1, 0, 1, 1, 1, 0]], bool), "ui8", (2,)),
+        (np.array([1.5, -2.25], np.float32), "i1", (2, 32)),
+        (np.array([[1 - 2j, 3 + 4j], [0.5, 1j]], np.complex64), "complex<f64>", (2,)),
+    ],
+)
+def test_bits_of_booleans_and_complex_numbers(x, dtype, shape):
+    types = [
+        f"tensor<{'x'.join(map(str, s))}x{t}>"
+        for s, t in (
+            (x.shape, {"bool": "i1", "float32": "f32", "complex64": "complex<f32>"}[str(x.dtype)]),
+            (shape, dtype),
+        )
+    ]
+    body = f"%0 = stablehlo.bitcast_convert %x : ({types[0]}) -> {types[1]}\nreturn %0 : {types[1]}"
+    with jax.enable_x64(True):
+        got = np.asarray(program_of(body, f"%x: {types[0]}", types[1])(x))
+    if dtype == "i1":
+        want = np.unpackbits(x.view(np.uint8), bitorder="little").reshape(shape).astype(bool)
+    elif x.dtype == bool:
+        want = np.packbits(x, -1, bitorder="little").reshape(shape)
+    else:
+        want = x.view(np.complex128).reshape(shape)
+    same(got, want)
+
+
+def test_a_ragged_product():
+    sizes = np.array([2, 1, 0], np.int32)
+    rhs = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 4, 2)
+    program = program_of(
+        '%0 = "chlo.ragged_dot"(%x, %y, %n) {ragged_dot_dimension_numbers = #chlo.ragged_dot<'
+        "lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = "
+        "[1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0], rhs_group_dimensions "
+        "= [0]>, precision_config = [#chlo<precision DEFAULT>, #chlo<precision DEFAULT>]} : "
+        "(tensor<3x4xf32>, tensor<3x4x2xf32>, tensor<3xi32>) -> tensor<3x2xf32>\n"
+        "return %0 : tensor<3x2xf32>",
+        "%x: tensor<3x4xf32>, %y: tensor<3x4x2xf32>, %n: tensor<3xi32>",
+        "tensor<3x2xf32>",
+    )
+    close(program(X, rhs, sizes), lax.ragged_dot(X, rhs, sizes))
+    loss = lambda x, y: lax.ragged_dot(x, y, sizes).sum()  # noqa: E731
+    gradients = program.vjp()[1](program.vjp()[0](X, rhs, sizes)[1], np.ones((3, 2), np.float32))
+    close(gradients[:2], jax.grad(loss, (0, 1))(X, rhs))
+
+
 def scan(w, xs):
     def body(carry, x):
         carry = jnp.tanh(w @ carry + x)
