@@ -259,8 +259,8 @@ def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...])
 
 _POINTWISE = frozenset(
     f"stablehlo.{n}"
-    for n in (*_ARITHMETIC, "compare", "select", "convert", "power", "round_nearest_afz")
-) | {"stablehlo.round_nearest_even", "stablehlo.reduce_precision"}
+    for n in (*_ARITHMETIC, *"compare select convert power real imag cbrt".split())
+) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
 
 
 class _Lifted:

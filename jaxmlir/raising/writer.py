@@ -43,12 +43,24 @@ RULES: dict[str, Rule] = {}
 BY_SIGNATURE = frozenset(
     f"stablehlo.{name}"
     for name in "add multiply maximum minimum broadcast_in_dim reshape transpose slice "
-    "concatenate pad dot_general dynamic_slice iota".split()
+    "concatenate pad dot_general dynamic_slice dynamic_update_slice iota compare select convert "
+    "constant reverse round_nearest_even convolution".split()
 )
-"""Ops that are one op of the dialect on the same operands, by their name, attributes and types."""
+"""Ops that are one op of the dialect on the same operands, in some order, by their name, attributes
+and types."""
 
-# The name and the attributes of what such an op was written as.
-_written: dict[Any, tuple[str, list[tuple[str, ir.Attribute]]]] = {}
+
+class Written(NamedTuple):
+    """What an op of :data:`BY_SIGNATURE` was written as."""
+
+    name: str
+    types: list[ir.Type]
+    attributes: dict[str, ir.Attribute]
+    order: list[int] | None
+    """Which operands it has, if not all in their order."""
+
+
+_written: dict[Any, Written | None] = {}
 
 MAX_INLINED = 100
 """How deep blocks are written in place of ops of one another."""
@@ -362,15 +374,16 @@ class Writer:
             name = op.name
             self.location = location = op.location
             operands = [env[v] for v in op.operands]
+            before = op.results
             plain = PLAIN.get(name)
             try:
                 if self.passed_on and op in self.passed_on:
                     results: Values = [env[self.passed_on[op]]]
                 elif plain is not None and not len(op.attributes):
-                    types = [raised_type(v.type) for v in op.results]
+                    types = list(map(raised_type, before.types))
                     results = create(plain, types, operands, loc=location).results
                 elif name in BY_SIGNATURE:
-                    results = self.by_signature(op, name, operands)
+                    results = self.by_signature(op, name, before.types, operands)
                 elif (found := RULES.get(name)) is not None:
                     results = found(self, op, operands)
                 elif name in ("func.return", "stablehlo.return", "sdy.return"):
@@ -382,8 +395,7 @@ class Writer:
             except (KeyError, ValueError, TypeError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of what an op of it may be.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
-            for old, new in zip(op.results, results, strict=True):
-                env[old] = new
+            env.update(zip(before, results, strict=True))
         raise self.located(ImportingError("expected an op that ends the block"), "func.func")
 
     def located(self, error: JaxmlirError, name: str) -> ImportingError:
@@ -393,22 +405,22 @@ class Writer:
             return error
         return at_op(ImportingError, error, name, (file, line, col))
 
-    def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
+    def by_signature(
+        self, op: Any, name: str, types: list[ir.Type], operands: list[ir.Value]
+    ) -> Values:
         """The results of an op that its rule writes as one on the same operands: as the last op of
         that name, attributes and types was written."""
-        types = tuple([v.type for v in op.results])
-        key = (name, tuple(op.attributes.items()), tuple([v.type for v in operands]), types)
+        key = (name, *types, *[v.type for v in operands], *op.attributes.items())
         known = _written.get(key)
         if known is None:
             results = RULES[name](self, op, operands)
-            new = results[0].owner
-            _written[key] = new.name, list(new.attributes.items())
+            if key not in _written and len(set(operands)) == len(operands):
+                _written[key] = _as_written(results, operands)
             return results
-        name, attributes = known
-        new = ir.Operation.create(
-            name, [raised_type(t) for t in types], operands, dict(attributes), loc=self.location
-        )
-        return new.results
+        name, types, attributes, order = known
+        if order is not None:
+            operands = [operands[k] for k in order]
+        return ir.Operation.create(name, types, operands, attributes, loc=self.location).results
 
     # -- what rules use --
 
@@ -541,6 +553,21 @@ class Outer(NamedTuple):
     """The values that their functions take as arguments."""
     constants: list[Any]
     """The ops that each of their functions writes again: so a loop's bounds stay known."""
+
+
+def _as_written(results: Values, operands: list[ir.Value]) -> Written | None:
+    """How to write an op again whose results are these; ``None`` where they are not those of one op
+    on the same operands alone."""
+    new = results[0].owner
+    if isinstance(new, ir.Block) or results[0] in operands or "name" in new.attributes:
+        # A large constant is known by a name in one module only.
+        return None
+    order = [operands.index(v) for v in new.operands if v in operands]
+    if len(order) != len(new.operands):
+        return None
+    types = [v.type for v in new.results]
+    same = order == list(range(len(operands)))
+    return Written(new.name, types, dict(new.attributes.items()), None if same else order)
 
 
 def outer_of(blocks: Sequence[ir.Block]) -> Outer:
