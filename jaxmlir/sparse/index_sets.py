@@ -102,6 +102,15 @@ class Columns:
         self._widen(*parts)
         return sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
 
+    def links(self, parts: Sequence[Rows]) -> Rows:
+        """The graph in which elements are joined to all of their sets: one vertex for each element,
+        in the order of ``parts``, and after them one for each input and hub."""
+        self._widen(*parts, *self._blocks)
+        rows = sparse.vstack([*parts, empty(self.inputs, self.width), *self._blocks], format="csr")
+        before = rows.shape[0] - self.width
+        indices = rows.indices + np.asarray(before, rows.indices.dtype)
+        return _rows(indices, rows.indptr, rows.shape[0])
+
     def _widen(self, *parts: Rows) -> None:
         for part in parts:
             if part.shape[1] < self.width:

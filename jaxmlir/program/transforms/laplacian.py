@@ -1,12 +1,24 @@
 """The Laplacian of a program in one pass forward, without second derivatives of the whole.
 
-With each value that depends on the inputs go its derivatives in all of them, ``J``, and its
-Laplacian ``L``.  An op ``y = f(x)`` takes both along (Li et al. 2024, "forward Laplacian")::
+With each value that depends on the inputs go its derivatives in them, ``J``, and its Laplacian
+``L``.  An op ``y = f(x)`` takes both along (Li et al. 2024, "forward Laplacian")::
 
     J_y = f'(x) J_x        L_y = f'(x) L_x + sum_k f''(x)[J_x[k], J_x[k]]
 
-The sum is left out of an op that is linear.  An op with functions other than a plain call (a loop,
-a custom rule) is one op ``f``, whose derivatives are by its own rules.
+The sum is left out of an op that is linear.  Of most values only the derivatives in inputs that an
+element depends on are kept (:mod:`jaxmlir.sparse.slots`).  Three kinds of ops have a way of their
+own:
+
+- *Products* ``u v``: the sum is ``2 sum_k J_u[k] J_v[k]``, which is one product that contracts
+  ``k``, too.
+- *Linear solves* ``A x = b``: both sides have the same Laplacian, so one further solve gives
+  ``L_x``: ``A L_x = L_b - L_A x - 2 sum_k J_A[k] J_x[k]``.
+- *Custom rules*: a rule ``t_y = R(x, t)`` is itself a program.  ``J_y = R(x, J)``, and
+  ``L_y = R(x, L) + sum_k dR/dx(x, J[k]) J[k]`` is half the Laplacian of ``R`` at ``t = 0``, where
+  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  So the rule of ``slogdet`` comes to
+  ``tr(A^-1 L) - sum_k tr(A^-1 J[k] A^-1 J[k])`` with one factorisation.
+
+Any other op with functions (a loop) is one op ``f``, whose derivatives are by its own rules.
 """
 
 from __future__ import annotations
@@ -24,6 +36,8 @@ from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
 from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
+from jaxmlir.sparse import slots
+from jaxmlir.sparse.movement import VALUES
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -42,11 +56,10 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         given = [_Value(x) for x in jax.tree.leaves((args, kwargs))]
-        sizes = [given[i].value.size for i in chosen]
-        starts = np.cumsum([0, *sizes])
+        starts = np.cumsum([0, *(given[i].value.size for i in chosen)])
         for i, start in zip(chosen, starts, strict=False):
-            given[i] = _input(given[i].value, start, int(starts[-1]))
-        results = _ForwardLaplacian(program).run(program.name, given)
+            given[i] = _input(given[i].value, start)
+        results = _ForwardLaplacian(program, int(starts[-1])).run(program.name, given)
         return jax.tree.unflatten(program.out_tree, [_laplacian_of(x) for x in results])
 
     return composed(program, "laplacian", transformed)
@@ -56,18 +69,23 @@ class _Value(NamedTuple):
     """A value with what goes along with it.
 
     Attributes:
-      jacobian: its derivatives, along a first axis; ``None`` where it depends on no input.
+      jacobian: its derivatives, along a first axis of slots; ``None`` where it depends on no input.
+      laplacian: ``None`` where it is 0, or not asked for.
+      layout: the input of each slot; ``None`` where these are all inputs.
+      first: only first derivatives are asked for.
     """
 
     value: Any
     jacobian: Any = None
     laplacian: Any = None
+    layout: slots.Layout | None = None
+    first: bool = False
 
 
-def _input(x: Any, start: int, count: int) -> _Value:
-    """A value that is a range of the inputs, of which there are so many."""
-    one = jnp.eye(count, x.size, -start, dtype=x.dtype).reshape(count, *x.shape)
-    return _Value(x, one, jnp.zeros_like(x))
+def _input(x: Any, start: int) -> _Value:
+    """A value that is a range of the inputs."""
+    layout = np.arange(start, start + x.size)[None, :]
+    return _Value(x, jnp.ones((1, *x.shape), x.dtype), None, layout)
 
 
 def _laplacian_of(x: _Value) -> Any:
@@ -75,18 +93,71 @@ def _laplacian_of(x: _Value) -> Any:
 
 
 class _ForwardLaplacian(Interpreter):
-    """Evaluates on values with their derivatives."""
+    """Evaluates on values with their derivatives.
+
+    Args:
+      inputs: how many inputs there are.
+    """
+
+    def __init__(self, program: Program, inputs: int):
+        super().__init__(program)
+        self.inputs = inputs
 
     def _evaluate(self, node: Node, operands: list[Any]) -> list[Any]:
         if node.name in _PLAIN_CALLS:
             return self.enter(Frame(node.get(CALLEES[node.name]), node), operands)
         return self.leaf(node, operands)
 
+    def constant(self, array: Any) -> _Value:
+        return _Value(array)
+
     def leaf(self, node: Node, operands: list[Any]) -> list[Any]:
         depending = [i for i, x in enumerate(operands) if x.jacobian is not None]
+        if not depending or node.name == "jaxpr.stop_gradient":
+            return [_Value(x) for x in self._independent(node, [x.value for x in operands])]
+        if node.name == "jaxpr.custom_jvp_call_jaxpr":
+            return self._by_rule(node, operands, depending)
+        if node.name == "jaxpr.custom_linear_solve":
+            return self._solution(node, operands)
+        layouts = self._layouts(node, operands, depending)
+        if layouts is None and node.name == "jaxpr.dot_general" and len(depending) == 2:
+            return self._product(node, operands)
+        return self._differentiated(node, operands, depending, layouts)
+
+    def _independent(self, node: Node, values: list[Any]) -> list[Any]:
+        """The results of an op that no input reaches; indices that are known stay constants."""
+        known = VALUES.get(node.name.removeprefix("jaxpr."))
+        is_index = all(np.issubdtype(aval.dtype, np.integer) for aval in node.avals())
+        if known and is_index and not any(isinstance(x, jax.core.Tracer) for x in values):
+            found = known(node, [np.asarray(x) for x in values])
+            if found is not None:
+                return found
+        return node.bind(self.program)(*values)
+
+    def _layouts(
+        self, node: Node, operands: list[_Value], depending: list[int]
+    ) -> tuple[list[slots.Layout], list[slots.Layout]] | None:
+        """The layouts of operands that depend, and of results, in which the op is differentiated
+        slot by slot; ``None`` where that takes a slot for each input."""
+        layouts = [operands[i].layout for i in depending]
+        if any(layout is None for layout in layouts):
+            return None
+        mixing = slots.mixing(self.program, node, [x.value for x in operands], depending)
+        joint = mixing and slots.joint(mixing, layouts, self.inputs)
+        if joint is None:
+            return None
+        return [joint[:, g] for g in mixing.operands], [joint[:, g] for g in mixing.results]
+
+    def _differentiated(
+        self,
+        node: Node,
+        operands: list[_Value],
+        depending: list[int],
+        layouts: tuple[list[slots.Layout], list[slots.Layout]] | None,
+    ) -> list[_Value]:
+        """The results by the op's own first and second derivatives."""
         bind, values = node.bind(self.program), [x.value for x in operands]
-        if not depending:
-            return [_Value(x) for x in bind(*values)]
+        outs = bind(*values)
 
         def function(*xs: Any) -> list[Any]:
             """The results that have derivatives."""
@@ -95,27 +166,137 @@ class _ForwardLaplacian(Interpreter):
                 given[i] = x
             return [x for x in bind(*given) if _has_derivative(x)]
 
-        xs = [values[i] for i in depending]
-        jacobians = [operands[i].jacobian for i in depending]
+        given = [operands[i] for i in depending]
+        wanted = layouts[0] if layouts else [None] * len(given)
+        of_results = layouts[1] if layouts else [None] * len(outs)
+        xs = [x.value for x in given]
+        jacobians = [self._aligned(x, to) for x, to in zip(given, wanted, strict=True)]
         _, push = jax.linearize(function, *xs)
-        new_jacobians = jax.vmap(push)(*jacobians)
-        laplacians = push(*[operands[i].laplacian for i in depending])
-        record = OPS.get(node.name.removeprefix("jaxpr."))
-        if record is None or not {*depending} <= {*record.linear_operands(len(operands))}:
+        news = jax.vmap(push)(*jacobians)
+        laplacians = [None] * len(news)
+        if any(x.laplacian is not None for x in given):
+            laplacians = push(*map(_laplacian_of, given))
+        record, first = OPS.get(node.name.removeprefix("jaxpr.")), all(x.first for x in given)
+        is_linear = record and {*depending} <= {*record.linear_operands(len(operands))}
+        if not first and not is_linear:
 
             def second(*directions: Any) -> list[Any]:
-                def first(*xs: Any) -> list[Any]:
+                def along(*xs: Any) -> list[Any]:
                     return jax.jvp(function, xs, directions)[1]
 
-                return jax.jvp(first, tuple(xs), directions)[1]
+                return jax.jvp(along, tuple(xs), directions)[1]
 
-            bent = jax.vmap(second)(*jacobians)
-            laplacians = [x + y.sum(0) for x, y in zip(laplacians, bent, strict=True)]
-        along = iter(zip(new_jacobians, laplacians, strict=True))
-        return [_Value(x, *(next(along) if _has_derivative(x) else ())) for x in bind(*values)]
+            bent = [x.sum(0) for x in jax.vmap(second)(*jacobians)]
+            laplacians = list(map(_sum, laplacians, bent))
+        along = iter(zip(news, laplacians, strict=True))
+        return [
+            _Value(x, *next(along), layout, first) if _has_derivative(x) else _Value(x)
+            for x, layout in zip(outs, of_results, strict=True)
+        ]
 
-    def constant(self, array: Any) -> _Value:
-        return _Value(array)
+    def _aligned(self, x: _Value, layout: slots.Layout | None = None) -> Any:
+        """The derivatives of a value in a layout, by default in all inputs."""
+        return slots.aligned(x.jacobian, x.layout, layout, self.inputs)
+
+    def _product(self, node: Node, operands: list[_Value]) -> list[_Value]:
+        """``u v``, of which both depend on inputs."""
+        u, v = operands
+        parts = [[u, _Value(v.value)], [_Value(u.value), v]]
+        (by_u,), (by_v,) = (
+            self._differentiated(node, part, [i], self._layouts(node, part, [i]))
+            for i, part in enumerate(parts)
+        )
+        jacobian = self._aligned(by_u) + self._aligned(by_v)
+        laplacian, first = _sum(by_u.laplacian, by_v.laplacian), u.first and v.first
+        if not first:
+            contracting, batch = node.get("dimension_numbers")
+            summed = tuple((0, *(d + 1 for d in dims)) for dims in contracting)
+            kept = tuple(tuple(d + 1 for d in dims) for dims in batch)
+            both = jax.lax.dot_general(
+                self._aligned(u),
+                self._aligned(v),
+                (summed, kept),
+                precision=node.get("precision"),
+                preferred_element_type=by_u.value.dtype,
+            )
+            laplacian = _sum(laplacian, 2 * both)
+        return [_Value(by_u.value, jacobian, laplacian, None, first)]
+
+    def _solution(self, node: Node, operands: list[_Value]) -> list[_Value]:
+        """``x`` with ``A x = b``: two further solves, one of them for all inputs at once."""
+        values, bind = [x.value for x in operands], node.bind(self.program)
+        lengths, total = node.get("const_lengths"), sum(node.get("const_lengths"))
+        matrix, b = operands[: lengths.matvec], operands[total:]
+        matvec = Frame(node.get("jaxprs").matvec, node)
+        solved = bind(*values)
+        xs, aux = solved[: len(b)], solved[len(b) :]
+
+        def solve(sides: Sequence[Any]) -> list[Any]:
+            return bind(*values[:total], *sides)[: len(b)]
+
+        moved = self.enter(matvec, [*matrix, *map(_Value, xs)])
+        sides = [self._difference(y, z) for y, z in zip(b, moved, strict=True)]
+        jacobians = jax.vmap(solve)(sides)
+        followed = [x for x in (*matrix, *b) if x.jacobian is not None]
+        first, laplacians = all(x.first for x in followed), [None] * len(b)
+        if not first:
+            along = [_Value(x, j) for x, j in zip(xs, jacobians, strict=True)]
+            bent = self.enter(matvec, [*matrix, *along])
+            laplacians = solve(
+                [_laplacian_of(y) - _laplacian_of(z) for y, z in zip(b, bent, strict=True)]
+            )
+        results = zip(xs, jacobians, laplacians, strict=True)
+        return [*(_Value(*x, None, first) for x in results), *map(_Value, aux)]
+
+    def _difference(self, y: _Value, z: _Value) -> Any:
+        """The derivatives of ``y - z`` in all inputs."""
+        zeros = jnp.zeros((self.inputs, *y.value.shape), y.value.dtype)
+        left, right = (zeros if x.jacobian is None else self._aligned(x) for x in (y, z))
+        return left - right
+
+    def _by_rule(
+        self, node: Node, operands: list[_Value], depending: list[int]
+    ) -> list[_Value]:
+        """The results of an op with a custom rule, of which the rule's own program tells."""
+        from jaxmlir.program.staging import trace
+
+        bind, values = node.bind(self.program), [x.value for x in operands]
+        given = [operands[i] for i in depending]
+        if all(x.first for x in given):
+            return self._differentiated(node, operands, depending, None)
+
+        def rule(values: Any, directions: Any) -> list[Any]:
+            def function(*xs: Any) -> list[Any]:
+                inner = list(values)
+                for i, x in zip(depending, xs, strict=True):
+                    inner[i] = x
+                return [x for x in bind(*inner) if _has_derivative(x)]
+
+            return jax.jvp(function, [values[i] for i in depending], directions)[1]
+
+        xs = [x._replace(laplacian=None, first=True) for x in operands]
+        directions = [
+            _Value(
+                jnp.zeros_like(x.value),
+                x.jacobian,
+                None if x.laplacian is None else 2 * x.laplacian,
+                x.layout,
+            )
+            for x in given
+        ]
+        program = trace(rule)(values, [x.value for x in directions])
+        found = _ForwardLaplacian(program, self.inputs).run(program.name, [*xs, *directions])
+        halves = iter(
+            x._replace(laplacian=None if x.laplacian is None else x.laplacian / 2) for x in found
+        )
+        return [
+            next(halves)._replace(value=x) if _has_derivative(x) else _Value(x)
+            for x in bind(*values)
+        ]
+
+
+def _sum(x: Any, y: Any) -> Any:
+    return y if x is None else x if y is None else x + y
 
 
 def _has_derivative(x: Any) -> bool:

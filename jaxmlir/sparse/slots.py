@@ -1,0 +1,149 @@
+"""Jacobians in slots: of each element of a value, only the derivatives in inputs it depends on.
+
+A value whose elements depend on at most ``s`` of ``n`` inputs has ``s`` derivatives for each,
+in arrays ``[s, *shape]`` of *slots*.  Which input a slot stands for is known when the program is
+transformed, element by element: ``inputs[slot, element]``, -1 for none.
+
+An op can be differentiated slot by slot if all that it mixes has the same input in each slot.  What
+it mixes are the connected components of the graph of its reads (:mod:`jaxmlir.sparse.rules`): the
+elements of a row, for a product of a matrix by a constant one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import sparse
+
+from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.sparse import rules
+from jaxmlir.sparse.index_sets import Columns
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+    from jaxmlir.interpret.interpreter import Node
+
+Layout = np.ndarray
+"""The input of each slot of each element, ``[slots, elements]``; -1: none."""
+_ANALYSED = 4_000_000
+"""Values of more elements are not analysed: they are taken to depend on all inputs."""
+
+
+class Mixing(NamedTuple):
+    """Which elements of an op's operands and results belong together, as numbers of groups.
+
+    Attributes:
+      operands: of each operand that depends on an input.
+    """
+
+    operands: list[np.ndarray]
+    results: list[np.ndarray]
+    count: int
+
+
+def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequence[int]) -> Any:
+    """The :class:`Mixing` of an op; ``None`` where it is not known.
+
+    Args:
+      operands: arrays; those that are no tracers are constants.
+      depending: which of them depend on an input.
+    """
+    shapes = [tuple(aval.shape) for aval in node.avals()]
+    given = [np.shape(operands[i]) for i in depending]
+    if node.name in ELEMENTWISE and {*given} == {*shapes}:
+        numbers = np.arange(math.prod(shapes[0]))
+        return Mixing([numbers] * len(given), [numbers] * len(shapes), numbers.size)
+    sizes = [math.prod(shape) for shape in (*given, *shapes)]
+    if sum(sizes) > _ANALYSED:
+        return None
+    reading = sum(sizes[: len(given)])
+    columns, start = Columns(reading), 0
+    values = [rules.Value(np.shape(x), None, _known(x)) for x in operands]
+    for i, size in zip(depending, sizes, strict=False):
+        values[i] = rules.Value(np.shape(operands[i]), columns.inputs_from(start, size))
+        start += size
+    found = rules.sets_of(rules.Leaf(columns, node, values, shapes, program))
+    if found is None:
+        return None
+    links = columns.links([rows for rows in found if rows is not None])
+    results = np.full(sum(sizes[len(given) :]), -1)
+    # Of the graph's vertices the results come first, then operands and hubs.
+    count, labels = sparse.csgraph.connected_components(links, directed=False)
+    placed, start = 0, 0
+    for rows, size in zip(found, sizes[len(given) :], strict=True):
+        if rows is not None:
+            results[start : start + size] = labels[placed : placed + size]
+            placed += size
+        start += size
+    ends = np.cumsum(sizes)
+    of_operands = np.split(labels[placed : placed + reading], ends[: len(given) - 1])
+    # Results that depend on nothing are a group by themselves.
+    of_results = np.split(np.where(results < 0, count, results), ends[len(given) : -1] - reading)
+    return Mixing(of_operands, of_results, count + 1)
+
+
+def _known(x: Any) -> Any:
+    return None if isinstance(x, jax.core.Tracer) else functools.partial(np.asarray, x)
+
+
+def joint(found: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | None:
+    """The layout of each group ``[slots, groups]``; ``None`` where most inputs have a slot.
+
+    Args:
+      layouts: of the operands that depend on an input.
+      inputs: how many there are.
+    """
+    pairs = []
+    for groups, layout in zip(found.operands, layouts, strict=True):
+        keys = groups * inputs + layout
+        pairs.append(np.unique(keys[layout >= 0]))
+    group, of_group = np.divmod(np.unique(np.concatenate(pairs)), inputs)
+    counts = np.bincount(group, minlength=found.count)
+    slots = int(counts.max(initial=0))
+    if 2 * slots > inputs:
+        return None
+    layout = np.full((slots, found.count), -1)
+    layout[np.arange(group.size) - (np.cumsum(counts) - counts)[group], group] = of_group
+    return layout
+
+
+def aligned(data: Any, have: Layout | None, want: Layout | None, inputs: int) -> Any:
+    """Derivatives in the slots of another layout, which has all inputs of the first.
+
+    Args:
+      data: ``[slots, *shape]``.
+      want: ``None`` for all inputs, in order.
+    """
+    if have is None or have is want:
+        return data
+    shape = data.shape[1:]
+    if want is None:
+        want = np.broadcast_to(np.arange(inputs)[:, None], (inputs, have.shape[1]))
+    elif np.array_equal(have, want):
+        return data
+    source = np.full(want.shape, -1)
+    for slot, own in enumerate(have):
+        source[(want == own) & (own >= 0)] = slot
+    trailing = _repeated(source, shape)
+    source = source.reshape(len(want), -1, trailing)[:, :, 0]
+    parts = data.reshape(len(data), -1, trailing)
+    found = parts[np.maximum(source, 0), np.arange(source.shape[1])]
+    found = jnp.where((source >= 0)[:, :, None], found, jnp.zeros((), data.dtype))
+    return found.reshape(len(want), *shape)
+
+
+def _repeated(source: np.ndarray, shape: Sequence[int]) -> int:
+    """How many elements of the last dimensions are alike."""
+    trailing = 1
+    for size in reversed(shape):
+        grouped = source.reshape(len(source), -1, trailing * size)
+        if not size or (grouped != grouped[:, :, :1]).any():
+            break
+        trailing *= size
+    return trailing
