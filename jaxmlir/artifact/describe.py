@@ -148,7 +148,8 @@ class _Report:
         lines: dict[str, set[int]] = collections.defaultdict(set)
         for op in self.ops:
             file, line, _ = locations.position(op.location)
-            if line:
+            # Without debug info, ops are said to come from the lines of the text itself.
+            if line and (file != self.filename or self.contents is not None):
                 lines[file].add(line)
         for file in sorted(lines)[:MAX_FILES]:
             yield f"{file}: {_ranges(sorted(lines[file]))}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
@@ -83,7 +83,11 @@ EFFECTS = Flag(
 )
 HELP = Flag("help", "Print this help and exit")
 VERSION = Flag("version", "Print the versions of jaxmlir, JAX and jaxlib, and exit")
-COLOR = Flag("color", "Colour diagnostics (default: on a terminal, unless NO_COLOR is set)")
+COLOR = Flag(
+    "color",
+    "Colour diagnostics, and MLIR text on a terminal (default: on a terminal, unless NO_COLOR is "
+    "set)",
+)
 COMPLETION = Flag("completion", "Print what a shell reads to complete command lines", "bash|zsh")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
 
@@ -399,10 +403,18 @@ def read_bytes(path: str) -> bytes:
         raise UsageError(f"cannot open input file '{path}': {e.strerror}") from None
 
 
-def write_bytes(arguments: Arguments, data: bytes) -> None:
-    """Writes the file of ``-o``; to stdout where that is ``-`` or not given."""
+def write_bytes(arguments: Arguments, data: bytes, *, is_mlir: bool = False) -> None:
+    """Writes the file of ``-o``; to stdout where that is ``-`` or not given.
+
+    Args:
+      is_mlir: it is MLIR text, which a terminal shows in colour; files and pipes get it as it is.
+    """
     path = arguments.get("o")
     if path is None or path == "-":
+        if is_mlir and sys.stdout.isatty() and _is_colored(sys.stdout):
+            from jaxmlir.cli.highlight import highlighted
+
+            data = highlighted(data.decode()).encode()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
@@ -441,8 +453,15 @@ def display_path(path: str) -> str:
 def single_input(arguments: Arguments) -> str:
     """The one input file, stdin by default."""
     if len(arguments.positional) > 1:
-        raise UsageError(f"expected one input file, got {' '.join(arguments.positional)}")
+        raise surplus(arguments, "expected one input file")
     return arguments.positional[0] if arguments.positional else "-"
+
+
+def surplus(arguments: Arguments, expected: str) -> UsageError:
+    """An error about input files, which may have been meant for a flag."""
+    given = arguments.get("args")
+    hint = "" if given is None else f"; --args takes one word: --args '{given}, ...'"
+    return UsageError(f"{expected}, got {' '.join(arguments.positional)}{hint}")
 
 
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
@@ -467,7 +486,7 @@ def print_diagnostics(
       text: what is in ``filename``; by default that is looked for.
     """
     lines = text.split("\n") if text is not None else []
-    painted = _painted if _is_colored() else _plain
+    painted = _painted if _is_colored(sys.stderr) else _plain
     for d in diagnostics:
         place = ""
         for message in (d, *flattened(d.notes)):
@@ -485,11 +504,11 @@ _COLORS = {"error": "1;31", "warning": "1;35", "remark": "1;34", "note": "1;30"}
 _wants_color: ContextVar[bool | None] = ContextVar("color", default=None)
 
 
-def _is_colored() -> bool:
+def _is_colored(stream: TextIO) -> bool:
     wanted = _wants_color.get()
     if wanted is not None:
         return wanted
-    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return is_terminal and not os.environ.get("NO_COLOR")
 
 

@@ -491,13 +491,16 @@ class _Driver:
             whole.write(file, text)
         try:
             self.pipeline.run(program, self.instrumentation)
-        except JaxmlirError:
+        except JaxmlirError as e:
             if self.crash_file is not None:
                 last = self.instrumentation.last
                 if self.instrumentation.keep_last and last:
                     text = last["text"]
                     whole = whole._replace(pipeline=f"builtin.module({last['element']})")
-                whole.write(self.crash_file, text)
+                try:
+                    whole.write(self.crash_file, text)
+                except UsageError as unwritten:
+                    e.add_note(str(unwritten))
             raise
 
     def _parse(self, text: str) -> ir.Module:
@@ -565,7 +568,8 @@ class _Driver:
         )
 
     def _write(self, data: bytes) -> None:
-        command_line.write_bytes(self.arguments, data)
+        is_mlir = not (self.arguments.on("emit-bytecode") or self.arguments.on("emit-artifact"))
+        command_line.write_bytes(self.arguments, data, is_mlir=is_mlir)
 
 
 def _has_ops_of_ours(module: ir.Module) -> bool:

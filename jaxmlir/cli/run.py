@@ -346,6 +346,8 @@ class _Values:
         """
         self.check()
         given = [*_literals(arguments.get("args") or "")]
+        if any(isinstance(value, dict) for value in given):
+            raise self.error(f"--args gives their leaves one by one: {', '.join(self.names)}")
         named: dict[int, Any] = {}
         for path in arguments.values.get("input", ()):
             arrays = _arrays_of(path)
@@ -477,7 +479,10 @@ class _Values:
 
         aval = self.avals[index]
         if is_symbolic(aval):
-            raise self.error("--random-args cannot know the sizes of symbolic shapes")
+            raise self.error(
+                "--random-args cannot know the sizes of symbolic shapes; give these arguments with "
+                "--args or --input"
+            )
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return self.key(index, (seed + index) % (command_line.MAX_INTEGER + 1))
         try:

@@ -77,7 +77,9 @@ def _main(argv: Sequence[str]) -> int:
             output = _describe(command_line.single_input(arguments))
         else:
             output = _output(_program(arguments), arguments)
-        command_line.write_bytes(arguments, output)
+        others = (*(name for name in _OUTPUTS if name != "to-stablehlo"), "emit-bytecode")
+        is_mlir = not any(name in arguments.values for name in others)
+        command_line.write_bytes(arguments, output, is_mlir=is_mlir)
     return status.code
 
 
@@ -181,7 +183,7 @@ def _check(arguments: Arguments) -> None:
         if arguments.on("stablehlo-to-jaxpr"):
             raise UsageError("--stablehlo-to-jaxpr and --import-python exclude each other")
         if arguments.positional:
-            raise UsageError(f"--import-python takes no input file, got {arguments.positional[0]}")
+            raise command_line.surplus(arguments, "--import-python takes no input file")
         return
     for name in ("args", "kwargs"):
         if name in arguments.values:
@@ -197,6 +199,8 @@ def _describe(path: str) -> bytes:
 
     data = command_line.read_bytes(path)
     name = command_line.display_path(path)
+    if not data.strip():
+        raise UsageError(f"{name} is empty: what wrote it was interrupted, or has yet to")
     if is_artifact(data):
         return f"{artifact.describe(memoryview(data), name)}\n".encode()
     module = read_module(path, data)[0]

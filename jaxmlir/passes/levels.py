@@ -137,7 +137,8 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
     Raises:
       PipelineError: there is no such level, or no level has a pass of such a name.
     """
-    if level not in LEVELS:
+    # `True` and 2.0 equal levels, but whoever writes them may mean another.
+    if isinstance(level, (bool, float)) or level not in tuple(LEVELS):
         raise PipelineError(
             f"there is no optimization level {level!r}; "
             f"the levels are {', '.join(map(str, LEVELS))}; "

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _MODULE = "builtin.module"
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_FLAG = re.compile(rf"--?({_NAME.pattern})")
 _OPTION = re.compile(r"\s*([\w-]+)(?:=('[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s'\"{}]*))?(?=\s|$)")
 
 
@@ -87,7 +88,7 @@ class _Reader:
         self.skip()
         match = _NAME.match(self.text, self.at)
         if match is None:
-            raise self.error("expected the name of a pass or of an operation")
+            raise self.error(f"expected the name of a pass or of an operation{self.hint()}")
         start, self.at = self.at, match.end()
         if self.take("("):
             children = () if self.text[self.at : self.at + 1] == ")" else self.elements()
@@ -96,6 +97,15 @@ class _Reader:
             return _Nest(match[0], children, start)
         options = self.braces() if self.take("{") else ""
         return _Leaf(match[0], options, start)
+
+    def hint(self) -> str:
+        """What to write in the place of a flag of a command line."""
+        flag = _FLAG.match(self.text, self.at)
+        if flag is None:
+            return ""
+        if re.fullmatch(r"O\d", flag[1]):
+            return f"; the passes of a level are program.optimize({flag[1][1]})"
+        return f", which has no dashes in a pipeline: '{flag[1]}'"
 
     def braces(self) -> str:
         start, depth = self.at, 1
@@ -372,6 +382,8 @@ class _Resolver:
         if not cxx.exists(leaf.name):
             meant = self.suggest(leaf.name)
             hint = f"did you mean '{meant}'?" if meant else "see jaxmlir-opt --list-passes"
+            if re.fullmatch(r"O\d", leaf.name):
+                hint = f"the passes of a level are program.optimize({leaf.name[1]})"
             raise PipelineError(f"unknown pass '{leaf.name}'; {hint}")
         try:
             needed = cxx.anchor_of(str(leaf), anchors[-1] if anchors else _MODULE)

@@ -22,6 +22,7 @@ from jaxmlir.caching.configuration_key import setting
 from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
 from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.options import check_switch
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -96,6 +97,7 @@ def derived_once(method: Method) -> Method:
     method = deep_calls_as(TransformError)(method)
     _, *parameters = inspect.signature(method).parameters.values()
     defaults = {p.name: p.default for p in parameters}
+    switches = [p.name for p in parameters if isinstance(p.default, bool)]
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     # In one go: what comes between two pauses would set off a collection of what the first made.
@@ -108,6 +110,8 @@ def derived_once(method: Method) -> Method:
         fits = len(args) == len(by_position) and len(bound) == len(defaults)
         if not fits or not by_position.keys().isdisjoint(kwargs):
             return method(program, *args, **kwargs)
+        for name in switches:
+            check_switch(name, bound[name])
         leaves, tree = jax.tree.flatten(tuple(bound.values()))
         # 0, False and 0.0 are equal and mean different things.
         given = [(type(leaf), leaf) for leaf in leaves]

@@ -248,8 +248,8 @@ def jit(
       ``fun``, a function that makes one of it.
 
     Raises:
-      ArgumentError: there is no such target, or the budget is neither a number nor bytes.
-      PipelineError: there is no such level or pass, or the budget is not positive.
+      ArgumentError: there is no such target, or the budget is neither a fraction nor bytes.
+      PipelineError: there is no such level or pass.
     """
     budget = None if memory_budget is None else check_budget(memory_budget)
     given = None if target is None else targets.target(target)
@@ -287,9 +287,9 @@ class JitFunction:
             return
 
         def form(choice: Choice, heard: Sink | None) -> Callable[..., Any]:
-            if choice.level == 0:
+            if choice.level == 0 and stager.memory_budget is None:
                 return fun
-            budget = choice.memory_budget or stager.memory_budget
+            budget = stager.memory_budget or choice.memory_budget
             changed = {"level": choice.level, "without": choice.without, "memory_budget": budget}
             return _through_dialect(fun, replace(stager, remarks=heard, **changed), options)
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 
+from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import ArgumentError
 from jaxmlir.support.progress import progress
 from jaxmlir.support.units import check_budget, in_units
@@ -111,6 +112,12 @@ def memory_curve(
         raise ArgumentError(f"repetitions: expected a positive integer, got {repetitions!r}")
     # The arguments are checked before anything long is begun.
     program.flat_arguments(args, {})
+    if effects := call_signature(program, program.name).effects:
+        raise ArgumentError(
+            f"memory_curve runs @{program.name} many times, and it has effects "
+            f"({', '.join(sorted(map(str, effects)))}); "
+            "program.run_passes('jaxpr-drop-callbacks') is the program without prints and callbacks"
+        )
     args = jax.device_put(args)
     forms: dict[Any, Form] = {None: program}
     with progress(f"memory curve of @{program.name}", len(budgets) + 1) as step:

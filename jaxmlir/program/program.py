@@ -296,8 +296,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
         Args:
           memory_budget: the memory to get along with besides arguments and results: a fraction of
-            what the program takes, or, from 2 on, bytes, which may have a unit: ``"1.5 GiB"``.  By
-            default what is stored is what pays.
+            what the program takes, up to 1, or, from 2 on, bytes, which may have a unit:
+            ``"1.5 GiB"``.  By default what is stored is what pays.
           measure: compile it for JAX's default backend, two to sixteen times, to see what memory it
             takes; otherwise, and where that cannot compile it or is not its target, the memory is
             estimated.
@@ -306,12 +306,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         Warns where no way is within the budget: the result is what takes least.
 
         Raises:
-          ArgumentError: the budget is neither a number nor bytes, or ``measure`` no boolean.
-          PipelineError: it is not positive.
+          ArgumentError: the budget is neither a fraction nor bytes, or ``measure`` no boolean.
         """
         budget = None if memory_budget is None else check_budget(memory_budget)
-        if not isinstance(measure, bool):
-            raise ArgumentError(f"measure: expected True or False, got {measure!r}")
         # Who asks for it does not ask how long that takes to compile.
         option = "calls=inf"
         if memory_budget is not None:
@@ -339,7 +336,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           repetitions: how often each form is run; the median counts.
 
         Raises:
-          ArgumentError: the arguments are not the program's, or a budget is none.
+          ArgumentError: the arguments are not the program's, a budget is none, or the program has
+            effects, which would happen at each run.
         """
         from jaxmlir.program.memory_curve import memory_curve
 

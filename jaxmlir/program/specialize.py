@@ -48,6 +48,7 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
         sizes = {name: plain(evaluator.evaluate(size)) for name, size in solution.items()}
         _check_explicit(program, avals, sizes)
+        _check_shapes(program, shapes, sizes)
         constraints.check_statically(evaluator)
     except (ValueError, shape_poly.UnexpectedDimVar, core.InconclusiveDimensionOperation) as e:
         raise ArgumentError(f"@{program.name}: {e}") from None
@@ -98,6 +99,26 @@ def _check_explicit(program: Module, avals: Sequence[Any], sizes: Sizes) -> None
             f"@{program.name}: the arguments' shapes mean {given}, and nothing says that the "
             f"constraint {' and '.join(undecided)} holds; give their scope constraints that do"
         )
+
+
+def _check_shapes(program: Module, shapes: Sequence[tuple[Any, ...]], sizes: Sizes) -> None:
+    """That shapes are those of the program's arguments at given sizes, as far as numbers tell."""
+    for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
+        wanted = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
+        pairs = zip(wanted, shape, strict=True)
+        if any(core.is_constant_shape(pair) and pair[0] != pair[1] for pair in pairs):
+            told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise ArgumentError(
+                f"@{program.name}: {_argument(program, i)} is "
+                f"{aval.str_short(short_dtypes=True)}, with {told} by the arguments' shapes; "
+                f"expected the shape [{', '.join(map(str, wanted))}], got "
+                f"[{', '.join(map(str, shape))}]"
+            )
+
+
+def _argument(program: Module, index: int) -> str:
+    name = program.arg_names[index]
+    return f"argument {name}" if name else f"flat argument {index}"
 
 
 def _holds(constraint: Any, sizes: Sizes) -> bool | None:

@@ -80,12 +80,14 @@ class Candidate:
       call: a function like that of ``jax.jit``.
       times: seconds of a call, one of each round.
       note: why it is not timed any more, if so.
+      warned: what was warned of, which is of interest if it is chosen.
     """
 
     def __init__(self, choice: Choice, call: Any):
         self.choice, self.call = choice, call
         self.times: list[float] = []
         self.note = ""
+        self.warned: list[warnings.WarningMessage] = []
 
     @property
     def median(self) -> float:
@@ -194,6 +196,9 @@ class Trial:
             self._reference = None
             best = self._time(say)
         best.note = CHOSEN
+        for said_of_it in best.warned:
+            given = said_of_it.message, said_of_it.category, said_of_it.filename, said_of_it.lineno
+            warnings.warn_explicit(*given)
         if is_seen():
             print(f"tune {self._name}", *self.rows(), sep="\n  ", file=sys.stderr)
         return best.choice
@@ -223,11 +228,12 @@ class Trial:
         try:
             candidate.call = self._make(choice, count)
             args, kwargs = self._arguments()
-            with heard_by(lambda remark, op: count(remark), "jit"), warnings.catch_warnings():
-                if choice.memory_budget is not None:
-                    # That it takes more is no reason not to try.
-                    warnings.simplefilter("ignore")
+            heard = heard_by(lambda remark, op: count(remark), "jit")
+            with heard, warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
                 lowered = candidate.call.lower(*args, **kwargs)
+            # That it takes more than a budget to be tried is no reason not to try.
+            candidate.warned = warned if choice.memory_budget is None else []
             if self._is_known(lowered.as_text(), candidate):
                 return 0
             compiled = lowered.compile()

@@ -26,6 +26,16 @@ def integer(value: Any) -> int | None:
         return None
 
 
+def check_switch(name: str, value: Any) -> None:
+    """Checks an option that is on or off.
+
+    Raises:
+      ArgumentError: it is no boolean: the text ``"no"`` would be on.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentError(f"{name}: expected True or False, got {value!r}")
+
+
 def check_platforms(platforms: Sequence[str] | None) -> None:
     """Checks the names of platforms that something is to be lowered for.
 
@@ -33,7 +43,8 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
       ArgumentError: they are no sequence of names, JAX does not know one, or one occurs twice.
     """
     if isinstance(platforms, str) or not isinstance(platforms, Sequence | None):
-        raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}")
+        meant = f"; write [{platforms!r}]" if isinstance(platforms, str) else ""
+        raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}{meant}")
     for platform in platforms or ():
         if not xla_bridge.is_known_platform(platform):
             known = ", ".join(sorted(xla_bridge.known_platforms()))

@@ -19,6 +19,11 @@ def byte_count(text: str) -> float | None:
     return float(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else None
 
 
+def is_budget(number: float) -> bool:
+    """Whether a number is a memory budget: a fraction up to 1, or bytes, from 2 on."""
+    return 0 < number <= 1 or number >= 2
+
+
 def check_budget(budget: Any) -> float:
     """A memory budget: a fraction of what a program takes, or bytes, which may have a unit.
 
@@ -27,10 +32,11 @@ def check_budget(budget: Any) -> float:
     """
     count = byte_count(budget) if isinstance(budget, str) else budget
     is_number = isinstance(count, numbers.Real) and not isinstance(count, bool)
-    if not is_number or count != count:
+    # Text says bytes: "1 B" is no fraction.
+    if not is_number or not is_budget(count) or (isinstance(budget, str) and count < 2):
         raise ArgumentError(
-            "memory_budget: expected a fraction of what the program takes, such as 0.5, or bytes, "
-            f"such as '1.5 GiB', got {budget!r}"
+            "memory_budget: expected a fraction of what the program takes, above 0 and up to 1, "
+            f"such as 0.5, or at least 2 bytes, such as '1.5 GiB', got {budget!r}"
         )
     return count
 

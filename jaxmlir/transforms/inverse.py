@@ -7,8 +7,8 @@ known: ``y = exp(tanh(x))`` becomes ``x = atanh(log(y))``.  See :mod:`jaxmlir.tr
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+import contextlib
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.dialect.builder import drop_dead_ops, filled, inline, reachable
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.types import type_of
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.transforms.inverses.invert import forward, invert
@@ -87,8 +87,9 @@ def inverse(
     given, dtype, results = _question(rules, symbol, known, log_det)
     # A determinant is that of a square matrix: of all unknowns.
     required = tuple(i for i, is_given in enumerate(given) if not is_given) if log_det else argnums
-    with _hint(newton):
-        found = invert(rules, symbol, given, results, dtype, required, newton)
+    question = rules, symbol, given, results, dtype, required
+    with _hint(lambda: None if newton else invert(*question, newton=True)):
+        found = invert(*question, newton)
     name = found.symbol
     if not name or found.arguments != argnums or found.results or found.log_det != log_det:
         name = _completed(rules, symbol, found, argnums, known, dtype, before)
@@ -106,21 +107,27 @@ def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newto
     before = set(functions(rules.program.module))
     given, dtype, results = _question(rules, symbol, known, True)
     required = tuple(i for i, is_given in enumerate(given) if not is_given)
-    with _hint(newton):
-        name = forward(rules, symbol, given, results, dtype, required, newton, False)
+    question = rules, symbol, given, results, dtype, required
+    with _hint(lambda: None if newton else forward(*question, True, False)):
+        name = forward(*question, newton, False)
     _keep_only(rules.program, before, name)
     return name
 
 
-@contextmanager
-def _hint(newton: bool) -> Iterator[None]:
-    """Has an error say what to do about what cannot be inverted."""
+@contextlib.contextmanager
+def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
+    """Has an error say what to do about what cannot be inverted.
+
+    Args:
+      by_newton: inverts it with ``newton=True``; gives ``None`` where that has been tried.
+    """
     try:
         yield
     except TransformError as e:
         hint = "jaxmlir.custom_inverse gives a function around it an inverse of its own"
-        if not newton:
-            hint += "; newton=True solves for an unknown that occurs more than once numerically"
+        with contextlib.suppress(JaxmlirError):
+            if by_newton() is not None:
+                hint += "; newton=True solves for an unknown that occurs more than once numerically"
         first, *rest = e.diagnostics
         first = first._replace(notes=(*first.notes, Diagnostic("note", hint)))
         raise TransformError([first, *rest]).with_traceback(e.__traceback__) from e.__cause__

@@ -464,8 +464,21 @@ def stack():
         (
             lambda p: p.remat("lots"),
             ArgumentError,
-            "memory_budget: .* or bytes, .* got 'lots'",
+            "memory_budget: .* bytes, .* got 'lots'",
         ),
+        # Less than two bytes would be read as a fraction, and more than all is a mistake.
+        (lambda p: p.remat("1 B"), ArgumentError, "at least 2 bytes, .* got '1 B'"),
+        (lambda p: p.remat(1.5), ArgumentError, "above 0 and up to 1, .* got 1.5"),
+        (lambda p: p.remat(0), ArgumentError, "above 0 and up to 1, .* got 0"),
+        (lambda p: jaxmlir.jit(jnp.sin, memory_budget=0), ArgumentError, "memory_budget: .* got 0"),
+        (lambda p: p.inverse(newton="yes"), ArgumentError, "newton: .*True or False, got 'yes'"),
+        (lambda p: p.grad(has_aux="no"), ArgumentError, "has_aux: .*True or False, got 'no'"),
+        (lambda p: p.optimize(True), PipelineError, "no optimization level True; .* are 0, 1, 2"),
+        (lambda p: p.optimize(2.0), PipelineError, "no optimization level 2.0; .* are 0, 1, 2"),
+        (lambda p: p.optimize([2]), PipelineError, r"no optimization level \[2\]; .* are 0, 1, 2"),
+        (lambda p: p.run_passes("-O2"), PipelineError, r"level are program.optimize\(2\)"),
+        (lambda p: p.run_passes("O2"), PipelineError, r"level are program.optimize\(2\)"),
+        (lambda p: p.run_passes("--jaxpr-dce"), PipelineError, "no dashes in a .*: 'jaxpr-dce'"),
         (lambda p: p.eval(jnp.ones(3), hooks=[3]), ArgumentError, r"list of Hooks, got \[3\]"),
         (
             lambda p: p.specialize(jnp.ones(2)),
@@ -565,12 +578,12 @@ def stack():
         (
             lambda p: p.remat(float("nan")),
             ArgumentError,
-            "memory_budget: .* or bytes, .* got nan",
+            "memory_budget: .* bytes, .* got nan",
         ),
         (
             lambda p: p.remat(True),
             ArgumentError,
-            "memory_budget: .* or bytes, .* got True",
+            "memory_budget: .* bytes, .* got True",
         ),
         (
             lambda p: p.grad(),

@@ -98,6 +98,32 @@ def test_a_curve_checks_what_it_is_given():
         program.memory_curve(W)
 
 
+def test_a_curve_repeats_no_effects(capfd):
+    def noisy(x):
+        jax.debug.print("ran")
+        return jnp.sin(x)
+
+    program = jaxmlir.trace(noisy)(1.0)
+    with pytest.raises(ArgumentError, match=r"has effects .*'jaxpr-drop-callbacks'"):
+        program.memory_curve(1.0)
+    quiet = program.run_passes("jaxpr-drop-callbacks")
+    assert len(quiet.memory_curve(1.0, budgets=(0.5,), repetitions=1).points) == 2
+    jax.effects_barrier()
+    assert "ran" not in capfd.readouterr().out
+
+
+def test_tuned_within_a_budget_that_is_not_met_it_warns_once():
+    def short(w, x):
+        return jnp.sum(lax.scan(lambda c, _: (jnp.tanh(c @ w), None), x, None, length=20)[0])
+
+    w, x = 0.1 * jnp.ones((8, 8)), jnp.ones((16, 8))
+    gradient = jaxmlir.jit(jax.grad(short), optimize="tune", memory_budget=100)
+    with pytest.warns(UserWarning, match="the budget is 100 bytes") as warned:
+        found = gradient(w, x)
+    assert len(warned) == 1
+    np.testing.assert_allclose(found, jax.grad(short)(w, x), rtol=1e-4)
+
+
 def test_one_budget_alone_is_no_list_of_them():
     program = jaxmlir.trace(jnp.sin)(1.0)
     with pytest.raises(jaxmlir.errors.ArgumentError, match="budgets: expected several"):

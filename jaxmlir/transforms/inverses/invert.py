@@ -20,6 +20,7 @@ from jaxmlir.transforms.inverses import calls
 from jaxmlir.transforms.inverses import newton as newton_method
 from jaxmlir.transforms.inverses.movement import Movement
 from jaxmlir.transforms.inverses.rule import rule_of
+from jaxmlir.transforms.inverses.scans import Cond, Scan
 from jaxmlir.transforms.inverses.solver import Inverted, Site, Solver
 from jaxmlir.transforms.new_function import NewFunction, call
 
@@ -208,7 +209,7 @@ class _Attempt:
             for site in solver.sites:
                 if site.inverted is not None and site.term is not None:
                     solver.terms.remove(site.term)
-                    solver.costs.append(self._log_det_of_call(site))
+                    solver.costs.append(self._log_det_of(site))
             if only_log_det:
                 outs = []
             elif self.function.name.value == self.symbol:
@@ -225,11 +226,18 @@ class _Attempt:
         drop_dead_ops(self.new.op)
         return symbol
 
-    def _log_det_of_call(self, site: Site) -> ir.Value:
+    def _log_det_of(self, site: Site) -> ir.Value:
+        """What an op whose functions were inverted adds, computed from their arguments."""
         solver, rules = self.solver, self.rules
-        wanted = *site.inverted, solver.log_det, (), solver.newton, True
-        symbol = rules.functions.once(forward, calls.callee(site), *wanted)
+        wanted = *site.inverted, solver.log_det, (), solver.newton
+
+        def forward_of(symbol: str, only_log_det: bool = False) -> str:
+            return rules.functions.once(forward, symbol, *wanted, only_log_det)
+
         with site.op.location:
+            if isinstance(site.rule, (Scan, Cond)):
+                return site.rule.log_det(site, forward_of)
+            symbol = forward_of(calls.callee(site), only_log_det=True)
             return call(rules, symbol, [solver.computed[v] for v in site.operands])[0]
 
     def explain(self, missing: int) -> TransformError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,26 @@ def rearranged(
 def zero(site: Site) -> ir.Value:
     """A log-determinant that is zero."""
     return filled(type_of(core.ShapedArray((), np.dtype(site.solver.log_det))), 0)
+
+
+def _sum(site: Site, terms: ir.Value) -> ir.Value:
+    (term,) = site.emit("sum", lambda x: [jnp.sum(x)], [terms])
+    return term
+
+
+def _computed_with(site: Site, attribute: str, functions: ir.Attribute, type_: ir.Type) -> ir.Value:
+    """Writes the op where it is computed, with functions that give one result more; gives that."""
+    computed = site.solver.computed
+    old = computed[site.results[0]].owner
+    attributes = {**dict(site.op.attributes.items()), attribute: functions}
+    types = [*(v.type for v in site.results), type_]
+    with ir.InsertionPoint(old):
+        *outs, more = site.create(site.name, types, list(old.operands), attributes)
+    for result, out in zip(site.results, outs, strict=True):
+        computed[result].replace_all_uses_with(out)
+        computed[result] = out
+    old.erase()
+    return more
 
 
 # --- scan ----------------------------------------------------------------------------------------
@@ -146,7 +166,8 @@ class Scan:
         n = len(loop.init)
         xs, ys = site.given(loop.xs), site.given(loop.ys)
         args = [True] * (len(loop.consts) + n) + list(xs)
-        inverted = site.invert(symbol_of(site, "jaxpr"), args, [*[False] * n, *ys])
+        results = [*[False] * n, *ys]
+        inverted = site.invert(symbol_of(site, "jaxpr"), args, results)
         if not set(range(n)) <= set(inverted.results):
             return False
         new_ys = [i for i in inverted.results if i >= n]
@@ -163,6 +184,7 @@ class Scan:
         values = [site.whole(v) for v in operands]
         targets = [*loop.final, *(site.operands[i] for i in inverted.arguments)]
         targets += [site.results[i] for i in new_ys]
+        site.inverted = (tuple(args), tuple(results)) if inverted.log_det else None
         self._run(site, function, inverted, targets, len(loop.consts), n, values, False)
         return True
 
@@ -172,13 +194,12 @@ class Scan:
         rest = [i for i in range(n) if i not in carried]
         xs, ys = site.given(loop.xs), site.given(loop.ys)
         args = [*[True] * n_consts, *(i in carried for i in range(n)), *xs]
-        inverted = site.invert(
-            symbol_of(site, "jaxpr"), args, [*(i in rest for i in range(n)), *ys]
-        )
+        results = [*(i in rest for i in range(n)), *ys]
+        inverted = site.invert(symbol_of(site, "jaxpr"), args, results)
         missing = [i for i in rest if n_consts + i not in inverted.arguments]
         if missing:
             if all(site.known(site.results)):
-                body, results = symbol_of(site, "jaxpr"), [*(i in rest for i in range(n)), *ys]
+                body = symbol_of(site, "jaxpr")
                 raise NotInvertible(
                     f"carried value {missing[0]} before a step does not follow from the carry "
                     "after it, nor are all initial values known",
@@ -206,6 +227,7 @@ class Scan:
         values += [site.whole(v) for v in (*chosen(loop.xs, xs), *chosen(loop.ys, ys))]
         targets = [loop.init[i] for i in rest] + [site.operands[i] for i in slices]
         targets += [site.results[i] for i in new_ys]
+        site.inverted = (tuple(args), tuple(results)) if inverted.log_det else None
         self._run(site, function, inverted, targets, n_consts, len(rest), values, True)
 
     def _history(self, site: Site, loop: _Loop, carried: Sequence[int]) -> list[ir.Value]:
@@ -248,10 +270,15 @@ class Scan:
             scalar = site.solver.rules.program.function(function).type.results[-1]
             types.append(_stacked(scalar, codec.decode(site.op.attributes["length"])))
         outs = self._write(site, function, n_consts, n_carry, types, values, backwards)
-        term = None
-        if inverted.log_det:
-            (term,) = site.emit("sum", lambda x: [jnp.sum(x)], outs[-1:])
+        term = _sum(site, outs[-1]) if inverted.log_det else None
         site.answer(targets, outs[: len(targets)], term)
+
+    def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
+        """What the loop adds, computed on its way: the sum of what its steps do."""
+        body = forward(symbol_of(site, "jaxpr"))
+        scalar = site.solver.rules.program.function(body).type.results[-1]
+        stacked = _stacked(scalar, codec.decode(site.op.attributes["length"]))
+        return _sum(site, _computed_with(site, "jaxpr", ir.FlatSymbolRefAttr.get(body), stacked))
 
     def _write(
         self,
@@ -319,7 +346,15 @@ class Cond:
         values = [site.whole(v) for v in (index, *given)]
         outs = site.create(site.name, types, values, attributes)
         targets = [*(operands[i] for i in arguments), *(site.results[i] for i in results)]
+        site.inverted = known if log_det else None
         site.answer(targets, outs[: len(targets)], outs[-1] if log_det else None)
+
+    def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
+        """What the branch that was taken adds."""
+        symbols = [forward(ir.FlatSymbolRefAttr(a).value) for a in site.op.attributes["branches"]]
+        scalar = site.solver.rules.program.function(symbols[0]).type.results[-1]
+        branches = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(symbol) for symbol in symbols])
+        return _computed_with(site, "branches", branches, scalar)
 
     def _explain(
         self, site: Site, symbols: list[str], branches: list[Inverted], known: Any

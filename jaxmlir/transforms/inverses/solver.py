@@ -273,7 +273,8 @@ class Site:
         self.reads: dict[ir.Value, tuple[int, int]] = {}
         """The first and the last element that the op reads of each operand, once that is known."""
         self.inverted: tuple[tuple[bool, ...], tuple[bool, ...]] | None = None
-        """What was known of the values of a call that was inverted with a log-determinant."""
+        """What was known of the arguments and results of the op's functions, inverted with a
+        log-determinant."""
         self.term: ir.Value | None = None
         """What the inverse of a function that the op refers to adds to the log-determinant."""
         self._answered: set[ir.Value] = set()

@@ -45,7 +45,7 @@ from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.units import in_units
+from jaxmlir.support.units import in_units, is_budget
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules
 
@@ -60,7 +60,8 @@ class Remat(Pass):
 
     Options:
       memory-budget: memory that the program may take besides its arguments and results: a fraction
-        of what it takes now, or, from 2 on, bytes.  By default what is stored is what pays.
+        of what it takes now, up to 1, or, from 2 on, bytes.  By default what is stored is what
+        pays.
       measure: compile the program for JAX's default backend, up to sixteen times, to see what
         memory it takes.  By default that is estimated.
       calls: how often the program is taken to be called: without a budget, what is computed again
@@ -73,10 +74,11 @@ class Remat(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool | None:
-        if self.memory_budget is not None and not self.memory_budget > 0:
+        if self.memory_budget is not None and not is_budget(self.memory_budget):
             raise PipelineError(
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
-                f"or bytes: a positive number, got {self.memory_budget}"
+                "up to 1, or bytes, from 2 on: a positive number, got "
+                f"{self.memory_budget}"
             )
         if self.memory_budget is None and not analyses_of(program).graph.outside_kernels(SCANS):
             return False

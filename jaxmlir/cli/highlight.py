@@ -1,0 +1,37 @@
+"""MLIR text in colour, for a terminal."""
+
+from __future__ import annotations
+
+import re
+
+# ANSI's codes: each is a terminal's own shade, on light and on dark.
+_CODES = {
+    "quiet": "2",
+    "value": "33",
+    "symbol": "36",
+    "string": "32",
+    "type": "2",
+    "name": "1",
+}
+_TOKEN = re.compile(
+    r"""
+      (?P<quiet> //.* | ^\#loc.* | \ loc\([^()]*\) )
+    | (?P<name> (?: ^\s* | (?<=\ =\ ) ) (?: "[\w.$]+"(?=\() | [a-z_][\w.$]* ) )
+    | (?P<string> "(?:[^"\\]|\\.)*" )
+    | (?P<value> %[\w.$-]+ (?:[#:]\d+)? )
+    | (?P<symbol> @[\w.$-]+ )
+    | (?P<type> \b(?:tensor|vector|memref|tuple)<[^<>\n]*> | ![\w.]+(?:<[^<>\n]*>)? )
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+def highlighted(text: str) -> str:
+    """A text with the codes by which terminals colour it; without them it is the same text."""
+
+    def painted(match: re.Match[str]) -> str:
+        kind = match.lastgroup
+        assert kind is not None
+        return f"\x1b[{_CODES[kind]}m{match[0]}\x1b[0m"
+
+    return _TOKEN.sub(painted, text)
