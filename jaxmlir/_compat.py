@@ -224,6 +224,14 @@ def hi_primitive_named(name: str) -> Any | None:
     return None
 
 
+def transposes_linearized(eqn: Any) -> bool:
+    """Whether the backward rule of an equation is the transpose of its linearization, by JAX."""
+    if "_prim" not in eqn.params:
+        return False
+    cls, pair = type(eqn.params["_prim"]), resolve("jax._src.hijax", "vjp_from_lin")
+    return pair is not None and (cls.vjp_fwd, cls.vjp_bwd_retval) == tuple(pair)
+
+
 def is_registered_node(cls: type) -> bool:
     """Whether functions were registered that say what the children of a class are."""
     from jaxmlir._compat import tree_util

@@ -22,6 +22,7 @@ from jaxmlir._compat import (
     open_jaxpr,
     pe,
     source_info_util,
+    transposes_linearized,
 )
 from jaxmlir.dialect.codec.pytrees import Flag
 from jaxmlir.dialect.types import linear_aval
@@ -78,6 +79,8 @@ def linearize(
     (eqn,) = open_jaxpr(closed)[0].eqns
     found: dict[str, Any] = {}
     plain = _has_plain_jvp(eqn)
+    # Such a backward rule has JAX transpose all of the tangent's ops: ours transpose more of them.
+    reverse = reverse and not transposes_linearized(eqn)
 
     def primal(*args: Any) -> list[Any]:
         out, residuals, found["tangent"], found["active"] = (

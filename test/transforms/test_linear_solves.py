@@ -9,7 +9,6 @@ from jax import lax
 from jax.scipy.sparse.linalg import bicgstab, cg, gmres
 
 import jaxmlir
-from jaxmlir._compat import jax_version
 from jaxmlir.errors import TransformError
 
 pytestmark = pytest.mark.compat
@@ -95,10 +94,6 @@ def root(tangent_solve, theta):
 
 
 @pytest.mark.sampled
-@pytest.mark.skipif(
-    jax_version() >= (0, 11, 2),
-    reason="custom_root is a high-level primitive, whose backward rule is traced by JAX's own",
-)
 @pytest.mark.parametrize(
     ("solver", "derivative"),
     [*((solver, "grad") for solver in SOLVERS), *(("cg", name) for name in DERIVATIVES)],
