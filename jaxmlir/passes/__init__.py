@@ -106,6 +106,7 @@ BUILTIN_PASSES = (
     ("jaxpr-transpose", "jaxmlir.transforms.transpose:Transpose"),
     ("jaxpr-unroll-reductions", "jaxmlir.optimize.cpu.unroll_reductions:UnrollReductions"),
     ("jaxpr-vectorize-blocks", "jaxmlir.optimize.vectorize.vectorize_blocks:VectorizeBlocks"),
+    ("jaxpr-unroll-scans", "jaxmlir.optimize.loops.unroll_scans:UnrollScans"),
     ("jaxpr-verify", "jaxmlir.verify.verifier:Verify"),
     ("jaxpr-vjp", "jaxmlir.transforms.vjp:Vjp"),
     ("jaxpr-vmap", "jaxmlir.transforms.vmap:Vmap"),

@@ -72,6 +72,7 @@ STORAGE = (
     "jaxpr-expand-factorizations",
     "jaxpr-expand-trigonometry",
     "jaxpr-parallel-loops",
+    "jaxpr-unroll-scans",
 )
 """The passes of level 2 for a program that is compiled next, and not differentiated any more: how
 arrays are laid out, and what is stored, of a batch, by loops for their derivative, by fusions."""
@@ -120,6 +121,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-unroll-reductions": {
         f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
     },
+    "jaxpr-unroll-scans": _SCANS,
 }
 """The ops without one of which a pass does nothing to a function; the passes read it here.
 
