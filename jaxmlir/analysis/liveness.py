@@ -77,7 +77,7 @@ class Cut(NamedTuple):
 
 
 # How many functions within one another are looked at as ops ask about them.
-_DEEP = 20
+MAX_DEPTH = 20
 
 
 class _TooDeep(Exception):
@@ -177,7 +177,7 @@ class Liveness:
         try:
             while asked_for:
                 symbol, results, around = asked_for[-1]
-                self._walking, self._limit = set(around), len(around) + _DEEP
+                self._walking, self._limit = set(around), len(around) + MAX_DEPTH
                 try:
                     found = self._find(symbol, results)
                     asked_for.pop()

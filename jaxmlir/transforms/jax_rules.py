@@ -81,7 +81,7 @@ def linearize(
 
     def primal(*args: Any) -> list[Any]:
         out, residuals, found["tangent"], found["active"] = (
-            _split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
+            split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
         )
         return [*out, *residuals]
 
@@ -276,7 +276,7 @@ def _has_plain_jvp(eqn: Any) -> bool:
     )
 
 
-def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
+def split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
     """Linearizes a primitive that has but a JVP rule, at half the cost.
 
     The rule is run once, under a trace that computes what it knows and writes down what depends on

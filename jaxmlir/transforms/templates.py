@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
-_of_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
+by_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
-_process_wide = kept_for_settings()
+by_signature = kept_for_settings()
 _traced = kept_for_settings()
 
 
@@ -404,22 +404,22 @@ class Rules:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
             how = ("any shape", kind, reverse, pattern)
             any_shape = kept and self._disk.place_of(alike.text, how)
-            if any_shape and of_kind not in _of_kind:
-                _of_kind[of_kind] = any_shape.find_alike()
-            found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
+            if any_shape and of_kind not in by_kind:
+                by_kind[of_kind] = any_shape.find_alike()
+            found = _at_shape(alike.shape, *by_kind.get(of_kind, ()))
             if found is not None and kept:
                 found = kept.keep(found)
         if found is not None:
-            _process_wide[key] = found
+            by_signature[key] = found
             return found
         with _located(kind, op, name), widths_of(map(aval_of, known.types)), self._with_rules(op):
             found = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
-        if key not in _process_wide:
+        if key not in by_signature:
             return found
         if kept:
-            found = _process_wide[key] = kept.keep(found)
+            found = by_signature[key] = kept.keep(found)
         if alike is not None:
-            _of_kind[of_kind] = found, alike.shape
+            by_kind[of_kind] = found, alike.shape
             if any_shape:
                 any_shape.keep_alike(kept, alike.shape)
         return found
@@ -436,7 +436,7 @@ class Rules:
 
     def _kept(self, key: Any) -> Any | None:
         """What has been made for a key, of all programs or of this one."""
-        found = _process_wide.get(key)
+        found = by_signature.get(key)
         return self._own.get(key) if found is None else found
 
     def _keep(
@@ -456,7 +456,7 @@ class Rules:
         found = write(*traced)
         # What refers to functions or constants of this program belongs to it only.
         if shared and self.importer.references == before:
-            _process_wide[key] = found
+            by_signature[key] = found
         else:
             self._own[key] = found
             if shared:
