@@ -26,12 +26,10 @@ from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.effect_attributes import is_droppable
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.support.masks import chosen, fixpoint
+from jaxmlir.support.masks import Mask, chosen, fixpoint
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-Mask = tuple[bool, ...]
 
 
 class Variant(NamedTuple):

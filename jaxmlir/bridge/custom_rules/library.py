@@ -15,6 +15,7 @@ from jaxmlir._compat import core, flat_jvp, pe
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
 from jaxmlir.bridge.custom_rules.identity import innermost
 from jaxmlir.caching.configuration_key import setting
+from jaxmlir.support.masks import Mask
 
 LIMIT = 512
 """How many traces are kept: the last ones."""
@@ -26,7 +27,7 @@ traced_rules: dict[Any, Traced] = {}
 _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
-def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: tuple[bool, ...]) -> Traced:
+def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> Traced:
     """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
 
     What no result depends on is left out, within loops too: a rule that differentiates a function

@@ -29,6 +29,7 @@ from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ class Site:
         """What the rule keeps for the next time."""
         self.reads: dict[ir.Value, tuple[int, int]] = {}
         """The first and the last element that the op reads of each operand, once that is known."""
-        self.inverted: tuple[tuple[bool, ...], tuple[bool, ...]] | None = None
+        self.inverted: tuple[Mask, Mask] | None = None
         """What was known of the values of a call that was inverted with a log-determinant."""
         self.term: ir.Value | None = None
         """What the inverse of a function that the op refers to adds to the log-determinant."""
@@ -283,12 +284,12 @@ class Site:
     def whole(self, value: ir.Value) -> ir.Value | None:
         return self.solver.whole(value)
 
-    def known(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+    def known(self, values: Sequence[ir.Value]) -> Mask:
         """Which of the values are known entirely."""
         whole = self.solver.whole
         return tuple([whole(v) is not None for v in values])
 
-    def given(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+    def given(self, values: Sequence[ir.Value]) -> Mask:
         """Which of the values are known entirely, other than by :meth:`answer`."""
         known = self.known(values)
         return tuple([k and v not in self._answered for v, k in zip(values, known, strict=True)])
