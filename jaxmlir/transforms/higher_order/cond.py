@@ -11,7 +11,7 @@ Batched over its index, a ``cond`` becomes a selection from the results of all b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jax import lax
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 
 class Cond(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset({"branches", "branches_platforms", "jaxpr.ctx"})
-
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return _any(active_results(rules, b, active[1:], kind) for b in _branches(op))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import batching
 from jaxmlir.dialect.builder import attribute, reachable, references, symbol_ref, zeros
@@ -52,22 +52,6 @@ if TYPE_CHECKING:
 
 
 class CustomJvp(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {
-            "call_jaxpr",
-            "jvp_jaxpr",
-            "jvp_error",
-            "jvp_with_zeros",
-            "transposes",
-            "transpose_error",
-            "batches",
-            "batch_error",
-            "num_consts",
-            "symbolic_zeros",
-            "jaxpr.ctx",
-        }
-    )
-
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         if not any(_taken(op, active)):
             return (False,) * len(op.results)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import create, symbol_ref, zeros
@@ -39,8 +39,6 @@ _TRANSPOSE = {
 
 
 class CustomLinearSolve(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset({"const_lengths", "jaxprs", "jaxpr.ctx"})
-
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         """All of x depends on all of b and of A; what a solver says besides has no tangent."""
         solve = Solve.read(op)

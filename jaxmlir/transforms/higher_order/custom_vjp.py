@@ -14,7 +14,7 @@ not is that of all elements together, and each of the summands would have all of
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
@@ -59,20 +59,6 @@ _CLOSED_OVER = (
 
 
 class CustomVjp(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {
-            "call_jaxpr",
-            "fwd_jaxpr",
-            "bwd_jaxpr",
-            "fwd_error",
-            "bwd_error",
-            "vjp_with_zeros",
-            "num_consts",
-            "symbolic_zeros",
-            "jaxpr.ctx",
-        }
-    )
-
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         # The linear map takes all tangents to all: it is not known which results it leaves zero.
         return tuple(map(has_tangent, op.results))
@@ -119,18 +105,6 @@ class CustomVjp(HigherOrderRule):
 
 
 class CustomLin(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {
-            "bwd",
-            "bwd_error",
-            "bwd_with_zeros",
-            "num_res",
-            "in_zeros",
-            "symbolic_zeros",
-            "jaxpr.ctx",
-        }
-    )
-
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         """A linear map is its own derivative; in its residuals it has none that is known."""
         num_res = attribute(op, "num_res", 0)

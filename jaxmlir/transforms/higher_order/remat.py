@@ -15,7 +15,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
 
 
 class Remat(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {"jaxpr", "prevent_cse", "differentiated", "policy", "jaxpr.ctx"}
-    )
-
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return active_results(rules, _callee(op), active, kind)
 

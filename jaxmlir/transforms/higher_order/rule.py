@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect.custom_rule_ops import MARK
+from jaxmlir.dialect.ops import record_of
 from jaxmlir.support.masks import Dims, Mask
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
     from jaxmlir.transforms.templates import Rules
+
+
+@functools.cache
+def _attributes_of(name: str) -> frozenset[str]:
+    record = record_of(name)
+    return frozenset({"jaxpr.ctx", *(a.name for a in record.attributes)} if record else ())
 
 
 class HigherOrderRule:
@@ -19,12 +27,14 @@ class HigherOrderRule:
     is kept per signature and pattern, so it may hold on to attributes, but not to the op.
     """
 
-    plain: ClassVar[frozenset[str]] = frozenset()
-    """The attributes that the rule understands; an op with another one is left to JAX."""
+    plain: ClassVar[frozenset[str] | None] = None
+    """The attributes that the rule understands; an op with another one is left to JAX.  By default
+    all that the dialect knows of."""
 
     def handles(self, op: Any) -> bool:
         """Whether the rule is for this op at all."""
-        return all(key in self.plain or key == MARK for key, _ in op.attributes.items())
+        plain = _attributes_of(op.operation.name) if self.plain is None else self.plain
+        return all(key in plain or key == MARK for key, _ in op.attributes.items())
 
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask | None:
         """Which results :meth:`jvp` or :meth:`linearize` (the ``kind``) gives tangents of.

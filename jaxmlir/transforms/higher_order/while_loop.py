@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 
 
 class While(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {"cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts", "jaxpr.ctx"}
-    )
-
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         # The linear function is the loop with tangents, so both kinds have the same ones.
         return tuple(_active_carry(rules, WhileOp.of(op), active))
