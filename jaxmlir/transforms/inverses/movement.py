@@ -22,14 +22,14 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
-from jaxmlir.transforms.inverses.solver import NotInvertible, Site
+from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 
 Move = Callable[..., Sequence[np.ndarray]]
 """``(*indices, **attributes) -> results``: the op on integer arrays of the operands' shapes."""
 
 
 @dataclass(frozen=True)
-class Movement:
+class Movement(Rule):
     """The rule of an op whose operands' elements are moved, not changed."""
 
     move: Move
@@ -38,7 +38,6 @@ class Movement:
     """``(result, shape of the operand, **attributes) -> operand``, where nothing is lost."""
     moved: tuple[int | EllipsisType, ...] = (0, ...)
     """The operands whose elements are moved; the others say how, and have to be constants."""
-    late: bool = False
 
     def learn(self, site: Site) -> None:
         """Elements of the results are elements of the operands."""

@@ -17,7 +17,7 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -45,10 +45,10 @@ class NotInvertible(Exception):
         self.because = because
 
 
-class Rule(Protocol):
+class Rule:
     """How one op is inverted."""
 
-    late: bool
+    late: ClassVar[bool] = False
     """Whether to ask it only when all other ops have told what they can: it is expensive."""
 
     def learn(self, site: Site) -> None:
@@ -59,7 +59,8 @@ class Rule(Protocol):
         """
 
     def forward(self, site: Site) -> None:
-        """Tells what follows about the results from some of the operands, or some elements."""
+        """Tells what follows about the results from some of the operands, or some elements; by
+        default nothing."""
 
 
 @dataclass(frozen=True)
