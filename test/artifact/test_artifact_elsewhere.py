@@ -141,7 +141,6 @@ ELSEWHERE = (
     TRANSFORMED
     + """
 import json, sys
-from sampling import some
 import jaxmlir
 
 for name, forward in json.loads(sys.argv[1]).items():

@@ -197,11 +197,11 @@ class Op(NamedTuple):
 
     def linear_operands(self, count: int) -> tuple[int, ...]:
         """The operands of an instance with ``count`` operands in which it is jointly linear."""
-        return _operands(self.linear or (), count)
+        return operands_in(self.linear or (), count)
 
     def index_operands(self, count: int) -> tuple[int, ...]:
         """The operands of an instance with ``count`` operands that are indices."""
-        return _operands(self.indices, count)
+        return operands_in(self.indices, count)
 
 
 class Family(NamedTuple):
@@ -239,7 +239,8 @@ def family(
     return Family(name, meaning.strip(), tuple(ops))
 
 
-def _operands(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
+def operands_in(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
+    """The operands, of so many, that the notation of ``Op.linear`` means."""
     match notation:
         case (*first, last, EllipsisType()):
             return (*first, *range(last, count))

@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops.record import operands_in
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
@@ -126,19 +127,12 @@ class Movement(Rule):
                     value = solver.take(operand, index.ravel()[where].reshape(shape))
                     site.tell(result, _required(value), where.reshape(shape))
 
-    def _moved_operands(self, count: int) -> set[int]:
-        match self.moved:
-            case (*first, last, EllipsisType()):
-                return {*first, *range(last, count)}
-            case some:
-                return set(some)
-
     def _origins(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """For each result: each element's operand, and its flat index there."""
         if "origins" not in site.memory:
             found = site.memory["origins"] = self._moved(site)
             # Of ops that read one array only: others take in most of each of theirs.
-            if found and self._moved_operands(len(site.operands)) == {0}:
+            if found and operands_in(self.moved, len(site.operands)) == (0,):
                 read = np.concatenate([index.ravel() for _, index in found])
                 if read.size and all((owner == 0).all() for owner, _ in found):
                     site.reads[site.operands[0]] = int(read.min()), int(read.max())
@@ -148,7 +142,7 @@ class Movement(Rule):
         shapes = [site.solver.of(v).shape for v in site.operands]
         if not all(site.solver.of(v).static for v in site.operands):
             return None
-        moved = self._moved_operands(len(shapes))
+        moved = operands_in(self.moved, len(shapes))
         offsets, args, total = [], [], 0
         for i, (value, shape) in enumerate(zip(site.operands, shapes, strict=True)):
             offsets.append(total)
