@@ -189,11 +189,11 @@ def costs(
     for name in dict.fromkeys((*LEVELS[2], *names)):
         pipeline, ops = parse_pipeline(name), count(program)
         if name in names:
-            yield name, _seconds_of(pipeline, program, repetitions).min / ops * 1e6
+            yield name, seconds_of(pipeline, program, repetitions).min / ops * 1e6
         pipeline.run(program, quiet)
 
 
-def _seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) -> Timing:
+def seconds_of(pipeline: Pipeline, program: jaxmlir.Program, repetitions: int) -> Timing:
     """How long passes take on copies of a program."""
     quiet, times = Instrumentation(verify_each=False), []
     most = MOST if repetitions > 1 else 1
@@ -245,10 +245,10 @@ def _table_of_worst(names: Sequence[str], sizes: Sequence[int], repetitions: int
         if worst.name not in names:
             continue
         pipeline, row = worst.pipeline, []
-        _seconds_of(pipeline, worst.make(200), 1)
+        seconds_of(pipeline, worst.make(200), 1)
         for size in sizes:
             program = worst.make(size)
-            seconds = _seconds_of(pipeline, program, repetitions).min
+            seconds = seconds_of(pipeline, program, repetitions).min
             row.append(seconds / worst.count(program) * 1e6)
         _row(f"`{worst.name}`, {title}", row)
 

@@ -52,9 +52,12 @@ if stock_opt := shutil.which("mlir-opt-22"):
     irdl = os.path.join(repository, "jaxmlir", "dialect", "jaxpr.irdl.mlir")
     substitute_tool("mlir-opt-irdl", f"'{stock_opt}' '--irdl-file={irdl}'")
 
-# For the folders that share one process that has imported JAX (see prefork.py).
-sys.path.insert(0, config.test_source_root)
-
 # `REQUIRES: jax-0.12` and the like.
 major, minor = metadata.version("jax").split(".")[:2]
 config.available_features.add(f"jax-{major}.{minor}")
+
+# Commands are forks of one process that has imported JAX.
+sys.path.insert(0, config.test_source_root)
+import prefork  # noqa: E402
+
+prefork.use(config, lit_config.params)

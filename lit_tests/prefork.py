@@ -1,10 +1,11 @@
 """Runs the tools' commands in forks of one process that has imported JAX already.
 
-A command costs a second of imports, and the tests of the ops have a thousand commands.  So for
-some folders ``lit.cfg.py`` starts this file as a server, and a tool's name in a RUN line stands for
-this file as a client.  The client sends its argv, directory, environment and its three standard
-streams; the server forks, and the child takes them over and runs the tool's ``main``.  Every
-command still is a process of its own, with its own JAX backend, streams and exit status.
+A command costs a second of imports, and the tests have two thousand commands.  So ``lit.cfg.py``
+starts this file as a server, and a tool's name in a RUN line stands for this file as a client.
+The client sends its argv, directory, environment and its three standard streams; the server forks,
+and the child takes them over and runs the tool's ``main``.  Every command still is a process of its
+own, with its own JAX backend, streams and exit status; one whose environment sets JAX up in another
+way, which JAX reads when it is imported, is run as a plain command.
 
 ``lit --param prefork=0`` runs plain commands instead.
 
@@ -46,10 +47,10 @@ def client(path: str, words: list[str]) -> int:
 
 
 def use(config: Any, parameters: Mapping[str, str]) -> None:
-    """Makes the tools' names in the RUN lines of one folder stand for clients.
+    """Makes the tools' names in the RUN lines stand for clients.
 
     Args:
-      config: the folder's lit configuration.
+      config: lit's configuration of the tests.
       parameters: what ``--param`` said.
     """
     if parameters.get("prefork") == "0":
@@ -124,12 +125,14 @@ def _run(connection: socket.socket) -> None:
     """Runs the command of one connection in this process, and ends it."""
     import atexit
     import importlib
+    import subprocess
 
     message, streams, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, 3)
     folder, count, *rest = message.decode(errors="surrogateescape").split("\0")
     tool, *arguments = rest[: int(count)]
     os.chdir(folder)
     sys.path[0] = folder  # As for `python -m`.
+    imported_with = _settings_of_jax()
     os.environ.clear()
     os.environ.update(pair.split("=", 1) for pair in rest[int(count) :])
     for target, stream in enumerate(streams):
@@ -140,7 +143,11 @@ def _run(connection: socket.socket) -> None:
     sys.stderr = open(2, "w", buffering=1, closefd=False)
     sys.argv = [tool, *arguments]
     try:
-        status = importlib.import_module(TOOLS[tool]).main()
+        if _settings_of_jax() == imported_with:
+            status = importlib.import_module(TOOLS[tool]).main()
+        else:
+            module = TOOLS[tool].removesuffix(".main")
+            status = subprocess.run([sys.executable, "-m", module, *arguments]).returncode
     except SystemExit as e:
         status = e.code
     except BaseException:
@@ -155,6 +162,11 @@ def _run(connection: socket.socket) -> None:
             stream.flush()
     connection.send(bytes([status or 0]))
     os._exit(0)
+
+
+def _settings_of_jax() -> dict[str, str]:
+    """What the environment says to JAX when it is imported."""
+    return {name: value for name, value in os.environ.items() if name.startswith("JAX_")}
 
 
 if __name__ == "__main__":

@@ -17,13 +17,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 import round_trip
+import sampling
 
 # Every run tries the same examples: a change is judged by what it changes.
-hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("repeatable")
-
-# Of the cases of a test that is marked `sampled` one in so many is run.
-SAMPLED = 4
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 
@@ -60,15 +58,26 @@ def pytest_addoption(parser):
         help="of the cases of each test, about one in N and at least one; always the same ones",
     )
     parser.addoption(
+        "--tests",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the tests, about one in N; always the same ones",
+    )
+    parser.addoption(
         "--whole",
         action="store_true",
-        help=f"all cases of tests marked `sampled`, of which one in {SAMPLED} is run without it",
+        help=(
+            f"all cases of tests marked `sampled`, of which one in {sampling.CASES} is run without"
+            " it, and all examples of properties"
+        ),
     )
 
 
 def pytest_configure(config):
     # In the environment, for the workers of pytest-xdist.
     os.environ[round_trip.VARIABLE] = config.getoption("--through")
+    os.environ[sampling.VARIABLE] = str(int(config.getoption("--whole")))
 
 
 def pytest_collection_modifyitems(config, items):
@@ -77,18 +86,20 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         cases[item.nodeid.partition("[")[0]].append(item)
     chosen = set()
-    for of_test in cases.values():
-        is_sampled = not whole and of_test[0].get_closest_marker("sampled")
-        chosen |= _spread_out(of_test, max(every, SAMPLED) if is_sampled else every)
+    for test in _spread_out(cases, config.getoption("--tests")):
+        by_name = {item.nodeid: item for item in cases[test]}
+        mark = None if whole else cases[test][0].get_closest_marker("sampled")
+        one_in = every if mark is None else max(every, *mark.args, sampling.CASES)
+        chosen.update(by_name[name] for name in _spread_out(by_name, one_in))
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
 
 
-def _spread_out(items, one_in):
-    """Some of the items, by their names: not the same column of each table of cases."""
-    by_number = {zlib.crc32(item.nodeid.encode()): item for item in items}
-    chosen = {item for number, item in by_number.items() if number % one_in == 0}
-    return chosen or {by_number[min(by_number)]}
+def _spread_out(names, one_in):
+    """Some of the names, at least one: not the same column of each table of cases."""
+    numbers = {name: zlib.crc32(name.encode()) for name in names}
+    chosen = [name for name, number in numbers.items() if number % one_in == 0]
+    return chosen or [min(numbers, key=numbers.get)]
 
 
 def pytest_collection_finish():
@@ -105,8 +116,9 @@ def same_numbers(request):
         generator.seed(0)
 
 
-# A worker frees what it holds above so many bytes: several run beside each other.
-_MEMORY = 1 << 30
+# A worker frees what it holds above so many bytes: several run beside each other.  What is freed
+# is compiled again, so a machine of much memory frees seldom.
+_MEMORY = max(1 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
 
 
 @pytest.fixture(scope="session")

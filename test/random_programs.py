@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from jax import lax
+from sampling import examples
 
 from jaxmlir._compat import jax_version
 
@@ -174,10 +175,6 @@ programs_with_references = programs_of("scan", "fori", "call", "again", "pushed"
 
 # Shrinking compiles hundreds of programs; the ones here are small enough to read.  The newer JAX
 # is given half of what the older one is.
-budget = settings(
-    max_examples=6 if jax_version() < (0, 12) else 3,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
+budget = examples(
+    6 if jax_version() < (0, 12) else 3, settings(phases=[Phase.explicit, Phase.generate])
 )

@@ -5,7 +5,7 @@
 #   sh tools/test.sh [STAGE ...]      default: lint pytest lit compat
 #
 # Of tests with many costly cases the stage `pytest` runs a fixed sample, and the stage `compat` one
-# case in twelve of each test. Three stages are not among the default ones: `pytest-whole` and
+# case in twelve of every third test. Three stages are not among the default ones: `pytest-whole` and
 # `compat-whole` run all cases, and `compat-0.11` all of them with the JAX between the two.
 #
 # Tests that write a program down and read it back do so as an artifact; on Python 3.12, as text.
@@ -55,14 +55,12 @@ find_python312() {
 # Whether Python is 3.12 or newer where it is not asked for by its version.
 is_new() { .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))'; }
 
-# run_compat EVERY VENV PYTHON [REQUIREMENT]: one case in EVERY of each test; all where that is 1.
+# run_compat SHARE VENV PYTHON [REQUIREMENT]: with these options of pytest, what is run of the tests.
 run_compat() {
-    every=$1
+    share=$1
     shift
-    whole=""
-    [ "$every" -gt 1 ] || whole=--whole
     sh tools/setup.sh "$@" && "$1/bin/python" -m pytest -q -n 2 --dist worksteal -m compat \
-        --through=text "--every=$every" $whole
+        --through=text $share
 }
 
 sh tools/setup.sh || { echo "== setup: FAILED"; exit 1; }
@@ -74,22 +72,22 @@ for requested in "$@"; do
         pytest-whole) stage pytest-whole run_pytest --whole ;;
         lit) stage lit run_lit ;;
         compat | compat-whole)
-            every=12
-            [ "$requested" = compat ] || every=1
+            share="--tests=3 --every=12"
+            [ "$requested" = compat ] || share=--whole
             python312=$(find_python312)
             if is_new; then
                 echo "== $requested: part of the pytest stage, which ran on Python 3.12 or newer"
             elif [ -z "$python312" ]; then
                 echo "== $requested: left out, there is no Python 3.12 here"
             else
-                stage "$requested" run_compat "$every" .venv312 "$python312"
+                stage "$requested" run_compat "$share" .venv312 "$python312"
             fi
             ;;
         compat-0.11)
             python312=$(find_python312)
             if [ -z "$python312" ] && is_new; then python312=python3; fi
             if [ -n "$python312" ]; then
-                stage compat-0.11 run_compat 1 .venv-0.11 "$python312" 'jax>=0.11,<0.12'
+                stage compat-0.11 run_compat --whole .venv-0.11 "$python312" 'jax>=0.11,<0.12'
             else
                 echo "== compat-0.11: FAILED, jax 0.11 needs Python 3.12, which is not here"
                 failed="$failed compat-0.11"

@@ -193,25 +193,15 @@ class Counter:
 
     def op(self, node: OpView, found: FunctionCost) -> None:
         name = node.name.removeprefix("jaxpr.")
-        if name == "scan":
-            count, once = trip_count(node.get("length")), self.function(node.get("jaxpr"))
-            if count is None:
-                found.add(once)
-                found.unbounded |= once.by_line.keys()
-            else:
-                found.add(once, count)
-        elif name == "while":
-            for key in ("cond_jaxpr", "body_jaxpr"):
-                once = self.function(node.get(key))
-                found.add(once)
-                found.unbounded |= once.by_line.keys()
-        elif name == "cond":
+        if name == "cond":
             branches = [self.function(symbol) for symbol in node.get("branches")]
             found.add(max(branches, key=_order))
-        elif name == "custom_linear_solve":
-            found.add(self.function(node.get("jaxprs").solve))
-        elif name in CALLED:
-            found.add(self.function(node.get(CALLED[name])))
+        elif calls := calls_of(node):
+            for symbol, count in calls:
+                once = self.function(symbol)
+                found.add(once, 1 if count is None else count)
+                if count is None:
+                    found.unbounded |= once.by_line.keys()
         else:
             line = locations.position(node.op.location)[:2] if self.by_line else ("", 0)
             cost, counted = leaf_cost(node, name)
@@ -249,12 +239,30 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     return (Cost(0, count, size) if node.name in _TRANSCENDENTAL else Cost(count, 0, size)), True
 
 
-CALLED = {
+_CALLED = {
     record.name: record.functions[0].name
     for record in ops.OPS.values()
     if Trait.CALL in record.traits or record.name in ("linear_call", "remat_opt", "shard_map")
 }
 """The attribute that names the function, of ops that call one once."""
+
+
+def calls_of(node: OpView) -> list[tuple[str, int | None]]:
+    """The functions that an op calls, each with how often; ``None`` where that is not known.
+
+    Not those of a ``cond``, of which it calls one, nor those of ops that call in other ways.
+    """
+    match node.name.removeprefix("jaxpr."):
+        case "scan":
+            return [(node.get("jaxpr"), trip_count(node.get("length")))]
+        case "while":
+            return [(node.get("cond_jaxpr"), None), (node.get("body_jaxpr"), None)]
+        case "custom_linear_solve":
+            return [(node.get("jaxprs").solve, 1)]
+        case name if name in _CALLED:
+            return [(node.get(_CALLED[name]), 1)]
+    return []
+
 
 Formula = Callable[[OpView, list[Any], list[Any]], int | None]
 """A formula from an op and the abstract values of its operands and results.  A symbolic size gives

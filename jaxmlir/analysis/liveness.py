@@ -26,12 +26,10 @@ from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.effect_attributes import is_droppable
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.support.masks import chosen, fixpoint
+from jaxmlir.support.masks import Mask, chosen, fixpoint
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-
-Mask = tuple[bool, ...]
 
 
 class Variant(NamedTuple):
@@ -77,7 +75,7 @@ class Cut(NamedTuple):
 
 
 # How many functions within one another are looked at as ops ask about them.
-_DEEP = 20
+MAX_DEPTH = 20
 
 
 class _TooDeep(Exception):
@@ -177,7 +175,7 @@ class Liveness:
         try:
             while asked_for:
                 symbol, results, around = asked_for[-1]
-                self._walking, self._limit = set(around), len(around) + _DEEP
+                self._walking, self._limit = set(around), len(around) + MAX_DEPTH
                 try:
                     found = self._find(symbol, results)
                     asked_for.pop()

@@ -61,6 +61,7 @@ from jaxmlir.dialect.ir import (
 )
 from jaxmlir.dialect.types import size_variable, widths_of
 from jaxmlir.rewriting.dedupe import merge_functions
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
@@ -74,8 +75,6 @@ if TYPE_CHECKING:
 _ORDERS = 4
 # Up to so many operands a rule is traced for each set of them.
 _FEW = 3
-
-Mask = tuple[bool, ...]
 
 
 def may_expand_in(program: Module) -> bool:

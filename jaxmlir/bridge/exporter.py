@@ -67,7 +67,7 @@ class Exporter:
                     "function it belongs to"
                 )
             if found is None:
-                if self._depth == _DEEP:
+                if self._depth == MAX_DEPTH:
                     for below in self._callees_first(symbol):
                         self._make(below)
                 found = self._make(symbol)
@@ -128,7 +128,7 @@ class Exporter:
 
 _IN_PROGRESS = object()
 # How many functions within one another are made as they are asked for.
-_DEEP = 10
+MAX_DEPTH = 10
 
 
 @functools.lru_cache(maxsize=1024)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
 # How many functions within one another are written as equations name them.
-_DEEP = 10
+MAX_DEPTH = 10
 
 CLOSES_OVER = (
     "closes over a value of an enclosing JAX transformation, which no program can hold; pass it as "
@@ -286,7 +286,7 @@ class Importer:
                 self._write_outermost(body, jaxpr, env, consts)
                 return op
             nest.symbols.append(name)
-            if nest.depth == _DEEP:
+            if nest.depth == MAX_DEPTH:
                 nest.waiting.append(_Waiting(body, jaxpr, env, consts, self.pending.place))
                 return op
             nest.depth += 1

@@ -139,7 +139,7 @@ def array_of(value: Any, aval: Any) -> Any:
 
 
 # By signature, of every program: those that name no function and no Python object.
-_leaves: dict[Any, Callable[..., list[Any]]] = {}
+ops_by_signature: dict[Any, Callable[..., list[Any]]] = {}
 
 
 def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
@@ -149,9 +149,9 @@ def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
             return _make_bind(program, op, name)
         types = tuple(v.type for v in op.operands), tuple(op.results.types)
         key = (name, attributes, types)
-        found = _leaves.get(key)
+        found = ops_by_signature.get(key)
         if found is None:
-            found = _leaves[key] = _make_bind(program, op, name)
+            found = ops_by_signature[key] = _make_bind(program, op, name)
         return found
 
 

@@ -297,7 +297,7 @@ class _Lowering:
 
     def template(self, op: Any, known: Signature) -> Any:
         """The function that lowers every op of this one's signature."""
-        eqn = _equations.get(known)
+        eqn = equations.get(known)
         if eqn is None:
             shared = known.is_portable and not _may_differ(known)
             code = self.kept.find(known) if shared and self.kept else None
@@ -305,7 +305,7 @@ class _Lowering:
                 return Template.read(code)
             eqn = self.equation(op, known.name, shared)
             if shared:
-                _equations[known] = eqn
+                equations[known] = eqn
         rules = mlir._get_lowering_rules(self.module_context, eqn.primitive, eqn.ctx)
         lower = functools.partial(
             mlir._uncached_lowering, eqn.primitive, eqn.ctx, eqn.effects, *rules[:2]
@@ -636,7 +636,7 @@ def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
 
 
 # By signature, of every program: those that name no function and no Python object.
-_equations: dict[Signature, _Equation] = {}
+equations: dict[Signature, _Equation] = {}
 
 
 def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]) -> Template:

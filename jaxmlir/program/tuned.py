@@ -66,7 +66,7 @@ def choose(
         told = [sorted(without), donates, shardings, *here]
         place = cache.key("tune", key(), *map(str, told))
         known = cache.find(place)
-        choice = None if known is None else _decoded(known)
+        choice = None if known is None else decoded_choice(known)
         if choice is not None:
             say(f"{choice}, as an earlier trial chose")
             return choice
@@ -84,7 +84,7 @@ def choose(
     return choice
 
 
-def _decoded(known: bytes) -> Choice | None:
+def decoded_choice(known: bytes) -> Choice | None:
     """A choice from the cache; ``None`` of what is none."""
     from jaxmlir.passes import level_pipeline
 

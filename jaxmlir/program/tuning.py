@@ -43,7 +43,7 @@ GAIN = 0.01
 """What a candidate has to save of a plainer one's time."""
 SIGNIFICANCE = 0.005
 """How probable such times may be of two candidates of which the plainer one is as fast."""
-_LOOKS = (5, 8, 12, 18, 27, 40)
+LOOKS = (5, 8, 12, 18, 27, 40)
 """The rounds after which the times are compared; the last one ends it."""
 _LONG = 2e-3
 """Seconds that the calls of one sample take together, so that the clock does not matter."""
@@ -269,8 +269,8 @@ class Trial:
         best, until = running[0], time.monotonic() + self._seconds
         # As many for all: a call that follows others takes less.
         repeats = self._repeats(min(self._sample(c, 1) for c in running))
-        for number in range(1, _LOOKS[-1] + 1):
-            if len(running) == 1 or (number > _LOOKS[0] and time.monotonic() > until):
+        for number in range(1, LOOKS[-1] + 1):
+            if len(running) == 1 or (number > LOOKS[0] and time.monotonic() > until):
                 break
             say(f"timing {len(running)} candidates, round {number}")
             # Each goes first in turn.
@@ -280,10 +280,10 @@ class Trial:
             if number == 2:
                 fastest = min(running, key=lambda c: c.median)
                 self._drop([c for c in running if c.is_hopeless_beside(fastest)], running)
-            elif number in _LOOKS:
-                best = _best(running)
+            elif number in LOOKS:
+                best = best_of(running)
                 self._drop([c for c in running if best.is_faster_than(c)], running)
-        return _best(running) if len(running) > 1 else running[0]
+        return best_of(running) if len(running) > 1 else running[0]
 
     def _drop(self, dropped: list[Candidate], running: list[Candidate]) -> None:
         for candidate in dropped:
@@ -304,7 +304,7 @@ class Trial:
         return (time.perf_counter() - start) / repeats
 
 
-def _best(candidates: Sequence[Candidate]) -> Candidate:
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
     """The plainest that none after it is told to be faster than."""
     best, *others = candidates
     for candidate in others:

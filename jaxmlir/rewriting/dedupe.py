@@ -166,12 +166,12 @@ def equal_functions(
         class_of[name] = shapes.setdefault(shape, len(shapes))
     if len(shapes) == len(functions):
         return {name: name for name in functions}
-    _split(class_of, uses)
+    split_classes(class_of, uses)
     first: dict[int, str] = {}
     return {name: first.setdefault(class_of[name], name) for name in functions}
 
 
-def _split(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]]) -> None:
+def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]]) -> None:
     """Splits classes until the members of each refer to functions of the same classes, in place.
 
     Only who refers to what has just left its class is looked at, and the largest part of a class

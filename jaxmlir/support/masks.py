@@ -10,6 +10,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+Mask = tuple[bool, ...]
+"""Which of some values have a property."""
+Dims = tuple[int | None, ...]
+"""The dimension along which each of some values is batched; ``None`` where it is not."""
+
 
 def split(values: Sequence[T], *counts: int) -> list[list[T]]:
     """The sequence cut into pieces of these lengths, and the rest."""

@@ -32,7 +32,7 @@ class _Compiler(NamedTuple):
     environment: dict[str, str]
 
 
-_COMPILERS = {
+COMPILERS = {
     "tpu": _Compiler(
         ("libtpu",),
         "aot-tpu",
@@ -61,9 +61,9 @@ def missing(target: Target) -> str | None:
     """
     if target.is_cpu:
         return None
-    compiler = _COMPILERS.get(target.platform)
+    compiler = COMPILERS.get(target.platform)
     if compiler is None:
-        known = ", ".join(("cpu", *_COMPILERS))
+        known = ", ".join(("cpu", *COMPILERS))
         raise ArgumentError(f"target '{target}': without a device, XLA compiles for {known}")
     if _installed(target.platform) is not None:
         return None
@@ -72,7 +72,7 @@ def missing(target: Target) -> str | None:
 
 def _installed(platform: str) -> str | None:
     """The module of a platform's compiler, if there is one."""
-    for module in _COMPILERS[platform].modules:
+    for module in COMPILERS[platform].modules:
         # Of a package that is not there, its modules are not looked for.
         with contextlib.suppress(ModuleNotFoundError):
             if importlib.util.find_spec(module) is not None:
@@ -92,7 +92,7 @@ def devices(name: str | Target) -> list[Any]:
     """
     target = target_named(name)
     if (command := missing(target)) is not None:
-        modules = " or ".join(_COMPILERS[target.platform].modules)
+        modules = " or ".join(COMPILERS[target.platform].modules)
         raise CompilerError(
             f"the compiler of target '{target}' is not installed (no {modules}): {command}"
         )
@@ -134,7 +134,7 @@ def _topology(platform: str, name: str, options: Mapping[str, str]) -> Any:
     """JAX's description of a topology."""
     from jax.experimental import topologies
 
-    for variable, value in _COMPILERS[platform].environment.items():
+    for variable, value in COMPILERS[platform].environment.items():
         # JAX has written a warning there where it found nothing.
         if os.environ.get(variable, "WARNING").startswith("WARNING"):
             os.environ[variable] = value

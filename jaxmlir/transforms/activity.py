@@ -18,13 +18,13 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.higher_order import has_rule
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.emitters import Linearization
     from jaxmlir.transforms.templates import Rules
 
-Mask = tuple[bool, ...]
 
 _WITH_RULES = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr"})
 # What refers to functions, and whose derivatives change nothing about its results.

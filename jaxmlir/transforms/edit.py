@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import clone, copy, erase, is_constant, returned, set_results
 from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.partial_eval import loses_rules
 
@@ -118,7 +119,7 @@ def _split_calls(
         op.operation.erase()
 
 
-def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> tuple[bool, ...]:
+def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Mask:
     """Which results of ``@symbol`` depend on an unknown argument, as far as calls tell.
 
     :func:`jaxmlir.transforms.partial_eval.unknown_results` knows of more ops, but asks for their

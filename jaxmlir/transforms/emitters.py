@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir._compat import jax_mlir_ext
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.support.masks import Mask
 
 
 class Template(NamedTuple):
@@ -51,16 +52,16 @@ class Linearization:
     tangent: Template | Emitter
     """``(*residuals, *tangents of used operands) -> (*tangents of results)``; the pattern tells
     which results it gives tangents of."""
-    uses: tuple[bool, ...]
+    uses: Mask
     """Which operands' tangents it takes: those that have one, and that matter."""
-    pullbacks: dict[tuple[bool, ...], Template] = field(default_factory=dict)
+    pullbacks: dict[Mask, Template] = field(default_factory=dict)
     """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
-    pull: Callable[[tuple[bool, ...]], Emitter] | None = None
+    pull: Callable[[Mask], Emitter] | None = None
     """Gives these, where it takes no look at what ``tangent`` writes."""
     origin: bytes | None = None
     """Under which key later processes find it, if they do."""
 
-    def jvp(self, active: tuple[bool, ...], num_results: int) -> Emitter:
+    def jvp(self, active: Mask, num_results: int) -> Emitter:
         """Both halves together, as :meth:`HigherOrderRule.jvp` gives them.
 
         Args:

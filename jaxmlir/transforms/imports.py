@@ -337,13 +337,13 @@ class _Met:
 
 
 # By the jaxpr's id and the setting.
-_met: collections.OrderedDict[tuple[int, object], _Met] = collections.OrderedDict()
+met_jaxprs: collections.OrderedDict[tuple[int, object], _Met] = collections.OrderedDict()
 _lock = threading.Lock()
 
 
 def _forget(volume: SharedFunctions) -> None:
     with _lock:
-        for met in list(_met.values()):
+        for met in list(met_jaxprs.values()):
             for key, found in met.volumes.items():
                 if found is volume:
                     met.volumes[key] = None
@@ -408,13 +408,13 @@ def _volume(
         return None
     key = id(jaxpr), here
     with _lock:
-        met = _met.get(key)
+        met = met_jaxprs.get(key)
         if met is None:
-            _met[key] = _Met(jaxpr, lambda _: _met.pop(key, None))
-            if len(_met) > LIMIT:
-                _met.popitem(last=False)
+            met_jaxprs[key] = _Met(jaxpr, lambda _: met_jaxprs.pop(key, None))
+            if len(met_jaxprs) > LIMIT:
+                met_jaxprs.popitem(last=False)
             return None
-        _met.move_to_end(key)
+        met_jaxprs.move_to_end(key)
     if met.has_rules is None:
         met.has_rules = has_custom_rules(program, symbol)
     kind = reverse, rules_wait and met.has_rules

@@ -21,6 +21,7 @@ from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.invert import forward, invert
 from jaxmlir.transforms.inverses.solver import Inverted
 from jaxmlir.transforms.new_function import NewFunction
@@ -135,7 +136,7 @@ def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
 
 def _question(
     rules: Rules, symbol: str, known: tuple[int, ...], log_det: bool
-) -> tuple[tuple[bool, ...], np.dtype | None, tuple[bool, ...]]:
+) -> tuple[Mask, np.dtype | None, Mask]:
     """Which arguments are known, the dtype of the log-determinant, and which results are known."""
     signature = call_signature(rules.program, symbol)
     operands, results = signature.operands, signature.results

@@ -26,10 +26,10 @@ from jaxmlir._compat import (
 )
 from jaxmlir.dialect.codec.pytrees import Flag
 from jaxmlir.dialect.types import linear_aval
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Dims, Mask, chosen
 
 
-def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
+def jvp(closed: Any, active: Mask) -> tuple[Any, Mask]:
     """The jaxpr ``(*operands, *tangents of active ones) -> (*results, *tangents)`` of an equation,
     and which results have tangents."""
     if parts := _linear_in(closed, active):
@@ -43,7 +43,7 @@ def jvp(closed: Any, active: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
     return close_jaxpr(jaxpr, consts), active_out
 
 
-def batch(closed: Any, dims: tuple[int | None, ...], axis: Any) -> tuple[Any, Any]:
+def batch(closed: Any, dims: Dims, axis: Any) -> tuple[Any, Any]:
     """The jaxpr of an equation on operands batched along ``dims``, and the results' dimensions."""
     if _exchanges_the_same(closed, dims, axis):
         # JAX's rule makes a batch of batches of it.
@@ -60,7 +60,7 @@ def batch(closed: Any, dims: tuple[int | None, ...], axis: Any) -> tuple[Any, An
     return batched, out_dims
 
 
-def _exchanges_the_same(closed: Any, dims: tuple[int | None, ...], axis: Any) -> bool:
+def _exchanges_the_same(closed: Any, dims: Dims, axis: Any) -> bool:
     """Whether an equation is an ``all_to_all`` along the axis of what is the same all along it."""
     (eqn,) = open_jaxpr(closed)[0].eqns
     if eqn.primitive.name != "all_to_all" or dims != (None,):
@@ -69,9 +69,7 @@ def _exchanges_the_same(closed: Any, dims: tuple[int | None, ...], axis: Any) ->
     return axis.name in (names if isinstance(names, (tuple, list)) else (names,))
 
 
-def linearize(
-    closed: Any, active: tuple[bool, ...], reverse: bool
-) -> tuple[Any, Any, tuple[bool, ...]]:
+def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]:
     """The jaxpr of one equation split as linearization does: a jaxpr of its values and residuals,
     one from residuals and tangents to tangents, and which results have these."""
     if parts := _linear_in(closed, active):
@@ -84,7 +82,7 @@ def linearize(
 
     def primal(*args: Any) -> list[Any]:
         out, residuals, found["tangent"], found["active"] = (
-            _split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
+            split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
         )
         return [*out, *residuals]
 
@@ -95,7 +93,7 @@ def linearize(
     return jaxpr, close_jaxpr(tangent), active_out
 
 
-def _linear_in(closed: Any, active: tuple[bool, ...]) -> list[Sequence[int]]:
+def _linear_in(closed: Any, active: Mask) -> list[Sequence[int]]:
     """The sets of active operands, each with a tangent of the results, which is the equation of
     these operands' tangents and the others' values, where JAX made its rule of that.
 
@@ -132,9 +130,7 @@ def _tangent_eqns(eqn: Any, tangents: dict[int, Any], parts: list[Sequence[int]]
     return eqns
 
 
-def _jvp_of_linear(
-    closed: Any, active: tuple[bool, ...], parts: list[Sequence[int]]
-) -> tuple[Any, tuple[bool, ...]]:
+def _jvp_of_linear(closed: Any, active: Mask, parts: list[Sequence[int]]) -> tuple[Any, Mask]:
     (eqn,) = open_jaxpr(closed)[0].eqns
     tangents = {i: core.Var(eqn.invars[i].aval) for i, a in enumerate(active) if a}
     eqns = _tangent_eqns(eqn, tangents, parts)
@@ -144,8 +140,8 @@ def _jvp_of_linear(
 
 
 def _halves_of_linear(
-    closed: Any, active: tuple[bool, ...], parts: list[Sequence[int]]
-) -> tuple[Any, Any, tuple[bool, ...]]:
+    closed: Any, active: Mask, parts: list[Sequence[int]]
+) -> tuple[Any, Any, Mask]:
     (eqn,) = open_jaxpr(closed)[0].eqns
     fixed = [v for part in parts for i, v in enumerate(eqn.invars) if i not in part]
     tangents = {i: core.Var(eqn.invars[i].aval) for i, a in enumerate(active) if a}
@@ -161,7 +157,7 @@ def _jaxpr(invars: Sequence[Any], outvars: Sequence[Any], eqns: Sequence[Any]) -
     return close_jaxpr(core.Jaxpr([], [*invars], [*outvars], [*eqns], core.no_effects, info))
 
 
-def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, tuple[bool, ...]]:
+def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
     """A jaxpr that gives tangents of active results last, without those that say nothing.
 
     Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
@@ -207,12 +203,12 @@ def _without_dim(aval: Any, dim: Any) -> Any:
     return aval
 
 
-_Split = tuple[Sequence[Any], Sequence[Any], Any, tuple[bool, ...]]
+_Split = tuple[Sequence[Any], Sequence[Any], Any, Mask]
 """Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
 these."""
 
 
-def _split(closed: Any, args: Sequence[Any], active: tuple[bool, ...], reverse: bool) -> _Split:
+def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _Split:
     """JAX's linearization."""
     function = core.jaxpr_as_fun(closed)
 
@@ -279,7 +275,7 @@ def _has_plain_jvp(eqn: Any) -> bool:
     )
 
 
-def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _Split:
+def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _Split:
     """Linearizes a primitive that has but a JVP rule, at half the cost.
 
     The rule is run once, under a trace that computes what it knows and writes down what depends on
@@ -323,9 +319,7 @@ def _split_jvp(closed: Any, args: Sequence[Any], active: tuple[bool, ...]) -> _S
     return out, residuals, jaxpr, tuple(t is not None for t in given)
 
 
-def transpose(
-    closed: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-) -> tuple[Any, tuple[bool, ...]]:
+def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
     """The transpose of a jaxpr in some operands, given which cotangents are nonzero."""
     jaxpr, consts = open_jaxpr(closed)
     # JAX's rules expect that results without cotangents are gone: of a scan, say.

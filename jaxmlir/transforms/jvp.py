@@ -17,7 +17,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.new_function import NewFunction
@@ -57,7 +57,7 @@ class Jvp(Pass):
         program.changed()
 
 
-def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> tuple[bool, ...]:
+def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:
     """Which flat arguments are differentiated: those asked for, by default all with tangents.
 
     Raises:
@@ -75,16 +75,12 @@ def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> 
     return named
 
 
-def jvp_of(
-    rules: Rules, symbol: str, active: tuple[bool, ...], required: tuple[bool, ...] = ()
-) -> tuple[str, tuple[bool, ...]]:
+def jvp_of(rules: Rules, symbol: str, active: Mask, required: Mask = ()) -> tuple[str, Mask]:
     """What :func:`jvp` gives for these, written once."""
     return rules.functions.derived(jvp, symbol, active, required)
 
 
-def jvp(
-    rules: Rules, symbol: str, active: tuple[bool, ...], required: Sequence[bool] = ()
-) -> tuple[str, tuple[bool, ...]]:
+def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) -> tuple[str, Mask]:
     """Writes ``@symbol.jvp``.
 
     Args:
@@ -105,7 +101,7 @@ def jvp(
     unwritten = [None] * (len(body.types) - body.arity)
     primals: list[Any] = [*new.args[: body.arity], *unwritten]
     tangents: list[Any] = [*(next(given) if a else None for a in active), *unwritten]
-    known: dict[tuple[Signature, tuple[bool, ...]], Template | Emitter] = {}
+    known: dict[tuple[Signature, Mask], Template | Emitter] = {}
     with new.body():
         for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
             first, last = body.results[i]

@@ -16,7 +16,7 @@ from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zer
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import (
     Activity,
     activity_of,
@@ -78,7 +78,7 @@ class Linearized(NamedTuple):
     fwd: str
     lin: str
     num_residuals: int
-    active_out: tuple[bool, ...]
+    active_out: Mask
 
 
 def linearize(
@@ -138,7 +138,7 @@ def linearize(
     return Linearized(fwd.name, lin.name, len(kept), tuple(given))
 
 
-def primals_of(rules: Rules, symbol: str, active: tuple[bool, ...]) -> str:
+def primals_of(rules: Rules, symbol: str, active: Mask) -> str:
     """``@symbol`` as its derivative computes the results: a custom rule that is given a tangent
     says what they are, in place of its function."""
     if not function_holds_rules(rules, symbol):
@@ -147,7 +147,7 @@ def primals_of(rules: Rules, symbol: str, active: tuple[bool, ...]) -> str:
     return found
 
 
-def _primals(rules: Rules, symbol: str, active: tuple[bool, ...]) -> tuple[str]:
+def _primals(rules: Rules, symbol: str, active: Mask) -> tuple[str]:
     nothing = [False] * len(rules.functions.body(symbol).returned)
     found = linearize(rules, symbol, active, nothing)
     lin = rules.program.functions.pop(found.lin)

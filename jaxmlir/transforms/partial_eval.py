@@ -18,7 +18,7 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -56,7 +56,7 @@ class Split(NamedTuple):
     known: str
     unknown: str
     num_residuals: int
-    unknown_out: tuple[bool, ...]
+    unknown_out: Mask
 
 
 class _Later(NamedTuple):
@@ -170,12 +170,12 @@ def _write_known(
     return values, waiting, later
 
 
-def unknown_results(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
+def unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
     """Which results of ``@symbol`` depend on an unknown argument."""
     return rules.functions.derived(_unknown_results, symbol, unknown)
 
 
-def _unknown_results(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> tuple[bool, ...]:
+def _unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
     body = rules.functions.body(symbol)
     waiting = _arguments_waiting(body, unknown)
     for _ in _waiting_ops(rules, body, waiting):
@@ -190,7 +190,7 @@ def _arguments_waiting(body: FunctionView, unknown: Sequence[bool]) -> list[bool
 
 def _waiting_ops(
     rules: Rules, body: FunctionView, waiting: list[bool]
-) -> Iterator[tuple[int, tuple[bool, ...]]]:
+) -> Iterator[tuple[int, Mask]]:
     """The ops that depend on an unknown argument, each with which of its operands do.
 
     Args:

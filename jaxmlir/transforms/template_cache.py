@@ -11,6 +11,7 @@ from jaxmlir._compat import batching, core
 from jaxmlir.caching.rule_cache import RuleCache
 from jaxmlir.dialect.ir import bytecode, ir
 from jaxmlir.dialect.op_signature import Signature
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.emitters import Linearization, Template
 
 
@@ -62,7 +63,7 @@ class KeptRules:
         parts = _plain(pattern)
         return parts and Place(self._cache, self._cache.key(text, parts))
 
-    def pullback_place(self, halves: Linearization, nonzero: tuple[bool, ...]) -> Place | None:
+    def pullback_place(self, halves: Linearization, nonzero: Mask) -> Place | None:
         """The place of a linearized op's pullback: its linear half, transposed op by op."""
         if halves.origin is None:
             return None

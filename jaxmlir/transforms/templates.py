@@ -45,6 +45,7 @@ from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms import higher_order, jax_rules
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, Template
 from jaxmlir.transforms.memo import Functions
@@ -55,11 +56,11 @@ if TYPE_CHECKING:
 
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
-_of_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
+by_kind: dict[Any, tuple[()] | tuple[Any, pointwise.Shape]] = kept_for_settings()
 
 # Templates that mean the same in every program, and the jaxprs of those that do not: they call
 # functions, or have large constants, which are each program's own.
-_process_wide = kept_for_settings()
+by_signature = kept_for_settings()
 _traced = kept_for_settings()
 
 
@@ -92,11 +93,11 @@ class Rules:
         self._setting = setting()
 
     def jvp(
-        self, op: Any, name: str, active: tuple[bool, ...], known: Signature | None = None
+        self, op: Any, name: str, active: Mask, known: Signature | None = None
     ) -> Template | Emitter:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``."""
 
-        def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+        def trace(closed: Any) -> tuple[Any, Mask]:
             return jax_rules.jvp(closed, active)
 
         def write(jaxpr: Any, active_out: Any) -> Template:
@@ -105,22 +106,17 @@ class Rules:
         return self._found("jvp", op, name, known, (active,), trace, write)
 
     def linearize(
-        self,
-        op: Any,
-        name: str,
-        active: tuple[bool, ...],
-        wanted: tuple[bool, ...],
-        known: Signature | None = None,
+        self, op: Any, name: str, active: Mask, wanted: Mask, known: Signature | None = None
     ) -> Linearization:
         """The op's results with residuals, and the linear map of tangents that uses these.
 
         The tangents of results that are not ``wanted`` may be left out.
         """
 
-        def trace(closed: Any) -> tuple[Any, Any, tuple[bool, ...]]:
+        def trace(closed: Any) -> tuple[Any, Any, Mask]:
             return jax_rules.linearize(closed, active, self.reverse)
 
-        def write(primal: Any, tangent: Any, active_out: tuple[bool, ...]) -> Linearization:
+        def write(primal: Any, tangent: Any, active_out: Mask) -> Linearization:
             return Linearization(
                 Template(self._template(primal, "jvp"), active_out),
                 Template(self._template(tangent, "jvp"), active_out),
@@ -130,22 +126,17 @@ class Rules:
         return self._found("linearize", op, name, known, (active,), trace, write, wanted)
 
     def transpose(
-        self,
-        op: Any,
-        name: str,
-        linear: tuple[bool, ...],
-        nonzero: tuple[bool, ...],
-        known: Signature | None = None,
+        self, op: Any, name: str, linear: Mask, nonzero: Mask, known: Signature | None = None
     ) -> Template | Emitter:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
 
-        def trace(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+        def trace(closed: Any) -> tuple[Any, Mask]:
             return jax_rules.transpose(closed, linear, nonzero)
 
-        def write(jaxpr: Any, nonzero_in: tuple[bool, ...]) -> Template:
+        def write(jaxpr: Any, nonzero_in: Mask) -> Template:
             return Template(self._template(jaxpr, "transpose"), nonzero_in)
 
         return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
@@ -153,7 +144,7 @@ class Rules:
     def pullback(
         self,
         halves: Linearization,
-        nonzero: tuple[bool, ...],
+        nonzero: Mask,
         transpose: Callable[[], tuple[Template | Emitter, bool]],
     ) -> Template | Emitter:
         """``(*residuals, *nonzero cotangents) -> (*nonzero cotangents of used operands)``.
@@ -180,12 +171,7 @@ class Rules:
         return found
 
     def batch(
-        self,
-        op: Any,
-        name: str,
-        dims: tuple[int | None, ...],
-        axis: Any,
-        known: Signature | None = None,
+        self, op: Any, name: str, dims: Dims, axis: Any, known: Signature | None = None
     ) -> Template | Emitter:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
 
@@ -198,25 +184,15 @@ class Rules:
         return self._found("batch", op, name, known, (dims, axis), trace, write)
 
     def batched(
-        self,
-        op: Any,
-        name: str,
-        dims: tuple[int | None, ...],
-        axis: Any,
-        known: Signature | None = None,
-    ) -> tuple[int | None, ...]:
+        self, op: Any, name: str, dims: Dims, axis: Any, known: Signature | None = None
+    ) -> Dims:
         """The results' batch dimensions."""
         found = self._native("batched", op, name, known, dims, axis)
         return self.batch(op, name, dims, axis, known).pattern if found is None else found
 
     def activity(
-        self,
-        kind: str,
-        op: Any,
-        name: str,
-        active: tuple[bool, ...],
-        known: Signature | None = None,
-    ) -> tuple[bool, ...]:
+        self, kind: str, op: Any, name: str, active: Mask, known: Signature | None = None
+    ) -> Mask:
         """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
         found = self._native("activity", op, name, known, kind, active)
         if found is not None:
@@ -227,13 +203,8 @@ class Rules:
         return self.linearize(op, name, active, wanted, known).tangent.pattern
 
     def uses(
-        self,
-        op: Any,
-        name: str,
-        active: tuple[bool, ...],
-        wanted: tuple[bool, ...],
-        known: Signature | None = None,
-    ) -> tuple[bool, ...]:
+        self, op: Any, name: str, active: Mask, wanted: Mask, known: Signature | None = None
+    ) -> Mask:
         """Which active operands the wanted results' tangents depend on."""
         found = self._native("uses", op, name, known, active, wanted)
         if found is None:
@@ -241,7 +212,7 @@ class Rules:
         return found
 
     def partial_eval(
-        self, op: Any, name: str, unknown: tuple[bool, ...], known: Signature | None = None
+        self, op: Any, name: str, unknown: Mask, known: Signature | None = None
     ) -> PartialEvaluation | None:
         """The op split by which operands are unknown; ``None`` where it waits as a whole."""
         native = self._native("partial_eval", op, name, known, unknown)
@@ -271,7 +242,7 @@ class Rules:
 
         return self._rule("discharge", op, name, None, (), trace, write)
 
-    def split_call(self, op: Any, name: str, unknown: tuple[bool, ...]) -> PartialEvaluation | None:
+    def split_call(self, op: Any, name: str, unknown: Mask) -> PartialEvaluation | None:
         """The partial evaluation of an op that does no more than call functions, or ``None``."""
         return self._native("partial_eval", op, name, None, unknown)
 
@@ -310,7 +281,7 @@ class Rules:
             return zeros(type_)
         return self.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("filler", type_))[0]
 
-    def told(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+    def told(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """The custom rule of an op that is told which (co)tangents are zero: the attribute that
         names it, if there is one; see :meth:`RuleTracing.tell`."""
         if not self.program.rule_tracing.can_tell(op):
@@ -404,22 +375,22 @@ class Rules:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
             how = ("any shape", kind, reverse, pattern)
             any_shape = kept and self._disk.place_of(alike.text, how)
-            if any_shape and of_kind not in _of_kind:
-                _of_kind[of_kind] = any_shape.find_alike()
-            found = _at_shape(alike.shape, *_of_kind.get(of_kind, ()))
+            if any_shape and of_kind not in by_kind:
+                by_kind[of_kind] = any_shape.find_alike()
+            found = _at_shape(alike.shape, *by_kind.get(of_kind, ()))
             if found is not None and kept:
                 found = kept.keep(found)
         if found is not None:
-            _process_wide[key] = found
+            by_signature[key] = found
             return found
         with _located(kind, op, name), widths_of(map(aval_of, known.types)), self._with_rules(op):
             found = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
-        if key not in _process_wide:
+        if key not in by_signature:
             return found
         if kept:
-            found = _process_wide[key] = kept.keep(found)
+            found = by_signature[key] = kept.keep(found)
         if alike is not None:
-            _of_kind[of_kind] = found, alike.shape
+            by_kind[of_kind] = found, alike.shape
             if any_shape:
                 any_shape.keep_alike(kept, alike.shape)
         return found
@@ -436,7 +407,7 @@ class Rules:
 
     def _kept(self, key: Any) -> Any | None:
         """What has been made for a key, of all programs or of this one."""
-        found = _process_wide.get(key)
+        found = by_signature.get(key)
         return self._own.get(key) if found is None else found
 
     def _keep(
@@ -456,7 +427,7 @@ class Rules:
         found = write(*traced)
         # What refers to functions or constants of this program belongs to it only.
         if shared and self.importer.references == before:
-            _process_wide[key] = found
+            by_signature[key] = found
         else:
             self._own[key] = found
             if shared:

@@ -20,7 +20,7 @@ from jaxmlir.dialect.types import aval_of, linear_aval, type_of
 from jaxmlir.errors import Diagnostic, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
@@ -86,16 +86,12 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
     return name
 
 
-def transpose_of(
-    rules: Rules, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-) -> tuple[str, tuple[bool, ...]]:
+def transpose_of(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     """What :func:`transpose_nonzero` gives for these, written once."""
     return rules.functions.derived(_transpose, symbol, linear, nonzero)
 
 
-def _transpose(
-    rules: Rules, symbol: str, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-) -> tuple[str, tuple[bool, ...]]:
+def _transpose(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     name = f"{symbol.removesuffix('.lin')}.bwd"
     return transpose_nonzero(rules, symbol, linear, name, nonzero)
 
@@ -107,7 +103,7 @@ def transpose_nonzero(
     name: str,
     nonzero: Sequence[bool],
     required: Sequence[bool] | None = None,
-) -> tuple[str, tuple[bool, ...]]:
+) -> tuple[str, Mask]:
     """Like :func:`transpose`, for results of which only some have cotangents.
 
     Args:
@@ -131,7 +127,7 @@ def transpose_function(
     required: Sequence[bool] | None = None,
     *,
     detached: bool = False,
-) -> tuple[func.FuncOp, tuple[bool, ...]]:
+) -> tuple[func.FuncOp, Mask]:
     """Like :func:`transpose_nonzero`, of any function; the transpose may be in no module."""
     types = body.types
     fixed = [i for i, lin in enumerate(linear) if not lin]
@@ -199,7 +195,7 @@ def _write_transposes(
         cotangents.hand(chosen(receivers, rule.pattern), results, op.location)
 
 
-def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> tuple[bool, ...]:
+def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> Mask:
     """Which results of ``@symbol`` depend on its linear arguments."""
     body = rules.functions.body(symbol)
     dependent = [*linear, *[False] * (len(body.types) - body.arity)]
@@ -211,7 +207,7 @@ def linear_results(rules: Rules, symbol: str, linear: Sequence[bool]) -> tuple[b
 
 def reached_arguments(
     rules: Rules, symbol: str, linear: Sequence[bool], nonzero: Sequence[bool]
-) -> tuple[bool, ...]:
+) -> Mask:
     """Which linear arguments of ``@symbol`` its results with cotangents may depend on."""
     body = rules.functions.body(symbol)
     reached = [False] * len(body.types)
@@ -235,7 +231,7 @@ class Cotangents:
 
     def of_results(
         self, index: int, depends: Sequence[bool] | None = None
-    ) -> tuple[list[ir.Value], tuple[bool, ...]]:
+    ) -> tuple[list[ir.Value], Mask]:
         """The cotangents that the results of an op have, and which have one.
 
         Args:

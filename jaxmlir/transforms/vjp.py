@@ -20,7 +20,7 @@ from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
@@ -104,11 +104,11 @@ class Pullback(NamedTuple):
     fwd: str
     bwd: str
     num_residuals: int
-    active_out: tuple[bool, ...]
+    active_out: Mask
     """The results that depend on the arguments: ``@bwd`` takes their cotangents."""
 
 
-def vjp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Pullback:
+def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
     """Writes ``@symbol.fwd`` and ``@symbol.bwd``.
 
     Raises:
@@ -137,12 +137,7 @@ def vjp(rules: Rules, symbol: str, active: tuple[bool, ...]) -> Pullback:
 
 
 def grad(
-    rules: Rules,
-    symbol: str,
-    active: tuple[bool, ...],
-    *,
-    has_aux: bool = False,
-    value: bool = False,
+    rules: Rules, symbol: str, active: Mask, *, has_aux: bool = False, value: bool = False
 ) -> str:
     """Writes ``@symbol.grad``.
 
@@ -211,7 +206,7 @@ def write_cotangents(
 
 
 def pullback_of(
-    rules: Rules, body: FunctionView, op: LinearOp, nonzero: tuple[bool, ...]
+    rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
 ) -> Template | Emitter:
     """The rule that :meth:`Rules.pullback` gives of an op, made once.
 
@@ -222,7 +217,7 @@ def pullback_of(
 
 
 def _transposed(
-    rules: Rules, body: FunctionView, op: LinearOp, nonzero: tuple[bool, ...]
+    rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
 ) -> tuple[Template | Emitter, bool]:
     """The rule, and whether it holds in every program."""
     try:

@@ -22,6 +22,7 @@ from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
+from jaxmlir.support.masks import Dims
 from jaxmlir.transforms.clone_plan import ClonePlan, places
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.new_function import NewFunction
@@ -30,7 +31,6 @@ from jaxmlir.transforms.templates import Rules
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
-Axes = tuple[int | None, ...]
 Shared = Literal["sum", "first"]
 
 
@@ -66,7 +66,7 @@ class Vmap(Pass):
         program.changed()
 
 
-def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Axes:
+def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Dims:
     """The batch dimensions that an option gives arguments or results of these types."""
     if not given:
         return (0,) * len(avals)
@@ -90,8 +90,8 @@ def batch_axis(size: int, name: Any = None, spmd_name: Any = None) -> Any:
 
 
 def vmap_of(
-    rules: Rules, symbol: str, in_axes: tuple[int | None, ...], axis: Any, out_axes: Any = None
-) -> tuple[str, tuple[int | None, ...]]:
+    rules: Rules, symbol: str, in_axes: Dims, axis: Any, out_axes: Any = None
+) -> tuple[str, Dims]:
     """What :func:`vmap` gives for these, written once."""
     return rules.functions.derived(vmap, symbol, in_axes, axis, out_axes)
 
@@ -101,13 +101,13 @@ def vmap(
     symbol: str,
     in_axes: Sequence[int | None],
     axis: Any,
-    out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None = None,
+    out_axes: Sequence[int | None] | Callable[[Dims], Dims] | None = None,
     *,
     reserved: str | None = None,
     shared: Shared | None = None,
     of_first: Collection[int] = (),
     written: list[ir.Value] | None = None,
-) -> tuple[str, tuple[int | None, ...]]:
+) -> tuple[str, Dims]:
     """Writes ``@symbol.vmap``.
 
     Args:
@@ -178,16 +178,12 @@ def vmap(
     return name, found
 
 
-def batched_results(
-    rules: Rules, symbol: str, in_axes: tuple[int | None, ...], axis: Any
-) -> tuple[int | None, ...]:
+def batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims:
     """Each result's batch dimension, where the rules leave it; writes nothing."""
     return rules.functions.derived(_batched_results, symbol, in_axes, axis)
 
 
-def _batched_results(
-    rules: Rules, symbol: str, in_axes: tuple[int | None, ...], axis: Any
-) -> tuple[int | None, ...]:
+def _batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims:
     body = rules.functions.read(symbol)
     dims = _dims(body, in_axes)
     for i, op, _, pattern in _patterns(rules, body, dims, axis):
@@ -205,7 +201,7 @@ def _dims(body: FunctionView, in_axes: Sequence[int | None]) -> list[int | None]
 
 def _patterns(
     rules: Rules, body: FunctionView, dims: list[int | None], axis: Any
-) -> Iterator[tuple[int, Any, list[int], Axes | None]]:
+) -> Iterator[tuple[int, Any, list[int], Dims | None]]:
     """The ops by index, with their operands, and the dimensions of these; ``None`` if an op stays
     as it is.
 
@@ -263,10 +259,10 @@ def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:
 def _destinations(
     function: func.FuncOp,
     symbol: str,
-    have: Axes,
-    out_axes: Sequence[int | None] | Callable[[Axes], Axes] | None,
+    have: Dims,
+    out_axes: Sequence[int | None] | Callable[[Dims], Dims] | None,
     shared: Shared | None,
-) -> Axes:
+) -> Dims:
     """Where each result's batch dimension goes."""
     if out_axes is None:
         return have

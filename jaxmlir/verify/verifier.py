@@ -88,7 +88,7 @@ def verify(program: Module, filename: str = "-") -> None:
             raise VerificationError(e.diagnostics) from None
         with context():
             found = dialect_version.faults(program._module, filename)
-            found = found or _Verifier(program, filename).run()
+            found = found or Verifier(program, filename).run()
     if found:
         raise VerificationError(found)
 
@@ -101,7 +101,7 @@ class _Full(Exception):
     """Enough diagnostics were found."""
 
 
-class _Verifier:
+class Verifier:
     """Walks every function of one program once, callers before the functions they name."""
 
     def __init__(self, program: Module, filename: str):

@@ -11,7 +11,7 @@
 // RUN: not jaxmlir-run %s --random-args=99999999999999999999 2>&1 | FileCheck %s --check-prefix=SEED
 // RUN: echo > %t.npy && not jaxmlir-run %s --input=%t.npy 2>&1 | FileCheck %s --check-prefix=DAMAGED
 // RUN: not jaxmlir-run %s --entri=f 2>&1 | FileCheck %s --check-prefix=FLAG
-// RUN: not jaxmlir-run %s --platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
+// RUN: env -u JAX_PLATFORMS not jaxmlir-run %s --platform=abacus 2>&1 | FileCheck %s --check-prefix=PLATFORM
 // RUN: not jaxmlir-run %s --entry=token --random-args 2>&1 | FileCheck %s --check-prefix=TOKEN
 // RUN: jaxmlir-run --help | FileCheck %s --check-prefix=HELP
 // RUN: jaxmlir-run --version | FileCheck %s --check-prefix=VERSION

@@ -91,8 +91,8 @@ def nothing_known(monkeypatch):
     """Forgets what rules have given."""
 
     def forget():
-        monkeypatch.setattr(templates, "_process_wide", {})
-        monkeypatch.setattr(templates, "_of_kind", {})
+        monkeypatch.setattr(templates, "by_signature", {})
+        monkeypatch.setattr(templates, "by_kind", {})
 
     forget()
     return forget
@@ -155,7 +155,7 @@ def test_stablehlo_is_what_rules_give(name, monkeypatch):
 def test_rules_are_run_for_one_shape(name, nothing_known, monkeypatch):
     first, second = SHAPES
     derivatives(name, first)
-    monkeypatch.setattr(jax_rules, "_split_jvp", None)
+    monkeypatch.setattr(jax_rules, "split_jvp", None)
     monkeypatch.setattr(jax_rules.ad, "jvp_jaxpr", None)
     derivatives(name, second)
 
@@ -163,7 +163,7 @@ def test_rules_are_run_for_one_shape(name, nothing_known, monkeypatch):
 def test_a_sharding_for_each_dimension_is_not_reused(nothing_known):
     """The transpose of a conversion names the sharding of each dimension."""
     derivatives("convert_element_type", SHAPES[0])
-    transposes = (known for key, known in templates._of_kind.items() if key[0] == "transpose")
+    transposes = (known for key, known in templates.by_kind.items() if key[0] == "transpose")
     ((found, shape),) = transposes
     assert shape == SHAPES[0]
     assert pointwise.reshaped(found.function.operation, shape, SHAPES[1]) is None

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import random_programs
-from hypothesis import given, settings
+from hypothesis import given
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir._compat import core
@@ -577,7 +578,7 @@ PASSES = ("jaxpr-outline{min-ops=4}", FORCED, "jaxpr-fuse-scans{max-work=1e9}")
 
 
 @pytest.mark.compat
-@settings(random_programs.budget, max_examples=4)
+@examples(4, random_programs.budget)
 @given(steps=random_programs.programs)
 def test_random_programs(steps):
     x, y = np.float32([0.3, -0.8, 1.1]), np.float32([0.7, 0.2, -0.5])

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from jax.experimental.ode import odeint
 from programs import PROGRAMS, derivatives
+from sampling import some
 
 import jaxmlir
 
@@ -162,8 +163,9 @@ REVERSE_ONLY = {"pendulum_fit", "implicit_fixed_point"}
 def test_a_process_without_the_source(tmp_path):
     namespace = {}
     exec(TRANSFORMED, namespace)
-    forward = {name: name not in REVERSE_ONLY for name in LOADED}
-    for name, make in LOADED.items():
+    loaded = dict(some(LOADED.items()))
+    forward = {name: name not in REVERSE_ONLY for name in loaded}
+    for name, make in loaded.items():
         f, x = make()
         jaxmlir.trace(f)(x).save(tmp_path / f"{name}.jaxmlir")
         np.save(tmp_path / f"{name}.npy", x)
@@ -178,11 +180,11 @@ def test_a_process_without_the_source(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    expected = {n: namespace["results"](*make(), forward[n]) for n, make in LOADED.items()}
+    expected = {n: namespace["results"](*make(), forward[n]) for n, make in loaded.items()}
     printed, errors = child.communicate(timeout=500)
     assert child.returncode == 0, errors[-3000:]
     assert printed.splitlines()[-1] == "[]"
-    for name in REVERSE_ONLY:
+    for name in REVERSE_ONLY & loaded.keys():
         assert f"{name} " in printed and "custom_vjp" in printed
     for name, results in expected.items():
         with np.load(tmp_path / f"{name}.npz") as got:

@@ -239,6 +239,7 @@ def run_elsewhere(code):
     return dict(map(json.loads, done.stdout.splitlines()))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_process_without_the_primitives(name, tmp_path):
     f, args = PROGRAMS[name]

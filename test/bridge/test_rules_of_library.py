@@ -81,11 +81,11 @@ def test_a_rule_that_closes_over_a_users_function_is_the_users(factor):
 
 def test_few_traces_are_kept(monkeypatch):
     monkeypatch.setattr(library, "LIMIT", 4)
-    monkeypatch.setattr(library, "_traced", {})
+    monkeypatch.setattr(library, "traced_rules", {})
     for n in range(1, 10):
         gradient = jaxmlir.trace(lambda x: jnp.sum(jax.nn.relu(x)))(vector(n)).grad()
         np.testing.assert_array_equal(gradient(vector(n)), np.ones(n, np.float32))
-    assert len(library._traced) == 4
+    assert len(library.traced_rules) == 4
 
 
 @jax.custom_jvp

@@ -456,6 +456,7 @@ print(program.grad().as_text(), program.grad().lower().as_text())
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "variable, value",
     [
@@ -530,6 +531,7 @@ def sine(tmp_path_factory):
     return cache, run(SINE + "show()", cache)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", OTHER_RULES)
 def test_a_rule_of_a_users_for_a_primitive_of_jax(sine, tmp_path, kind):
     """It is heeded whatever was kept before, also if it comes when the process has begun to read;
@@ -592,6 +594,7 @@ READ_BY_RULES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rule", READ_BY_RULES.values(), ids=READ_BY_RULES)
 def test_what_a_users_rule_of_a_primitive_of_jaxs_reads(rule, tmp_path):
     """The rule of another primitive uses it."""

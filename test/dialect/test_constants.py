@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from comparing import reread, same
+from sampling import examples
 
 import jaxmlir
 from jaxmlir._compat import core, dtypes
@@ -105,7 +106,7 @@ ARRAYS = st.sampled_from(["bool", "i1", "u2", "i4", "f2", "f4", "c8"]).flatmap(
 
 
 @compat
-@hypothesis.settings(max_examples=30, deadline=None)
+@examples(30)
 @hypothesis.given(ARRAYS)
 def test_constants_keep_their_bits(value):
     for got in as_constant(value):

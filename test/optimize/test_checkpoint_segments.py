@@ -108,7 +108,7 @@ def test_memory_is_known_before_it_is_written(number):
         steps = Timeline(program, program.function(program.name))
         line = Line.of(program, program.name)
         segments = line.segments(number)
-        estimate = checkpoint_segments._memory_in(segments, line, steps).max()
+        estimate = checkpoint_segments.memory_in_segments(segments, line, steps).max()
         line.write(program, segments)
         found = Timeline(program, program.function(program.name)).peak
     assert 0.8 * found < estimate <= found

@@ -212,7 +212,7 @@ def test_a_chain_of_functions_is_split_class_by_class():
         for i in range(count)
     }
     class_of = {name: int(not used) for name, used in uses.items()}
-    dedupe._split(class_of, Counted(uses))
+    dedupe.split_classes(class_of, Counted(uses))
     assert all(class_of[f"a{i}"] == class_of[f"b{i}"] for i in range(count))
     assert len(set(class_of.values())) == count
     assert len(reads) < 20 * count
@@ -232,7 +232,7 @@ def test_classes_are_split_as_one_by_one(seed):
         if len(numbers) == len(set(expected.values())):
             break
         expected = {name: numbers[keys[name]] for name in names}
-    dedupe._split(class_of, uses)
+    dedupe.split_classes(class_of, uses)
     pairs = {(class_of[name], expected[name]) for name in names}
     assert len(pairs) == len(set(class_of.values())) == len(set(expected.values()))
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental.xla_metadata import set_xla_metadata
+from sampling import examples
 
 import jaxmlir
 
@@ -31,7 +32,7 @@ TERMS = {
 }
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
+@examples(30)
 @hypothesis.given(st.data())
 def test_random_sums(data):
     kinds = data.draw(st.lists(st.sampled_from(sorted(TERMS)), min_size=1, max_size=4))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.dialect import codec
@@ -24,7 +25,7 @@ def ranks(program):
     return [tuple(v.type.rank for v in op.operands) for op in products]
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
+@examples(30)
 @hypothesis.given(st.data())
 def test_random_products(data):
     sizes = st.lists(st.integers(0, 3), max_size=3)
@@ -97,7 +98,7 @@ def test_types_and_precision_stay():
     assert text.count("HIGHEST") == 2
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
+@examples(30)
 @hypothesis.given(st.data())
 def test_transposes_that_swap_the_operands(data):
     sizes = st.lists(st.integers(0, 3), max_size=2)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 
@@ -39,7 +40,7 @@ def _integers(*shape):
     return RNG.randint(-2, 3, shape).astype(np.float32)
 
 
-@hypothesis.settings(max_examples=15, deadline=None)
+@examples(15)
 @hypothesis.given(BATCHES, SIZES, st.sampled_from(("definite", "indefinite", "singular", "nan")))
 def test_cholesky(batch, n, kind):
     a = _integers(*batch, n, n)
@@ -54,14 +55,14 @@ def test_cholesky(batch, n, kind):
     _check(lambda a: lax.linalg.cholesky(a, symmetrize_input=False), a)
 
 
-@hypothesis.settings(max_examples=15, deadline=None)
+@examples(15)
 @hypothesis.given(BATCHES, SIZES, SIZES)
 def test_lu(batch, rows, columns):
     # Of these nothing that pivots are chosen of is rounded, and many are equal.
     _check(lax.linalg.lu, np.sign(_integers(*batch, rows, columns)))
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
+@examples(25)
 @hypothesis.given(BATCHES, SIZES, SIZES, st.lists(st.booleans(), min_size=6, max_size=6))
 def test_triangular_solve(batch, n, sides, flags):
     left, lower, transposed, conjugated, unit, is_singular = flags

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 
@@ -14,7 +15,7 @@ EXPAND = "jaxpr-expand-products{calls=inf}"
 RNG = np.random.RandomState(0)
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
+@examples(25)
 @hypothesis.given(st.data())
 def test_random_products(data):
     sizes = st.lists(st.integers(0, 4), max_size=2)

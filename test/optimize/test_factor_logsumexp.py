@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.scipy.special import logsumexp
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.passes import level_pipeline
@@ -378,7 +379,7 @@ def compiled(name):
     return jax.jit(program), jax.jit(loop(step)), x.shape
 
 
-@hypothesis.settings(deadline=None, max_examples=50)
+@examples(50)
 @hypothesis.given(
     seed=st.integers(0, 10**6),
     scale=st.sampled_from([0.01, 1.0, 4.0, 5.0, 6.0, 20.0, 300.0]),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 
@@ -296,7 +297,7 @@ VIEWS = {
 names = st.lists(st.sampled_from(sorted(VIEWS)), max_size=4)
 
 
-@hypothesis.settings(max_examples=6, deadline=None)
+@examples(6)
 @hypothesis.given(names, names, st.booleans())
 def test_random_views(before, after, reverse):
     def moved(x, names):

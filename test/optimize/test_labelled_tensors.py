@@ -5,6 +5,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 
@@ -63,7 +64,7 @@ def ops(draw):
     return "dot_general", attributes, lambda x, y: lax.dot_general(x, y, numbers), shapes
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@examples(150)
 @hypothesis.given(op=ops())
 def test_ops_are_sums_over_labels(op):
     name, attributes, function, shapes = op

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.errors import PassError
@@ -83,7 +84,7 @@ def test_after_differentiation_the_backward_products_are_narrow_too():
         np.testing.assert_allclose(got, want, atol=0.05 * float(jnp.abs(want).max()))
 
 
-@settings(deadline=None, max_examples=5)
+@examples(5)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5), st.sampled_from([0, 4, 16]))
 def test_products_of_any_size_and_the_least_size(rows, inner, columns, least):
     x = jax.random.normal(jax.random.key(rows), (rows, inner))

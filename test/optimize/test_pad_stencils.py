@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.dialect.builder import only_user
@@ -25,7 +26,7 @@ def shifted(x, by, kind):
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=8, deadline=None)
+@examples(8)
 @hypothesis.given(
     st.lists(st.tuples(shifts, st.sampled_from(["roll", "zeros", "ones"])), min_size=1, max_size=5),
     st.sampled_from([(3, 5), (4, 1), (2, 2)]),

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir import targets
@@ -68,7 +69,7 @@ def test_one_thread_and_dear_kernels_leave_loops_alone():
         assert "jaxpr.parallel" not in str(program.run_passes(MARK, target=target))
 
 
-@hypothesis.settings(max_examples=10, deadline=None)
+@examples(10)
 @hypothesis.given(st.integers(1, 5), st.sampled_from([40, 300]), st.booleans())
 def test_marked_programs_are_transformed_as_others(length, size, reverse):
     def function(w, x):

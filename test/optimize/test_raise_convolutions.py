@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sampling import examples
 
 import jaxmlir
 
@@ -68,7 +69,7 @@ def windows(draw):
     return function, k.astype(np.float32), x.astype(np.float32)
 
 
-@hypothesis.settings(max_examples=5, deadline=None)
+@examples(5)
 @hypothesis.given(windows())
 def test_random_windows(window):
     function, k, x = window

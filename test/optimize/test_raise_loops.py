@@ -11,6 +11,7 @@ import pytest
 import random_programs
 from hypothesis import strategies as st
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir._compat import core
@@ -631,7 +632,7 @@ statement = st.tuples(
 
 
 @pytest.mark.compat
-@hypothesis.settings(random_programs.budget, max_examples=12)
+@examples(12, random_programs.budget)
 @hypothesis.given(
     statements=st.lists(statement, min_size=1, max_size=2),
     low=st.integers(0, 3),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
+from sampling import examples
 
 import jaxmlir
 
@@ -161,7 +162,7 @@ FACTORS = {
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=12, deadline=None)
+@examples(12)
 @hypothesis.given(
     kinds=st.lists(
         st.tuples(st.sampled_from(sorted(FACTORS)), st.booleans()), min_size=1, max_size=4

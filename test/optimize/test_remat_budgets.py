@@ -27,7 +27,7 @@ def layers(ws, x):
     return jnp.sum(x)
 
 
-LAYERS = [WEIGHTS + 0.01 * i for i in range(24)], np.tile(STATE, (16, 1))
+LAYERS = [WEIGHTS + 0.01 * i for i in range(14)], np.tile(STATE, (16, 1))
 
 
 def test_budget_in_bytes():

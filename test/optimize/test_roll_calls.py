@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir._compat import jax_version
@@ -130,7 +131,7 @@ DRAWS = {
 }
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(DRAWS)), st.sampled_from(["split", "fold", "drawn"])),

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.optimize.memory import profile
@@ -191,7 +192,7 @@ STEPS = {
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=10, deadline=None)
+@examples(10)
 @hypothesis.given(st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=8))
 def test_random_programs(steps):
     def loss(x, w):

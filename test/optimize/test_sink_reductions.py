@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 
@@ -223,7 +224,7 @@ def test_what_the_product_copies_is_memory_too(columns, leaves):
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=5, deadline=None)
+@examples(5)
 @hypothesis.given(
     cell=st.lists(st.sampled_from(["dense", "bias", "table", "shift", "square"]), min_size=1),
     reverse=st.booleans(),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sampling import examples
 
 import jaxmlir
 from jaxmlir._compat import jax_version
@@ -52,7 +53,7 @@ loops = st.lists(
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=5, deadline=None)
+@examples(5)
 @hypothesis.given(loops, st.tuples(st.integers(1, 4), st.integers(1, 4)), st.booleans())
 def test_windows(loops, size, is_first):
     starts = np.zeros((1, 2), int)
@@ -236,7 +237,7 @@ def test_ends(end):
     assert count(after, "dot_general") == [LEFT.get(end, 1)]
 
 
-@hypothesis.settings(max_examples=5, deadline=None)
+@examples(5)
 @hypothesis.given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=4), st.sampled_from(sorted(ENDS))
 )

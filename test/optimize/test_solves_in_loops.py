@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.passes import level_pipeline
@@ -141,7 +142,7 @@ def test_a_product_by_a_named_algorithm_is_not_known_to_be_exact():
     np.testing.assert_allclose(program(A, X[:, None]), jax.jit(function)(A, X[:, None]), 1e-5)
 
 
-@hypothesis.settings(max_examples=6, deadline=None)
+@examples(6)
 @hypothesis.given(
     n=st.integers(2, 9),
     shape=st.sampled_from([(), (1,), (3,)]),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
+from sampling import examples
 
 import jaxmlir
 from benchmarks.programs import PROGRAMS
@@ -294,7 +295,7 @@ STEPS = {
 }
 
 
-@hypothesis.settings(max_examples=8, deadline=None)
+@examples(8)
 @hypothesis.given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=4),
     st.integers(2, 9),

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sampling import examples
 
 import jaxmlir
 
@@ -20,7 +21,7 @@ KINDS = {
 }
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
+@examples(25)
 @hypothesis.given(st.data())
 def test_random_reductions(data):
     kind = data.draw(st.sampled_from(sorted(KINDS)))

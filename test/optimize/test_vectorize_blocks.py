@@ -12,6 +12,7 @@ import pytest
 from jax.experimental import sparse
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
+from sampling import examples
 
 import jaxmlir
 
@@ -68,7 +69,7 @@ ENDS = {
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=8, deadline=None)
+@examples(8)
 @hypothesis.given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=3, max_size=5),
     st.sampled_from(sorted(ENDS)),
@@ -92,7 +93,7 @@ def test_random_blocks(steps, end, count):
 
 
 @pytest.mark.compat
-@hypothesis.settings(max_examples=8, deadline=None)
+@examples(8)
 @hypothesis.given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=3),
     st.sampled_from(sorted(ENDS)),

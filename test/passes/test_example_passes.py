@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from sampling import examples
 
 import jaxmlir
 from jaxmlir import debug
@@ -99,7 +100,7 @@ BINARY = [jnp.add, jnp.multiply, jnp.subtract, jnp.maximum]
 
 
 @pytest.mark.compat
-@settings(deadline=None, max_examples=8)
+@examples(8)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 9), st.integers(0, 9)), max_size=8))
 def test_random_programs(steps):
     def function(x):

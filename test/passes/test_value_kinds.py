@@ -217,25 +217,23 @@ REWRITES = [name for name, _ in BUILTIN_PASSES if name not in OTHER_FUNCTIONS]
 
 
 @functools.cache
-def gradients():
-    """The functions' values and gradients as programs; and what JAX makes of them."""
-    found = {}
-    for f in FUNCTIONS:
-        of_loss = functools.partial(loss, f)
-        program = jaxmlir.trace(of_loss)(*ARGS).value_and_grad(has_aux=True)
-        found[f] = program, jax.jit(jax.value_and_grad(of_loss, has_aux=True))(*ARGS)
-    return found
+def gradient(f):
+    """A function's value and gradient as a program; and what JAX makes of it."""
+    of_loss = functools.partial(loss, f)
+    program = jaxmlir.trace(of_loss)(*ARGS).value_and_grad(has_aux=True)
+    return program, jax.jit(jax.value_and_grad(of_loss, has_aux=True))(*ARGS)
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("f", FUNCTIONS, ids=operator.attrgetter("__name__"))
 @pytest.mark.parametrize("name", REWRITES)
-def test_rewriting_passes(name):
+def test_rewriting_passes(name, f):
     """Op by op: where a pass rewrites a program, that has JAX's results."""
-    for f, (program, want) in gradients().items():
-        new = program.run_passes(eager(name))
-        if str(new) != str(program):
-            got = jax.tree.unflatten(jax.tree.structure(want), op_by_op(new))
-            same(got, want, 0.01 if name == "jaxpr-matmul-precision" else 1e-4, f.__name__)
+    program, want = gradient(f)
+    new = program.run_passes(eager(name))
+    if str(new) != str(program):
+        got = jax.tree.unflatten(jax.tree.structure(want), op_by_op(new))
+        same(got, want, 0.01 if name == "jaxpr-matmul-precision" else 1e-4)
 
 
 def op_by_op(program):
@@ -246,7 +244,7 @@ def op_by_op(program):
 @pytest.mark.parametrize("f", FUNCTIONS, ids=operator.attrgetter("__name__"))
 def test_all_rewriting_passes_compiled(f):
     pipeline = ",".join(map(eager, dict.fromkeys(e.partition("{")[0] for e in LEVELS[2])))
-    program, want = gradients()[f]
+    program, want = gradient(f)
     same(program.run_passes(pipeline)(*ARGS), want, 1e-3)
 
 

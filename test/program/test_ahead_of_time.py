@@ -53,7 +53,7 @@ def test_the_extras_exist():
     import tomllib
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    for compiler in compilers._COMPILERS.values():
+    for compiler in compilers.COMPILERS.values():
         assert compiler.extra in project["optional-dependencies"]
 
 

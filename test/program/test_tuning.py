@@ -155,8 +155,8 @@ def test_a_choice_is_remembered_by_later_processes(operands, said, tmp_path, mon
     # Of another program nothing is known.
     tuned_jit(lambda a, b, x: bracketed(a, b, x) + 1, later)(*operands)
     assert len(later) > 2
-    assert tuned._decoded(b'[2, ["no-such-pass"], null]') is None
-    assert tuned._decoded(b"damaged") is None
+    assert tuned.decoded_choice(b'[2, ["no-such-pass"], null]') is None
+    assert tuned.decoded_choice(b"damaged") is None
 
 
 # -- of a trial ------------------------------------------------------------------------------------
@@ -199,12 +199,12 @@ def test_the_plainer_form_wins_in_doubt():
         found.times = list(scale * (1 + rng.exponential(0.05, rounds)))
         return found
 
-    for rounds in tuning._LOOKS:
+    for rounds in tuning.LOOKS:
         wrong = faster = 0
         for _ in range(50):
             plain = candidate(0, 1.0, rounds)
-            wrong += tuning._best([plain, candidate(2, 1.0, rounds)]) is not plain
-            faster += tuning._best([plain, candidate(2, 0.7, rounds)]) is not plain
+            wrong += tuning.best_of([plain, candidate(2, 1.0, rounds)]) is not plain
+            faster += tuning.best_of([plain, candidate(2, 0.7, rounds)]) is not plain
         assert wrong <= 1 and faster == 50
 
 

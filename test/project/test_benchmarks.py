@@ -93,7 +93,7 @@ def test_an_op_takes_no_longer_where_there_are_many_of_them(title):
     costs = []
     for ops in (500, 3000):
         program = worst.make(ops)
-        seconds = passes._seconds_of(worst.pipeline, program, 3).min
+        seconds = min(passes.seconds_of(worst.pipeline, program, 1).min for _ in range(3))
         costs.append(seconds / worst.count(program))
     assert costs[1] < 2.5 * costs[0]
 

@@ -34,6 +34,7 @@ def outcome(indices, only):
     return report.summarise(records, jax.__version__, list(only))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("batch", range(len(BATCHES)))
 @pytest.mark.filterwarnings("ignore")  # JAX's harnesses use what JAX itself has deprecated.
 def test_sample(batch):
@@ -64,7 +65,7 @@ def cosine_for_sine(read):
 def test_wrong_numbers_are_found(monkeypatch):
     monkeypatch.setattr(params, "of_op", cosine_for_sine(params.of_op))
     # What is kept for the process must not keep the wrong equation.
-    for module, cache in ((lowering, "_equations"), (interpreter, "_leaves")):
+    for module, cache in ((lowering, "equations"), (interpreter, "ops_by_signature")):
         monkeypatch.setattr(module, cache, {})
     x = np.float32(1.0)
     sine, cosine = (np.asarray(jax.jit(f)(x)) for f in (lax.sin, lax.cos))

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 from scipy import sparse
 
 from jaxmlir.errors import ArgumentError, Diagnostic
@@ -38,7 +39,7 @@ def matrices(square=False):
     return st.builds(make, st.integers(0, 1000), sizes, sizes, st.sampled_from([0.05, 0.2, 0.5]))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(matrices(), st.sampled_from(MODES))
 def test_a_colouring_tells_a_matrix(matrix, mode):
     pattern = pattern_of(matrix)
@@ -46,7 +47,7 @@ def test_a_colouring_tells_a_matrix(matrix, mode):
     assert pattern.coloring(mode).total <= max(matrix.shape)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(matrices(square=True))
 def test_a_star_colouring_tells_a_symmetric_matrix(matrix):
     pattern = pattern_of(matrix, symmetric=True)

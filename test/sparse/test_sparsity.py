@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from jax import lax
 from random_programs import budget, forward_programs, reverse_programs, run
+from sampling import examples
 
 import jaxmlir
 from jaxmlir.errors import ArgumentError
@@ -143,13 +144,13 @@ def check(steps, jacobian):
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
 
 
-@settings(budget, max_examples=4)
+@examples(4, budget)
 @given(reverse_programs)
 def test_random_programs_with_rules(steps):
     check(steps, jax.jacrev)
 
 
-@settings(budget, max_examples=3)
+@examples(3, budget)
 @given(forward_programs)
 def test_random_programs_with_loops(steps):
     check(steps, jax.jacfwd)

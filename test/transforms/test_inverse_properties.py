@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from sampling import number
 
 import jaxmlir
 
@@ -98,7 +99,7 @@ def test_random_compositions():
     rng = np.random.default_rng(0)
     seen = set()
     with jax.enable_x64(True):
-        for _ in range(COUNT // PER_PROGRAM):
+        for _ in range(number(COUNT // PER_PROGRAM)):
             made = [composition(rng) for _ in range(PER_PROGRAM)]
             all_steps, xs, ys = map(list, zip(*made, strict=True))
             seen |= {name for steps in all_steps for name, _ in steps}

@@ -42,9 +42,9 @@ def derivatives(f, args):
 @pytest.mark.parametrize("name", CASES)
 def test_is_what_jax_traces(name, monkeypatch):
     f, args = CASES[name]
-    monkeypatch.setattr(templates, "_process_wide", {})
+    monkeypatch.setattr(templates, "by_signature", {})
     known = derivatives(f, args)
-    monkeypatch.setattr(templates, "_process_wide", {})
+    monkeypatch.setattr(templates, "by_signature", {})
     monkeypatch.setattr(jax_rules, "linearity", lambda primitive: None)
     assert known == derivatives(f, args)
 
@@ -53,8 +53,8 @@ def test_is_what_jax_traces(name, monkeypatch):
 def test_is_not_traced(name, monkeypatch):
     f, args = CASES[name]
     program = jaxmlir.trace(f)(*args)
-    monkeypatch.setattr(templates, "_process_wide", {})
-    monkeypatch.setattr(jax_rules, "_split_jvp", None)
+    monkeypatch.setattr(templates, "by_signature", {})
+    monkeypatch.setattr(jax_rules, "split_jvp", None)
     monkeypatch.setattr(jax_rules.ad, "jvp_jaxpr", None)
     program.jvp()
     program.linearize()

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from derivative_checks import close, vector_like
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from random_programs import budget
 
 import jaxmlir
 from jaxmlir.errors import TransformError
@@ -110,15 +111,6 @@ def nested(inner, *, forward_only=False):
 def programs(**options):
     return lists_of(st.one_of(simple, nested(st.one_of(simple, nested(simple, **options)))), 3)
 
-
-# Shrinking compiles hundreds of programs; the ones here are small enough to read.
-budget = settings(
-    max_examples=6,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-)
 
 ARGS = (
     np.array([0.3, -0.7, 0.9], np.float32),

@@ -168,7 +168,7 @@ def test_functions_that_wait_are_written_as_others_are(monkeypatch):
 
     closed = jax.make_jaxpr(function)(X)
     program = jaxmlir.from_jaxpr(closed, "main")
-    monkeypatch.setattr(importer, "_DEEP", 0)
+    monkeypatch.setattr(importer, "MAX_DEPTH", 0)
     waited = jaxmlir.from_jaxpr(closed, "main")
     waited.verify()
     assert len(waited.functions) == len(program.functions)
@@ -183,7 +183,7 @@ def test_a_rule_with_a_function_that_cannot_be_written_leaves_nothing(deep, monk
     def refuse(value, writer):
         raise ImportingError("this has no form")
 
-    monkeypatch.setattr(importer, "_DEEP", deep)
+    monkeypatch.setattr(importer, "MAX_DEPTH", deep)
     monkeypatch.setitem(encoders, Unwritable, refuse)
     odd = Primitive("odd")
     odd.def_abstract_eval(lambda x, **_: x)
@@ -230,8 +230,8 @@ def varied(x):
 
 @pytest.mark.parametrize("deep", [1, 3, 4])
 def test_what_is_too_deep_is_looked_at_first(deep, monkeypatch):
-    monkeypatch.setattr(liveness, "_DEEP", deep)
-    monkeypatch.setattr(exporter, "_DEEP", deep)
+    monkeypatch.setattr(liveness, "MAX_DEPTH", deep)
+    monkeypatch.setattr(exporter, "MAX_DEPTH", deep)
     program, xs = jaxmlir.trace(varied)(X), jnp.stack([X, X + 1.0])
     near(program.grad()(X), jax.grad(varied)(X))
     near(program.vmap(axis_size=2)(xs), jax.vmap(varied)(xs))

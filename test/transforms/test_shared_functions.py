@@ -16,7 +16,7 @@ import jaxmlir
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.errors import TransformError, VerificationError
 from jaxmlir.transforms import imports
-from jaxmlir.verify.verifier import _Verifier
+from jaxmlir.verify.verifier import Verifier
 
 X = np.array([0.3, 1.2, -0.7], np.float32)
 SQUARE = np.array([[2.0, 0.5, 0.1], [0.2, 3.0, 0.4], [0.3, 0.1, 4.0]], np.float32)
@@ -25,7 +25,7 @@ SQUARE = np.array([[2.0, 0.5, 0.1], [0.2, 3.0, 0.4], [0.3, 0.1, 4.0]], np.float3
 @pytest.fixture(autouse=True)
 def empty(monkeypatch):
     """A library of the test's own."""
-    monkeypatch.setattr(imports, "_met", type(imports._met)())
+    monkeypatch.setattr(imports, "met_jaxprs", type(imports.met_jaxprs)())
 
 
 def canonical(program):
@@ -47,7 +47,7 @@ def canonical(program):
 
 
 def volumes():
-    found = [volume for met in imports._met.values() for volume in met.volumes.values()]
+    found = [volume for met in imports.met_jaxprs.values() for volume in met.volumes.values()]
     return [volume for volume in found if volume is not None]
 
 
@@ -344,7 +344,7 @@ def test_the_library_is_bounded(monkeypatch):
     for g in functions:
         for _ in range(2):
             jaxmlir.trace(lambda x: g(x))(X).grad()  # noqa: B023
-            assert len(imports._met) <= 3
+            assert len(imports.met_jaxprs) <= 3
     assert volumes()
 
 
@@ -364,9 +364,9 @@ def test_what_is_freed_leaves_the_library(what):
 
 def test_a_copy_is_verified_once(monkeypatch):
     walked = []
-    walk = _Verifier.walk
+    walk = Verifier.walk
     monkeypatch.setattr(
-        _Verifier, "walk", lambda self, name, *how: (walked.append(name), walk(self, name, *how))
+        Verifier, "walk", lambda self, name, *how: (walked.append(name), walk(self, name, *how))
     )
     for _ in range(3):
         walked.clear()

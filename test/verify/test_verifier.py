@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import reread
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from programs import PROGRAMS
+from sampling import examples
 
 import jaxmlir
 from benchmarks.programs import PROGRAMS as BENCHMARKS
@@ -103,7 +104,7 @@ def _jax_result(primitive, *types):
     return result.shape, names[result.dtype.name]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.sampled_from(sorted(BINARY)), *[st.sampled_from(TYPES)] * 2, st.data())
 def test_accepts_what_jax_accepts(name, x, y, data):
     right = _jax_result(BINARY[name], x, y)
@@ -196,7 +197,7 @@ def test_an_op_made_invalid_is_rejected(name):
     program = jaxmlir.trace(function)(*arguments)
     program.verify()
 
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     @given(st.data())
     def check(data):
         with context():

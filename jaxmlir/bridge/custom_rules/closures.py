@@ -48,6 +48,7 @@ from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.bridge.origins import chain_of
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
 from jaxmlir.dialect.module import Module
+from jaxmlir.support.masks import Mask
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 """The parameters of equations that are rules."""
@@ -123,7 +124,7 @@ def with_constants(
     return eqn.replace(invars=[*operands, *eqn.invars[own:]], params=params)
 
 
-def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> tuple[bool, ...]:
+def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> Mask:
     """Which values, of those that it may close over, a rule does use, by the constants of its
     jaxpr: an object that it closes over may hold others.
 

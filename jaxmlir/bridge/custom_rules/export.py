@@ -17,6 +17,7 @@ from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
+from jaxmlir.support.masks import Dims, Mask
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -194,8 +195,8 @@ class _Family(NamedTuple):
 
     fwd: str
     backward: tuple[str, ...]
-    in_zeros: tuple[bool, ...]
-    input_fwds: tuple[int | None, ...]
+    in_zeros: Mask
+    input_fwds: Dims
 
 
 class _Families:
@@ -255,13 +256,11 @@ class _Families:
         return max(len(family.input_fwds) for family in self.all)
 
 
-def _in_zeros(exporter: _Exporter, symbol: str, count: int) -> tuple[bool, ...]:
+def _in_zeros(exporter: _Exporter, symbol: str, count: int) -> Mask:
     return _function_attribute(exporter, symbol, "jaxpr.in_zeros", (False,) * count)
 
 
-def _taken_for_zero(
-    exporter: _Exporter, attributes: _Attributes, name: str, count: int
-) -> tuple[bool, ...]:
+def _taken_for_zero(exporter: _Exporter, attributes: _Attributes, name: str, count: int) -> Mask:
     """Which tangents a rule takes for zero whatever it is told, for who imports it again."""
     exporter.program.trace_rules()
     symbol = attributes.symbol(name)
@@ -270,7 +269,7 @@ def _taken_for_zero(
 
 def _chosen(
     exporter: _Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
-) -> tuple[str, tuple[bool, ...]]:
+) -> tuple[str, Mask]:
     """The rule for (co)tangents of which some are zero, and those that it takes for zero.
 
     Args:

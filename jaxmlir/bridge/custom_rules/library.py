@@ -15,6 +15,7 @@ from jaxmlir._compat import core, flat_jvp, pe
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
 from jaxmlir.bridge.custom_rules.identity import innermost
 from jaxmlir.caching.configuration_key import setting
+from jaxmlir.support.masks import Mask
 
 LIMIT = 512
 """How many traces are kept: the last ones."""
@@ -22,11 +23,11 @@ LIMIT = 512
 Traced = tuple[Any, Sequence[Any], Sequence[bool]]
 """A jaxpr, its constants and which tangents of results are zero."""
 
-_traced: dict[Any, Traced] = {}
+traced_rules: dict[Any, Traced] = {}
 _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
-def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: tuple[bool, ...]) -> Traced:
+def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> Traced:
     """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
 
     What no result depends on is left out, within loops too: a rule that differentiates a function
@@ -41,14 +42,14 @@ def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: tuple[bool, ...]) -> 
         return _live(thunk.call_wrapped(*in_zeros))
     told = eqn.params["symbolic_zeros"]
     key = (*key, tuple(in_avals), in_zeros, told, eqn.ctx, setting())
-    found = _traced.get(key)
+    found = traced_rules.get(key)
     if found is None:
         found = _live(thunk.call_wrapped(*in_zeros))
         _, consts, _ = found
         if not consts:
-            _traced[key] = found
-            if len(_traced) > LIMIT:
-                _traced.pop(next(iter(_traced)), None)
+            traced_rules[key] = found
+            if len(traced_rules) > LIMIT:
+                traced_rules.pop(next(iter(traced_rules)), None)
     return found
 
 

@@ -27,6 +27,7 @@ from jaxmlir.dialect import locations
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.errors import Diagnostic, ForwardModeError, JaxmlirError, UntracedRuleError
+from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.identity import Identities
@@ -68,13 +69,13 @@ class Source(Protocol):
         """What its rules add to the attributes of an op; writes their functions."""
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The one that names the rule which is told which tangents are zero, or of a custom_lin
         which cotangents; or else that says why there is none."""
 
     def backward(
-        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The attributes of a custom_lin that stands for the derivative of a custom_vjp call.
 
@@ -174,7 +175,7 @@ class DerivedSource:
 class Backward(DerivedSource):
     """The rules of a custom_lin: the backward rules of a forward rule that was told zeros."""
 
-    in_zeros: tuple[bool, ...]
+    in_zeros: Mask
 
     def trace(
         self, attributes: dict[str, ir.Attribute], pending: Pending
@@ -182,12 +183,12 @@ class Backward(DerivedSource):
         return self.of.backward(pending, self.in_zeros, None)
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         return self.of.backward(pending, self.in_zeros, zeros)
 
     def backward(
-        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         raise NotImplementedError("a backward rule has none of its own")
 
@@ -340,7 +341,7 @@ class Pending:
             else:
                 del op.attributes[MARK]
 
-    def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+    def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """What names the rule of an op that is told which tangents are zero: see
         :meth:`Source.tell`."""
         with self.table.config.restored():

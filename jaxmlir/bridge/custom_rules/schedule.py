@@ -25,6 +25,7 @@ from jaxmlir.dialect.builder import put_in_order
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import func, functions, ir, scope
 from jaxmlir.rewriting.dedupe import merge_functions
+from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:
     from jaxmlir._compat import ConfigSnapshot
@@ -178,7 +179,7 @@ class RuleTracing:
         """Whether rules, or that of an op, are still to be traced."""
         return self.waiting and (of is None or is_untraced(of))
 
-    def tell(self, op: Any, zeros: tuple[bool, ...]) -> dict[str, ir.Attribute]:
+    def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """The rule of an op that is told which tangents are zero, or of a custom_lin which
         cotangents: the attribute that names it, or says why there is none.
 

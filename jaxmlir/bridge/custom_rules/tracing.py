@@ -51,6 +51,7 @@ from jaxmlir.bridge.custom_rules import closures, library
 from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, rules_key
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
+from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.pending import Pending
@@ -63,7 +64,7 @@ MAX_ALONE = 16
 MAX_BACKWARD = 64
 
 
-Told = Callable[[tuple[bool, ...]], tuple[str, ir.Attribute]]
+Told = Callable[[Mask], tuple[str, ir.Attribute]]
 """A rule that is told which (co)tangents are zero, as an attribute."""
 
 
@@ -74,7 +75,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     constants = closures.constants_of(eqn)
     fixed = len(constants.variables)
 
-    def trace(in_zeros: tuple[bool, ...]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    def trace(in_zeros: Mask) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         with _Turns.at(thunk).lock:
             jaxpr, consts, out_zeros = library.trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
@@ -97,7 +98,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
         zeros = {"jaxpr.in_zeros": in_zeros, "jaxpr.out_zeros": tuple(out_zeros)}
         return jaxpr, consts, {name: value for name, value in zeros.items() if any(value)}
 
-    def function(in_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
+    def function(in_zeros: Mask) -> tuple[str, ir.Attribute]:
         kind = ("jvp", tuple(in_avals), in_zeros, constants.values, eqn.ctx)
         key = (*kind, pending.alike(thunk, *kind))
         return pending.function(
@@ -120,9 +121,7 @@ def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attrib
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
 
 
-def _taken_for_zero(
-    eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0
-) -> tuple[bool, ...]:
+def _taken_for_zero(eqn: Any, thunk: Any, in_avals: Sequence[Any], own: int = 0) -> Mask:
     """The tangents that a rule takes for zero whatever it is told, before it is known what it
     reads of what it may close over; or those of a rule that was exported.
 
@@ -138,9 +137,7 @@ def _taken_for_zero(
     )
 
 
-def _tangible(
-    in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int
-) -> tuple[bool, ...]:
+def _tangible(in_avals: Sequence[Any], taken_for_zero: Sequence[bool], fixed: int) -> Mask:
     """Which operands may have tangents that a rule can be told of: none of what it closes over."""
     return tuple(
         i >= fixed and not zero and has_tangent(aval)
@@ -185,7 +182,7 @@ def _check_types(what: str, wanted: Sequence[Any], given: Sequence[Any]) -> None
         raise JaxmlirError(message)
 
 
-def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[tuple[bool, ...]]:
+def _zeros(tangible: Sequence[bool], few: bool = True) -> Iterator[Mask]:
     """Which (co)tangents a rule may find to be zero, but not all, nor none.
 
     Args:
@@ -268,7 +265,7 @@ class _VjpRules:
         self._found: Any = None
         self._found_bwd: Any = None
 
-    def forward(self, in_zeros: tuple[bool, ...] | None = None) -> tuple[str, ir.Attribute]:
+    def forward(self, in_zeros: Mask | None = None) -> tuple[str, ir.Attribute]:
         """The forward rule, told which tangents are zero; by default that none is, or as few as it
         does not fail for."""
         key = ("fwd", self.shared, in_zeros)
@@ -276,7 +273,7 @@ class _VjpRules:
         return self.pending.function("fwd_jaxpr", key, info, lambda: self._run(in_zeros))
 
     def backward(
-        self, in_zeros: tuple[bool, ...] | None = None, ct_zeros: tuple[bool, ...] = ()
+        self, in_zeros: Mask | None = None, ct_zeros: Mask = ()
     ) -> tuple[str, ir.Attribute]:
         """The backward rule of a forward rule, told which cotangents are zero."""
 
@@ -303,7 +300,7 @@ class _VjpRules:
         return self.pending.function("bwd_jaxpr", key, self.bwd.debug_info, trace)
 
     def _traced_bwd(
-        self, fwd: tuple[Any, Sequence[Any], dict[str, Any]], ct_zeros: tuple[bool, ...]
+        self, fwd: tuple[Any, Sequence[Any], dict[str, Any]], ct_zeros: Mask
     ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         jaxpr, _, about = fwd
         own = iter(jaxpr.outvars)
@@ -316,7 +313,7 @@ class _VjpRules:
         residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
         return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
 
-    def _run(self, in_zeros: tuple[bool, ...] | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    def _run(self, in_zeros: Mask | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         """Traces the forward rule, unless that is what it was traced for last."""
         turns, turn = self._turns, (self._owner, in_zeros)
         with turns.lock:
@@ -414,7 +411,7 @@ def _found(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
     return [symbol for name, symbol in functions if not name.endswith("_error")]
 
 
-def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[tuple[bool, ...]]:
+def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[Mask]:
     """Which cotangents a backward rule may find to be zero; there are so many of these rules."""
     tangible = [getattr(aval, "dtype", None) != dtypes.float0 for aval in cotangents]
     return _zeros(tangible, times * (2 ** sum(tangible) - 1) <= MAX_BACKWARD)
@@ -442,7 +439,7 @@ def _forward_rule(eqn: Any, pending: Pending) -> Told:
 
 
 def trace_backward(
-    eqn: Any, pending: Pending, in_zeros: tuple[bool, ...]
+    eqn: Any, pending: Pending, in_zeros: Mask
 ) -> Iterator[tuple[str, ir.Attribute]]:
     """The backward rules of a forward rule that was told which tangents are zero, as a custom_lin
     names them."""
@@ -456,7 +453,7 @@ def trace_backward(
 
 
 def tell_backward(
-    eqn: Any, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...]
+    eqn: Any, pending: Pending, in_zeros: Mask, ct_zeros: Mask
 ) -> tuple[str, ir.Attribute]:
     """The one of these that is told which cotangents are zero."""
     return _of_lin(_VjpRules(eqn, pending).backward(in_zeros, ct_zeros))
@@ -468,8 +465,8 @@ def _of_lin(found: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
 
 
 def _call_fwd(
-    call: Callable[[Sequence[bool]], Any], tangible: tuple[bool, ...], choosy: bool
-) -> tuple[tuple[bool, ...], Any]:
+    call: Callable[[Sequence[bool]], Any], tangible: Mask, choosy: bool
+) -> tuple[Mask, Any]:
     """Traces a forward rule for all tangents that there can be, or as many as it does not fail for.
 
     A rule with ``symbolic_zeros`` (``choosy``) may insist that some are zero, as equinox's do for
@@ -515,7 +512,7 @@ def _lin_rule(eqn: Any, pending: Pending) -> Told:
     residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
     cotangents = _cotangents_of_lin(eqn)
 
-    def function(ct_zeros: tuple[bool, ...]) -> tuple[str, ir.Attribute]:
+    def function(ct_zeros: Mask) -> tuple[str, ir.Attribute]:
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
             return _trace_bwd(bwd, residuals, cotangents, ct_zeros, {})
 
@@ -647,13 +644,13 @@ class OfEquation:
             yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
 
     def backward(
-        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             if ct_zeros is None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, variadic
 
 SHARDING = family(
     "sharding",
     "Placement: devices, shardings, layouts and memory spaces. The values stay what they are.",
-    op(
+    variadic(
         "shard_map",
-        None,
-        None,
         "Calls a function on every device of a mesh, each with its own part of the operands.",
         "jaxpr: function",
         "mesh: mesh",
@@ -20,10 +18,8 @@ SHARDING = family(
         "newly_manual_axes: any",
         inverse="no rule: it runs on several devices, which exchange values",
     ),
-    op(
+    variadic(
         "device_put",
-        None,
-        None,
         "Moves each operand to a device, a sharding or a memory space.",
         "devices: any",
         "srcs: any",

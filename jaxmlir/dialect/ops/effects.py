@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Trait, binary, family, op, unary
+from jaxmlir.dialect.ops.record import Trait, binary, family, op, unary, variadic
 
 _SPACE = "memory_space: any?"
 
@@ -54,20 +54,16 @@ STATE = family(
         "The operand; its gradient is accumulated in a reference.",
         linear=(0,),
     ),
-    op(
+    variadic(
         "run_state",
-        None,
-        None,
         "Calls a function on references that hold the operands: gives their values at the end.",
         "jaxpr: function",
         "which_linear: bools",
         "is_initialized: bools",
         bodies="inspected",
     ),
-    op(
+    variadic(
         "run_scoped",
-        None,
-        None,
         "Calls a function on references that live as long as the call; operands are its consts.",
         "jaxpr: function",
         "collective_axes: any = ()",
@@ -111,10 +107,8 @@ EFFECTS = family(
     "effects",
     "Side effects: callbacks into Python, foreign functions, tokens, barriers, run-time checks.",
     # Callbacks
-    op(
+    variadic(
         "pure_callback",
-        None,
-        None,
         "Calls a Python function that has no side effects.",
         "callback: handle",
         "result_avals: types",
@@ -123,10 +117,8 @@ EFFECTS = family(
         inverse=_OPAQUE,
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "io_callback",
-        None,
-        None,
         "Calls a Python function for its side effects too, in program order if `ordered`.",
         "callback: handle",
         "result_avals: types",
@@ -158,10 +150,8 @@ EFFECTS = family(
         "has_placeholders: bool = true",
         "logging_record: handle?",
     ),
-    op(
+    variadic(
         "buffer_callback",
-        None,
-        None,
         "Calls a Python function on device buffers, without a copy to the host.",
         "callback: handle",
         "result_avals: types",
@@ -173,10 +163,8 @@ EFFECTS = family(
         "command_buffer_compatible: bool = false",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "ffi_call",
-        None,
-        None,
         "Calls a registered foreign function.",
         "target_name: str",
         "result_avals: types",
@@ -202,10 +190,8 @@ EFFECTS = family(
     # Order
     op("create_token", None, 1, "A new token."),
     op("after_all", None, 1, "A token that comes after all of the operands."),
-    op(
+    variadic(
         "optimization_barrier",
-        None,
-        None,
         "The operands; no optimisation moves anything across.",
         linear=(0, ...),
         inverse="the results themselves",

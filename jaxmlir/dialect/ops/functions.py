@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Trait, attr, family, op, unary
+from jaxmlir.dialect.ops.record import Trait, attr, call, family, op, unary, variadic
 
 CONTROL_FLOW = family(
     "control_flow",
     "Control flow: loops, branches, and linear solves given by functions.",
-    op(
+    variadic(
         "scan",
-        None,
-        None,
         "Loop with a static trip count: (*consts, *carry, *xs) -> (*carry, *ys); step i sees xs[i] "
         "and writes ys[i].",
         "jaxpr: function",
@@ -24,10 +22,8 @@ CONTROL_FLOW = family(
         "forwards if the initial carry is",
         domain="the constants of the loop are known",
     ),
-    op(
+    variadic(
         "while",
-        None,
-        None,
         "Loop while a condition holds: (*condition consts, *body consts, *carry) -> carry.",
         "cond_jaxpr: function",
         "body_jaxpr: function",
@@ -36,10 +32,8 @@ CONTROL_FLOW = family(
         inverse="a while that runs the body's inverse as many times",
         domain="the condition depends on known values only",
     ),
-    op(
+    variadic(
         "cond",
-        None,
-        None,
         "Calls one of several functions: branches[i], for operands (i, *args).",
         "branches: functions",
         # Of a cond over `platform_index`: the platforms of each branch.
@@ -56,10 +50,8 @@ CONTROL_FLOW = family(
         "platforms: platforms",
         inverse="not invertible: it has no operand",
     ),
-    op(
+    variadic(
         "custom_linear_solve",
-        None,
-        None,
         "The x with matvec(x) = b, found by the function solve; operands (*consts, *b).",
         "const_lengths: record _LinearSolveTuple",
         "jaxprs: record _LinearSolveTuple",
@@ -73,10 +65,8 @@ CHECKPOINTING = family(
 
 These are primitives of jaxmlir, with rules for all that JAX does with its own.
 """,
-    op(
+    variadic(
         "checkpointed_while",
-        None,
-        None,
         "As while; with record, buffers of the states that were kept follow the carry, and where "
         "they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, "
         "positions, steps).",
@@ -87,10 +77,8 @@ These are primitives of jaxmlir, with rules for all that JAX does with its own.
         "body_nconsts: int = 0",
         "record: bool = false",
     ),
-    op(
+    variadic(
         "reverse_sweep",
-        None,
-        None,
         "Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]), of "
         "operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, "
         "*y[0]).",
@@ -100,10 +88,8 @@ These are primitives of jaxmlir, with rules for all that JAX does with its own.
         "cond_nconsts: int = 0",
         "nconsts: int = 0",
     ),
-    op(
+    variadic(
         "linear_map",
-        None,
-        None,
         "Calls a function that is linear in its last operands and has its own transpose; operands "
         "(*residuals, *linear operands).",
         "call_jaxpr: function",
@@ -116,10 +102,8 @@ These are primitives of jaxmlir, with rules for all that JAX does with its own.
 CALLS = family(
     "calls",
     "Ops that call a function, and say how it is compiled, differentiated or batched.",
-    op(
+    call(
         "jit",
-        None,
-        None,
         "Calls a function that is compiled as a unit.",
         "jaxpr: function",
         'name: str = ""',
@@ -132,42 +116,26 @@ CALLS = family(
         "keep_unused: bool = false",
         "inline: any = false",
         "compiler_options_kvs: any = ()",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "call",
-        None,
-        None,
         "Calls a function.",
         "call_jaxpr: function",
         jax="<0.11",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "closed_call",
-        None,
-        None,
         "Calls a function.",
         "call_jaxpr: function",
         jax="<0.11",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "eval_jaxpr",
-        None,
-        None,
         "Calls a function that is evaluated in place.",
         attr("call_jaxpr: function", jaxpr="<0.11"),
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "program_order",
-        None,
-        None,
         "Calls a function whose ops run in the order in which they are written, enforced or as a "
         "hint.",
         "call_jaxpr: function",
@@ -176,13 +144,9 @@ CALLS = family(
         "strict_out: bool",
         "exclude_mask: bools",
         jax=">=0.11",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "remat2",
-        None,
-        None,
         "Calls a function whose intermediate values are recomputed in the backward pass, save "
         "those "
         "that the policy keeps.",
@@ -191,8 +155,6 @@ CALLS = family(
         "differentiated: bool = false",
         "policy: policy?",
         distinct="what is recomputed is meant to be",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
     unary(
         "name",
@@ -201,34 +163,24 @@ CALLS = family(
         linear=(0,),
         inverse="the result itself",
     ),
-    op(
+    call(
         "composite",
-        None,
-        None,
         "Calls a function that a compiler may replace by its own op of that name and version.",
         attr("call_jaxpr: function", jaxpr="<0.11"),
         "name: str",
         "attributes: any = ()",
         "version: int = 0",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "custom_vmap_call",
-        None,
-        None,
         "Calls a function that has its own batching rule.",
         "call: function",
         "rule: handle",
         "in_tree: tree",
         "out_tree: tree",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "custom_inverse_call",
-        None,
-        None,
         "Calls a function that has its own inverses: the k-th gives the operands operands[k] from "
         "the results and the other operands, and log|det| of its derivative by them.",
         "call_jaxpr: function",
@@ -236,12 +188,9 @@ CALLS = family(
         "log_dets: functions",
         "operands: any",
         inverse="the call of the inverse that is given, else that of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "custom_partitioning",
-        None,
-        None,
         "Calls a function that has its own partitioning rule.",
         "call: function",
         "partition: handle?",
@@ -252,30 +201,23 @@ CALLS = family(
         "in_tree: tree",
         "out_tree: tree",
         "static_args: any = ()",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL, Trait.CUSTOM_CALL),
+        traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "call_exported",
-        None,
-        None,
         "Calls a function that `jax.export` serialised.",
         "exported: handle",
         inverse="no rule: the function is opaque",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "call_hi_primitive",
-        None,
-        None,
         "Applies a primitive over user-defined types, which carries its own rules.",
         "_prim: any",
         inverse="no rule: the primitive is opaque",
     ),
-    op(
+    variadic(
         "call_hi_primitive_linearized",
-        None,
-        None,
         "The linear part of a primitive over user-defined types; operands (*residuals, *tangents).",
         "_prim: any",
         "residuals_tree: tree",
@@ -284,29 +226,21 @@ CALLS = family(
         "has_sres: bool @ >=0.11",
         inverse="no rule: the primitive is opaque",
     ),
-    op(
+    call(
         "compute_on",
-        None,
-        None,
         "Calls a function on another kind of processor, such as the host.",
         "jaxpr: function",
         "compute_type: str",
         "out_memory_spaces: any",
         "compiler_options_json: str?",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "xla_metadata_call",
-        None,
-        None,
         "Calls a function whose ops carry metadata for XLA, such as a scheduling group.",
         "jaxpr: function",
         "xla_metadata: any",
         # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
         'ad_metadata: any? = "same" @ >=0.11',
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
     unary(
         "xla_metadata_value",
@@ -315,20 +249,14 @@ CALLS = family(
         linear=(0,),
         inverse="the result itself",
     ),
-    op(
+    call(
         "fused_call",
-        None,
-        None,
         "Calls a function that has to become one kernel.",
         "jaxpr: function",
         "out_spaces: any",
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    variadic(
         "unreachable",
-        None,
-        None,
         "Raises an error if the program is compiled with it.",
         "out_avals: types",
         "exc_type: handle",
@@ -363,10 +291,8 @@ cotangents of results, and gives those of the others.  A batching rule takes the
 ``jaxpr.batched`` tells with a dimension in front, of the symbolic size ``jaxpr.batch_size``, and
 gives the results that ``jaxpr.out_batched`` tells with one.
 """,
-    op(
+    call(
         "custom_jvp_call_jaxpr",
-        None,
-        None,
         "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents).",
         "call_jaxpr: function",
         "jvp_jaxpr: function?",
@@ -381,13 +307,9 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    call(
         "custom_vjp_call_jaxpr",
-        None,
-        None,
         "Calls a function whose VJP is fwd_jaxpr: (*primals) -> (*residuals, *results), then "
         "bwd_jaxpr: (*residuals, *cotangents) -> (*cotangents).",
         "call_jaxpr: function",
@@ -401,13 +323,9 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "num_consts: int = 0",
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
-        inverse="the call of the function's inverse",
-        traits=(Trait.CALL,),
     ),
-    op(
+    variadic(
         "custom_lin",
-        None,
-        None,
         "The unknown linear map from tangents to tangents whose transpose is bwd: (*residuals, "
         "*cotangents) -> (*cotangents); operands (*residuals, *nonzero tangents).",
         "bwd: function?",
@@ -420,10 +338,8 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "symbolic_zeros: bool = false",
         inverse="no rule: the linear map is known by its transpose only",
     ),
-    op(
+    variadic(
         "linear_call",
-        None,
-        None,
         "Calls a function that is linear in its last operands and has its own transpose; operands "
         "(*callee consts, *residuals, *linear operands).",
         "callee: function",
@@ -434,10 +350,8 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "num_res: int = 0",
         inverse="no rule: it belongs to derivatives",
     ),
-    op(
+    variadic(
         "remat_opt",
-        None,
-        None,
         "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
         "*results); where no residual is used, a call of fun_jaxpr on the operands but the consts.",
         "fwd_jaxpr: function",

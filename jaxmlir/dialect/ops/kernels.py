@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, attr, family, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, attr, family, op, unary, variadic
 
 _ATTENTION = (
     "scale: float",
@@ -43,8 +43,8 @@ def _attention(
     """
     name, wrapped = f"dot_product_attention_{direction}", f"{summary}, batched and partitioned."
     return (
-        op(name, None, None, f"{summary} by cuDNN.", *attributes, *inside),
-        op(f"{name}_wrapper", None, None, wrapped, *attributes, *outside),
+        variadic(name, f"{summary} by cuDNN.", *attributes, *inside),
+        variadic(f"{name}_wrapper", wrapped, *attributes, *outside),
     )
 
 
@@ -56,10 +56,8 @@ HARDWARE = family(
     *_attention("bwd", "Gradient of attention", *_ATTENTION, **_SCORE_MOD),
     *_attention("fp8_fwd", "Attention in fp8", *_FP8, "is_training: bool"),
     *_attention("fp8_bwd", "Gradient of attention in fp8", *_FP8),
-    op(
+    variadic(
         "cudnn_fusion",
-        None,
-        None,
         "Calls a function that cuDNN fuses into one kernel.",
         "name: str",
         "jaxpr: function",
@@ -81,10 +79,8 @@ HARDWARE = family(
         "preferred_element_type: dtype",
     ),
     # Kernels
-    op(
+    variadic(
         "pallas_call",
-        None,
-        None,
         "Runs a kernel, a function on references to blocks, over a grid.",
         "jaxpr: function",
         "grid_mapping: record GridMapping",
@@ -100,10 +96,8 @@ HARDWARE = family(
         bodies="inspected",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "mpmd_map",
-        None,
-        None,
         "Runs a kernel on each of several meshes of cores at once.",
         "jaxprs: functions",
         "meshes: any",
@@ -119,10 +113,8 @@ HARDWARE = family(
         bodies="inspected",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "core_map",
-        None,
-        None,
         "Runs a function on every core of a mesh.",
         "jaxpr: function",
         "mesh: mesh",
@@ -137,10 +129,8 @@ HARDWARE = family(
         bodies="inspected",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "tpu_custom_call",
-        None,
-        None,
         "A compiled TPU kernel.",
         "config: handle",
         "kernel_name: str?",
@@ -150,10 +140,8 @@ HARDWARE = family(
         "metadata: any?",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "mosaic_gpu_p",
-        None,
-        None,
         "A compiled Mosaic GPU kernel.",
         "module: handle",
         "out_types: types",
@@ -164,10 +152,8 @@ HARDWARE = family(
         "skip_device_barrier: bool = false @ >=0.11",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "custom_fusion",
-        None,
-        None,
         "Calls a function that says itself how Pallas fuses it.",
         "jaxpr: function",
         "num_consts: int = 0",
@@ -181,10 +167,8 @@ HARDWARE = family(
         "kernel_out_tree: tree @ <0.12",
         traits=(Trait.CUSTOM_CALL,),
     ),
-    op(
+    variadic(
         "fusible",
-        None,
-        None,
         "Calls a function that Pallas may fuse with its producers and consumers.",
         "jaxpr: function",
         "num_consts: int = 0",

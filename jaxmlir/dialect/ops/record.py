@@ -5,8 +5,8 @@ attributes: JAX's params under JAX's own names. From the records come the Python
 ``jaxpr.irdl.mlir`` for stock MLIR, the op reference ``docs/ops.md``, and the structural half of the
 verifier. Types are not described here: JAX's abstract evaluation of the primitive *is* their rule.
 
-Rows are written with :func:`op`, :func:`unary` and :func:`binary`, whose attributes are short
-strings (see :func:`attr`)::
+Rows are written with :func:`op`, :func:`unary`, :func:`binary`, :func:`variadic` and :func:`call`,
+whose attributes are short strings (see :func:`attr`)::
 
     unary("cumsum", "Cumulative sum along an axis.", "axis: int", "reverse: bool = false",
           linear=(0,), inverse="first differences along the axis")
@@ -197,11 +197,11 @@ class Op(NamedTuple):
 
     def linear_operands(self, count: int) -> tuple[int, ...]:
         """The operands of an instance with ``count`` operands in which it is jointly linear."""
-        return _operands(self.linear or (), count)
+        return operands_in(self.linear or (), count)
 
     def index_operands(self, count: int) -> tuple[int, ...]:
         """The operands of an instance with ``count`` operands that are indices."""
-        return _operands(self.indices, count)
+        return operands_in(self.indices, count)
 
 
 class Family(NamedTuple):
@@ -239,7 +239,8 @@ def family(
     return Family(name, meaning.strip(), tuple(ops))
 
 
-def _operands(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
+def operands_in(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
+    """The operands, of so many, that the notation of ``Op.linear`` means."""
     match notation:
         case (*first, last, EllipsisType()):
             return (*first, *range(last, count))
@@ -317,3 +318,21 @@ def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op
 def binary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:
     """An op with two operands and one result."""
     return op(name, 2, 1, summary, *attributes, **fields)
+
+
+def variadic(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:
+    """An op with any number of operands and results."""
+    return op(name, None, None, summary, *attributes, **fields)
+
+
+def call(
+    name: str,
+    summary: str,
+    *attributes: str | Attr,
+    inverse: str = "the call of the function's inverse",
+    traits: tuple[Trait, ...] = (),
+    **fields: Any,
+) -> Op:
+    """An op whose results are those of one function."""
+    traits = (Trait.CALL, *traits)
+    return variadic(name, summary, *attributes, inverse=inverse, traits=traits, **fields)

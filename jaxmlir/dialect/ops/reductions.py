@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, variadic
 
 _AXES = "axes: dimensions"
 _MANY = "not invertible: a reduction is many-to-one"
@@ -56,10 +56,8 @@ REDUCTION = family(
     _reduction("reduce_and", "and", "Bitwise and over axes; of booleans `all`.", _AXES),
     _reduction("reduce_or", "or", "Bitwise or over axes; of booleans `any`.", _AXES),
     _reduction("reduce_xor", "xor", "Bitwise exclusive or over axes.", _AXES),
-    op(
+    variadic(
         "reduce",
-        None,
-        None,
         "Reduction by any associative function, of operands (*arrays, *initial values): a "
         "result for each array.",
         "jaxpr: function",
@@ -114,10 +112,8 @@ REDUCTION = family(
         inverse="log(exp(y[i]) - exp(y[i - 1]))",
     ),
     # Orderings
-    op(
+    variadic(
         "sort",
-        None,
-        None,
         "Sorts along a dimension by the first num_keys operands; the others are permuted alike.",
         "dimension: dimension",
         "is_stable: bool",
@@ -221,10 +217,8 @@ CONTRACTION = family(
         domain="IRFFT: the spectrum is that of a real signal",
     ),
     # Windowed reductions
-    op(
+    variadic(
         "reduce_window",
-        None,
-        None,
         "Reduction of every window by any associative function, of operands (*arrays, *initial "
         "values).",
         "jaxpr: function",

@@ -56,7 +56,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, can_change, loops_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.higher_order.while_op import WhileOp
@@ -195,9 +195,9 @@ def can_move(signature: Signature) -> bool:
 class Uses(NamedTuple):
     """The way in which an op gives a function its arguments."""
 
-    fixed: tuple[bool, ...]
+    fixed: Mask
     """The mask of those that are the same each time that the function runs."""
-    needed: tuple[bool, ...]
+    needed: Mask
     """The mask of those that the op takes even if the function has no use for them."""
     place: int
     """The number of the argument before which new ones are put."""
@@ -219,7 +219,7 @@ class Split:
     symbol: str
     template: func.FuncOp
     uses: Uses
-    kept: tuple[bool, ...]
+    kept: Mask
     moved: Sequence[int]
     left: Sequence[int]
 
@@ -427,7 +427,7 @@ class Splits:
         return found
 
 
-def _first(number: int, count: int) -> tuple[bool, ...]:
+def _first(number: int, count: int) -> Mask:
     return number * (True,) + (count - number) * (False,)
 
 

@@ -98,7 +98,7 @@ def _paying(
     best, gain = list[Segment](), 0.0
     for number in enough[:TRIED] or SEGMENTS[-1:]:
         segments = line.segments(number)
-        left = _memory_in(segments, line, steps).max()
+        left = memory_in_segments(segments, line, steps).max()
         is_kept = left <= costs.kept_block
         again = sum(prices.at(line.body, index) for part in segments for index in part.ops)
         saved = (most if is_kept else most - left) * costs.mapped_byte - again
@@ -109,7 +109,7 @@ def _paying(
     return best, gain
 
 
-def _memory_in(segments: list[Segment], line: Line, steps: Timeline) -> np.ndarray:
+def memory_in_segments(segments: list[Segment], line: Line, steps: Timeline) -> np.ndarray:
     """What each step needs, if segments are run again."""
     placed = [(part, bisect_left(steps.flat.tops, part.first)) for part in segments]
     early = steps.unread({steps.number(v): place for part, place in placed for v in part.values})

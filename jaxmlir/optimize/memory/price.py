@@ -10,11 +10,11 @@ from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.analysis.cost import CALLED, leaf_cost
+from jaxmlir.analysis.cost import calls_of, leaf_cost
 from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.op_counts import aval_if_any
 from jaxmlir.dialect import op_signature, ops
-from jaxmlir.dialect.builder import symbols_of, trip_count
+from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -106,18 +106,12 @@ class Prices:
         return found
 
     def _calling(self, node: OpView) -> float:
-        match node.name.removeprefix("jaxpr."):
-            case "scan":
-                count = trip_count(node.get("length"))
-                return inf if count is None else self.function(node.get("jaxpr")) * count
-            case "cond":
-                return max(map(self.function, node.get("branches")))
-            case "custom_linear_solve":
-                return self.function(node.get("jaxprs").solve)
-            case name if name in CALLED:
-                return self.function(node.get(CALLED[name]))
-        # Of others it is not known how often they call.
-        return inf
+        if node.name == "jaxpr.cond":
+            return max(map(self.function, node.get("branches")))
+        calls = calls_of(node)
+        if not calls or any(count is None for _, count in calls):
+            return inf
+        return sum(self.function(symbol) * count for symbol, count in calls)
 
     def function(self, symbol: str) -> float:
         """Running a function of the program once more."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect.ir import ir
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.residuals import (
@@ -32,49 +33,39 @@ class Call(HigherOrderRule):
         self.callee = callee
         self.plain = frozenset({callee, "jaxpr.ctx", *plain})
 
-    def activity(
-        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return active_results(rules, self._symbol(op), active, kind)
 
-    def uses(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         return used_arguments(rules, self._symbol(op), active, wanted)
 
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         return self._call(rules, op, *jvp_of(rules, self._symbol(op), active))
 
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         symbol = self._symbol(op)
         uses = used_arguments(rules, symbol, active, wanted)
         active = relevant_arguments(rules, symbol, active, uses)
         found = linearize_call_of(rules, symbol, active, wanted, None, uses)
         name, attributes = op.operation.name, dict(op.attributes.items())
 
-        def pull(nonzero: tuple[bool, ...]) -> Emitter:
+        def pull(nonzero: Mask) -> Emitter:
             transposed = found.transpose(rules, uses.count(True), nonzero)
             return self._written(rules, name, attributes, *transposed)
 
         return Linearization(*self._halves(rules, op, found), uses, pull=pull)
 
-    def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> PartialEvaluation:
+    def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
         found = partial_eval_call_of(rules, self._symbol(op), unknown)
         return PartialEvaluation(*self._halves(rules, op, found))
 
-    def transpose(
-        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Emitter:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         return self._call(rules, op, *transpose_of(rules, self._symbol(op), linear, nonzero))
 
-    def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Emitter:
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         return self._call(rules, op, *vmap_of(rules, self._symbol(op), dims, axis))
 
-    def batched(
-        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
-    ) -> tuple[int | None, ...]:
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
         return batched_results(rules, self._symbol(op), dims, axis)
 
     def _symbol(self, op: Any) -> str:

@@ -11,17 +11,18 @@ Batched over its index, a ``cond`` becomes a selection from the results of all b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jax import lax
 
 from jaxmlir.dialect.builder import create, returned, set_results, symbol_ref, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import has_tangent
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
-from jaxmlir.transforms.higher_order.custom_rules import Dims, joined
+from jaxmlir.transforms.higher_order.custom_rules import joined
 from jaxmlir.transforms.higher_order.residuals import (
     Forwarded,
     Source,
@@ -38,25 +39,21 @@ from jaxmlir.transforms.vmap import batched_results, move, move_all, vmap, vmap_
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
-Flags = tuple[bool, ...]
-
 
 class Cond(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset({"branches", "branches_platforms", "jaxpr.ctx"})
-
-    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return _any(active_results(rules, b, active[1:], kind) for b in _branches(op))
 
-    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         used = _any(used_arguments(rules, b, active[1:], wanted) for b in _branches(op))
         return (False, *used)
 
-    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         required = self.activity(rules, op, "jvp", active)
         made = [jvp_of(rules, b, active[1:], required) for b in _branches(op)]
         return _cond(rules, op, [symbol for symbol, _ in made], required)
 
-    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         uses = self.uses(rules, op, active, wanted)
         found_active = self.activity(rules, op, "linearize", uses)
         required = tuple(a and w for a, w in zip(found_active, wanted, strict=True))
@@ -68,7 +65,7 @@ class Cond(HigherOrderRule):
         found = [halves(b) for b in _branches(op)]
         return Linearization(*_halves(rules, op, found, len(op.results), required), uses)
 
-    def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation | None:
+    def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation | None:
         if unknown[0]:
             return None
         branches = _branches(op)
@@ -76,7 +73,7 @@ class Cond(HigherOrderRule):
         found = [partial_eval_call(rules, b, unknown[1:], required, required) for b in branches]
         return PartialEvaluation(*_halves(rules, op, found, required.count(False), required))
 
-    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         if linear[0]:
             return None
         made = [
@@ -110,7 +107,7 @@ def _branches(op: Any) -> list[str]:
     return [branch.value for branch in op.attributes["branches"]]
 
 
-def _any(flags: Iterable[Flags]) -> Flags:
+def _any(flags: Iterable[Mask]) -> Mask:
     return tuple(map(any, zip(*flags, strict=True)))
 
 
@@ -122,7 +119,7 @@ def _cond(rules: Rules, like: Any, branches: Sequence[str], pattern: tuple[Any, 
     return Emitter(pattern, lambda args: create("jaxpr.cond", types, args, attributes))
 
 
-def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Flags, wanted: Flags) -> None:
+def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Mask, wanted: Mask) -> None:
     """Makes a branch give zeros of those types for what it leaves out and others do not."""
 
     if own == wanted:
@@ -194,7 +191,7 @@ class _Places:
 
 
 def _halves(
-    rules: Rules, op: Any, found: Sequence[Forwarded], num_results: int, pattern: Flags
+    rules: Rules, op: Any, found: Sequence[Forwarded], num_results: int, pattern: Mask
 ) -> tuple[Emitter, Emitter]:
     """The two conds of branches in halves; the halves are made alike, in place.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import batching
 from jaxmlir.dialect.builder import attribute, reachable, references, symbol_ref, zeros
@@ -25,11 +25,10 @@ from jaxmlir.dialect.custom_rule_ops import fitting, refused, stands_for_primiti
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename_uses
 from jaxmlir.rewriting.sizes import Substitution
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Dims, Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import (
     BatchedRules,
-    Dims,
     batch_call,
     batch_rules,
     batched_with_rules,
@@ -53,25 +52,7 @@ if TYPE_CHECKING:
 
 
 class CustomJvp(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {
-            "call_jaxpr",
-            "jvp_jaxpr",
-            "jvp_error",
-            "jvp_with_zeros",
-            "transposes",
-            "transpose_error",
-            "batches",
-            "batch_error",
-            "num_consts",
-            "symbolic_zeros",
-            "jaxpr.ctx",
-        }
-    )
-
-    def activity(
-        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         if not any(_taken(op, active)):
             return (False,) * len(op.results)
         rule = _Rule(rules, op, active)
@@ -80,12 +61,10 @@ class CustomJvp(HigherOrderRule):
         unknown = unknown_results(rules, rule.symbol, rule.unknown)
         return tuple(i is not None and unknown[i] for i in rule.tangents)
 
-    def uses(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         return _taken(op, active)
 
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         rule = _Rule(rules, op, active)
         n, consts = rule.num_results, rule.num_consts
         pattern = tuple(i is not None for i in rule.tangents)
@@ -101,9 +80,7 @@ class CustomJvp(HigherOrderRule):
 
         return Emitter(pattern, write)
 
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         rule, uses = _Rule(rules, op, active), _taken(op, active)
         n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
@@ -130,13 +107,13 @@ class CustomJvp(HigherOrderRule):
         def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
             return call(rules, split.second, args)
 
-        def pull(nonzero: tuple[bool, ...]) -> Emitter:
+        def pull(nonzero: Mask) -> Emitter:
             symbol, given = split.transpose(rules, uses.count(True), nonzero)
             return Emitter(given, lambda args: call(rules, symbol, args))
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses, pull=pull)
 
-    def partial_eval(self, rules: Rules, op: Any, unknown: tuple[bool, ...]) -> PartialEvaluation:
+    def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
         """A call of which no result is known waits as a whole, with its rule, and so does one that
         stands for a primitive.
 
@@ -157,9 +134,7 @@ class CustomJvp(HigherOrderRule):
             Emitter(split.pattern, lambda args: call(rules, split.second, args)),
         )
 
-    def transpose(
-        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Emitter:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """The transpose that the op has, else that of its function: a linear one is its own
         derivative."""
         own = _rule_for(rules, op, "transpose", "jaxpr.linear", linear)
@@ -220,13 +195,11 @@ class CustomJvp(HigherOrderRule):
         )
 
 
-def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, tuple[bool, ...]] | None:
+def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None:
     return _rule_for(rules, op, "batch", "jaxpr.batched", tuple([d is not None for d in dims]))
 
 
-def _rule_for(
-    rules: Rules, op: Any, kind: str, key: str, wanted: tuple[bool, ...]
-) -> tuple[str, tuple[bool, ...]] | None:
+def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple[str, Mask] | None:
     """The rule of an op for the fewest operands besides those that it is wanted for, and for which
     it is; ``None`` if the op has no such rules.
 
@@ -282,7 +255,7 @@ def _at_size(rules: Rules, symbol: str, size: Any) -> str:
     return names[symbol]
 
 
-def _taken(op: Any, active: tuple[bool, ...]) -> tuple[bool, ...]:
+def _taken(op: Any, active: Mask) -> Mask:
     """The operands whose tangents a rule is given: not those that the function closes over, which
     JAX takes for constant."""
     consts = attribute(op, "num_consts", 0)
@@ -293,7 +266,7 @@ class _Rule:
     """The JVP rule of an op that suits the tangents there are: a function ``(*primals, *tangents)
     -> (*primals, *tangents)``."""
 
-    def __init__(self, rules: Rules, op: Any, active: tuple[bool, ...]):
+    def __init__(self, rules: Rules, op: Any, active: Mask):
         self.num_consts = attribute(op, "num_consts", 0)
         self.num_results = n = len(op.results)
         active = active[self.num_consts :]
@@ -317,7 +290,7 @@ def _rules_of(attributes: Any) -> list[str]:
     return [s for name in names if name in attributes for s in symbol_uses(attributes[name])]
 
 
-def _fitting(rules: Rules, op: Any, active: tuple[bool, ...]) -> tuple[str, tuple[bool, ...]]:
+def _fitting(rules: Rules, op: Any, active: Mask) -> tuple[str, Mask]:
     """The rule that takes the fewest tangents besides those there are, and which it leaves out."""
     told = rules.told(op, tuple(not a for a in active)) if any(active) else {}
     if "jvp_jaxpr" not in told:

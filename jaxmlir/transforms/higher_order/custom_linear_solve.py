@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import create, symbol_ref, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
-from jaxmlir.transforms.higher_order.custom_rules import Dims, error_at, joined
+from jaxmlir.transforms.higher_order.custom_rules import error_at, joined
 from jaxmlir.transforms.higher_order.residuals import linearize_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call
@@ -26,7 +27,6 @@ from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
-Flags = tuple[bool, ...]
 
 _RECORD = "_LinearSolveTuple"
 _NAMES = ("matvec", "vecmat", "solve", "transpose_solve")
@@ -39,15 +39,13 @@ _TRANSPOSE = {
 
 
 class CustomLinearSolve(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset({"const_lengths", "jaxprs", "jaxpr.ctx"})
-
-    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         """All of x depends on all of b and of A; what a solver says besides has no tangent."""
         solve = Solve.read(op)
         some = any(solve.of(active, "matvec")) or any(solve.right(active))
         return tuple(some and i < solve.size for i in range(len(op.results)))
 
-    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         """Tangents of what belongs to the solvers say nothing of the solution."""
         solve = Solve.read(op)
         return tuple(
@@ -55,7 +53,7 @@ class CustomLinearSolve(HigherOrderRule):
             for i, a in enumerate(active)
         )
 
-    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         solve = Solve.read(op)
         uses = self.uses(rules, op, active, wanted)
         pattern = self.activity(rules, op, "linearize", uses)
@@ -93,10 +91,10 @@ class CustomLinearSolve(HigherOrderRule):
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses)
 
-    def partial_eval(self, rules: Rules, op: Any, unknown: Flags) -> PartialEvaluation:
+    def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
         return waiting(op, unknown)
 
-    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """The solve with the transpose of A, whose right-hand side is the cotangent of x.
 
         A solver may be given what is linear in the tangents, such as the first guess 0 b: a
@@ -156,7 +154,7 @@ class CustomLinearSolve(HigherOrderRule):
             vector = found
 
 
-def _check_transposable(op: Any, solve: Solve, linear: Flags) -> None:
+def _check_transposable(op: Any, solve: Solve, linear: Mask) -> None:
     """Raises an error if the transpose of A is not known, or A itself is linear in the tangents."""
     if solve.symbols["transpose_solve"] is None:
         raise error_at(

@@ -17,6 +17,7 @@ from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of
@@ -24,7 +25,6 @@ from jaxmlir.transforms.vmap import batched_results, vmap_of
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.pending import Pending
 
-Dims = tuple[int | None, ...]
 
 _TANGENT_ALONE = (
     "it has a derivative for each element of a batch of a result that is the same for all; trace "
@@ -58,12 +58,12 @@ def error_at(op: Any, message: str) -> TransformError:
     return TransformError([Diagnostic("error", message, *locations.position(op.location))])
 
 
-def in_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
+def in_zeros(rule: func.FuncOp, count: int) -> Mask:
     """Which (co)tangents a rule takes for zero, and so does not take."""
     return attribute(rule, "jaxpr.in_zeros", (False,) * count)
 
 
-def out_zeros(rule: func.FuncOp, count: int) -> tuple[bool, ...]:
+def out_zeros(rule: func.FuncOp, count: int) -> Mask:
     """Which of its (co)tangents a rule leaves out, for they are zero."""
     return attribute(rule, "jaxpr.out_zeros", (False,) * count)
 
@@ -150,12 +150,7 @@ def batch_call(
 
 
 def with_batched_rules(
-    rules: Rules,
-    op: Any,
-    dims: Dims,
-    axis: Any,
-    out_dims: Dims,
-    batch_attributes: BatchAttributes,
+    rules: Rules, op: Any, dims: Dims, axis: Any, out_dims: Dims, batch_attributes: BatchAttributes
 ) -> tuple[dict[str, ir.Attribute], Dims]:
     """The attributes of a batched op, and the dimensions of its results.
 
@@ -208,13 +203,13 @@ class _Batched(DerivedSource):
         return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: tuple[bool, ...]
+        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         given = {k: v for k, v in attributes.items() if k not in OF_RULES}
         return self._batched(given, dict(self.of.tell(given, pending, zeros)), pending)
 
     def backward(
-        self, pending: Pending, in_zeros: tuple[bool, ...], ct_zeros: tuple[bool, ...] | None
+        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The backward rules are batched with the forward rule, whose residuals they take."""
         of_call = dict(self.of.tell({}, pending, in_zeros))

@@ -14,7 +14,7 @@ not is that of all elements together, and each of the summands would have all of
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
@@ -29,11 +29,10 @@ from jaxmlir.dialect.custom_rule_ops import (
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import Dims, Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
     BatchedRules,
-    Dims,
     batch_call,
     batch_rules,
     batched_with_rules,
@@ -60,34 +59,14 @@ _CLOSED_OVER = (
 
 
 class CustomVjp(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {
-            "call_jaxpr",
-            "fwd_jaxpr",
-            "bwd_jaxpr",
-            "fwd_error",
-            "bwd_error",
-            "vjp_with_zeros",
-            "num_consts",
-            "symbolic_zeros",
-            "jaxpr.ctx",
-        }
-    )
-
-    def activity(
-        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         # The linear map takes all tangents to all: it is not known which results it leaves zero.
         return tuple(map(has_tangent, op.results))
 
-    def uses(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         return active
 
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         consts = attribute(op, "num_consts", 0)
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
@@ -104,7 +83,7 @@ class CustomVjp(HigherOrderRule):
             outs = create("jaxpr.custom_lin", types, args, attributes)
             return [t for t, a in zip(outs, pattern, strict=True) if a]
 
-        def pull(nonzero: tuple[bool, ...]) -> Emitter:
+        def pull(nonzero: Mask) -> Emitter:
             given = iter(nonzero)
             bwd = rules.program.function(attributes["bwd"].value)
             return _pulled(rules, bwd, attributes, tuple(p and next(given) for p in pattern))
@@ -126,21 +105,7 @@ class CustomVjp(HigherOrderRule):
 
 
 class CustomLin(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {
-            "bwd",
-            "bwd_error",
-            "bwd_with_zeros",
-            "num_res",
-            "in_zeros",
-            "symbolic_zeros",
-            "jaxpr.ctx",
-        }
-    )
-
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         """A linear map is its own derivative; in its residuals it has none that is known."""
         num_res = attribute(op, "num_res", 0)
         if any(active[:num_res]):
@@ -163,9 +128,7 @@ class CustomLin(HigherOrderRule):
             active,
         )
 
-    def transpose(
-        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Emitter:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """A call of the backward rule; a cotangent that is zero is written down for it, unless it
         was told of it."""
         bwd = _backward(rules, op, nonzero)
@@ -204,9 +167,7 @@ class _Forward:
         return residuals, list(outs[self.num_extra :])
 
 
-def _derivative(
-    rules: Rules, op: Any, active: tuple[bool, ...]
-) -> tuple[_Forward, dict[str, ir.Attribute]]:
+def _derivative(rules: Rules, op: Any, active: Mask) -> tuple[_Forward, dict[str, ir.Attribute]]:
     """The forward rule for those tangents, and the attributes of the custom_lin that stands for
     the derivative of the call."""
     zeros = tuple(not a for a in active)
@@ -225,7 +186,7 @@ def _derivative(
     return fwd, found | of_rules
 
 
-def _forward(rules: Rules, op: Any, active: tuple[bool, ...]) -> _Forward:
+def _forward(rules: Rules, op: Any, active: Mask) -> _Forward:
     """The forward rule for those tangents.
 
     Raises:
@@ -242,7 +203,7 @@ def _forward(rules: Rules, op: Any, active: tuple[bool, ...]) -> _Forward:
     return found
 
 
-def _backward(rules: Rules, op: Any, nonzero: tuple[bool, ...]) -> func.FuncOp:
+def _backward(rules: Rules, op: Any, nonzero: Mask) -> func.FuncOp:
     """The backward rule for those cotangents."""
     told = rules.told(op, tuple(not nz for nz in nonzero))
     if "bwd" in told:
@@ -257,8 +218,8 @@ def _pulled(
     rules: Rules,
     bwd: func.FuncOp,
     attributes: dict[str, ir.Attribute],
-    nonzero: tuple[bool, ...],
-    linear: tuple[bool, ...] | None = None,
+    nonzero: Mask,
+    linear: Mask | None = None,
 ) -> Emitter:
     """The transpose of a custom_lin: a call of its backward rule.
 
@@ -462,9 +423,7 @@ def _is_of_each(
     return any(w is not None and f is not None for w, f in zip(wanted, found, strict=True))
 
 
-def _dims_of_bwd(
-    rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims
-) -> tuple[int | None, ...]:
+def _dims_of_bwd(rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims) -> Dims:
     """The dimensions of a backward rule's arguments."""
     return (*residuals, *_cotangent_dims(rules, bwd, results))
 

@@ -17,8 +17,9 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, create, inline, symbol_ref, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import has_tangent
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.emitters import Emitter, Linearization
-from jaxmlir.transforms.higher_order.custom_rules import Dims, error_at
+from jaxmlir.transforms.higher_order.custom_rules import error_at
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.transpose import linear_type
@@ -27,21 +28,19 @@ from jaxmlir.transforms.vmap import vmap, vmap_of
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
-Flags = tuple[bool, ...]
-
 
 class LinearCall(HigherOrderRule):
     plain: ClassVar[frozenset[str]] = frozenset(
         {"callee", "transpose", "num_callee_consts", "num_res", "jaxpr.ctx"}
     )
 
-    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return tuple(map(has_tangent, op.results))
 
-    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         return active
 
-    def linearize(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         fixed = _num_fixed(op)
         if any(active[:fixed]):
             raise error_at(
@@ -70,7 +69,7 @@ class LinearCall(HigherOrderRule):
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), active)
 
-    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter | None:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         fixed = _num_fixed(op)
         if any(linear[:fixed]):
             return None

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from jaxmlir.dialect.builder import zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
+from jaxmlir.support.masks import Mask
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ def present(values: Sequence[T | None]) -> list[T]:
     return [v for v in values if v is not None]
 
 
-def both(a: Sequence[bool], b: Sequence[bool]) -> tuple[bool, ...]:
+def both(a: Sequence[bool], b: Sequence[bool]) -> Mask:
     """Where both masks are set."""
     return tuple([x and y for x, y in zip(a, b, strict=True)])
 

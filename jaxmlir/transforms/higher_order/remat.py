@@ -15,7 +15,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -28,10 +28,10 @@ from jaxmlir.dialect.builder import (
     symbol_ref,
 )
 from jaxmlir.dialect.ir import ir
+from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
-from jaxmlir.transforms.higher_order.custom_rules import Dims
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.linearize import linearize, primals_of
@@ -43,27 +43,19 @@ from jaxmlir.transforms.vmap import batched_results, vmap_of
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
-Flags = tuple[bool, ...]
-
 
 class Remat(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {"jaxpr", "prevent_cse", "differentiated", "policy", "jaxpr.ctx"}
-    )
-
-    def activity(self, rules: Rules, op: Any, kind: str, active: Flags) -> Flags:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         return active_results(rules, _callee(op), active, kind)
 
-    def uses(self, rules: Rules, op: Any, active: Flags, wanted: Flags) -> Flags | None:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask | None:
         return used_arguments(rules, _callee(op), active, wanted) if _keeps_nothing(op) else None
 
-    def jvp(self, rules: Rules, op: Any, active: Flags) -> Emitter:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         symbol, active_out = jvp_of(rules, _callee(op), active)
         return _remat(rules, op, symbol, [*_barrier(op), *[True] * sum(active)], active_out)
 
-    def linearize(
-        self, rules: Rules, op: Any, active: Flags, wanted: Flags
-    ) -> Linearization | None:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization | None:
         if not _keeps_nothing(op):
             return None
         callee = _callee(op)
@@ -80,7 +72,7 @@ class Remat(HigherOrderRule):
         tangent = _remat(rules, op, symbol, barrier, active_out, differentiated=True)
         return Linearization(Emitter(active_out, primal), tangent, uses)
 
-    def transpose(self, rules: Rules, op: Any, linear: Flags, nonzero: Flags) -> Emitter:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         symbol, given = rules.functions.once(_transposed, _callee(op), linear, nonzero)
         barrier = [b for b, lin in zip(_barrier(op), linear, strict=True) if not lin]
         return _remat(rules, op, symbol, [*barrier, *[True] * sum(nonzero)], given)
@@ -129,8 +121,8 @@ def _remat(
 
 
 def _linear(
-    rules: Rules, symbol: str, active: Flags, taken: Flags, wanted: Flags
-) -> tuple[str, tuple[int, ...], Flags]:
+    rules: Rules, symbol: str, active: Mask, taken: Mask, wanted: Mask
+) -> tuple[str, tuple[int, ...], Mask]:
     """Writes the function ``(*operands that it uses, *tangents) -> (*tangents)``, which computes
     the values it needs.
 
@@ -157,7 +149,7 @@ def _linear(
     return new.name, used, found.active_out
 
 
-def _transposed(rules: Rules, symbol: str, linear: Flags, nonzero: Flags) -> tuple[str, Flags]:
+def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     """Writes the transpose of a function that computes values on its way, as one in forward mode
     does: what is known is split from it.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import returned, set_attribute, set_results
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.linearize import linearize
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.transpose import transpose_of
@@ -35,7 +36,7 @@ class Forwarded(NamedTuple):
     second: str
     """``(*residuals, *operands) -> (*results)``."""
     residuals: tuple[Source, ...]
-    pattern: tuple[bool, ...]
+    pattern: Mask
     """Which results the second half gives: tangents, or unknown ones."""
 
     def values(
@@ -47,43 +48,37 @@ class Forwarded(NamedTuple):
         known = {"operand": operands, "result": results, "extra": outs[len(results) :]}
         return results, [known[kind][i] for kind, i in self.residuals]
 
-    def transpose(
-        self, rules: Rules, num_operands: int, nonzero: tuple[bool, ...]
-    ) -> tuple[str, tuple[bool, ...]]:
+    def transpose(self, rules: Rules, num_operands: int, nonzero: Mask) -> tuple[str, Mask]:
         """The transpose of the second half in its operands, as :func:`transpose_of` gives it."""
         linear = (False,) * len(self.residuals) + (True,) * num_operands
         return transpose_of(rules, self.second, linear, nonzero)
 
 
-def linearize_call(rules: Rules, symbol: str, active: tuple[bool, ...], *how: Any) -> Forwarded:
+def linearize_call(rules: Rules, symbol: str, active: Mask, *how: Any) -> Forwarded:
     """Linearizes a function for its callers."""
     found = linearize(rules, symbol, active, *how)
     sources = _forward(rules.program.function(found.fwd), found.num_residuals)
     return Forwarded(found.fwd, found.lin, sources, found.active_out)
 
 
-def partial_eval_call(rules: Rules, symbol: str, unknown: tuple[bool, ...], *how: Any) -> Forwarded:
+def partial_eval_call(rules: Rules, symbol: str, unknown: Mask, *how: Any) -> Forwarded:
     """Splits a function for its callers."""
     found = partial_eval(rules, symbol, unknown, *how)
     sources = _forward(rules.program.function(found.known), found.num_residuals)
     return Forwarded(found.known, found.unknown, sources, found.unknown_out)
 
 
-def linearize_call_of(
-    rules: Rules, symbol: str, active: tuple[bool, ...], *how: tuple[bool, ...] | None
-) -> Forwarded:
+def linearize_call_of(rules: Rules, symbol: str, active: Mask, *how: Mask | None) -> Forwarded:
     """What :func:`linearize_call` gives for these, written once."""
     return rules.functions.derived(linearize_call, symbol, active, *how)
 
 
-def partial_eval_call_of(rules: Rules, symbol: str, unknown: tuple[bool, ...]) -> Forwarded:
+def partial_eval_call_of(rules: Rules, symbol: str, unknown: Mask) -> Forwarded:
     """What :func:`partial_eval_call` gives for these, written once."""
     return rules.functions.derived(partial_eval_call, symbol, unknown)
 
 
-def linearize_rule_of(
-    rules: Rules, symbol: str, unknown: tuple[bool, ...], wanted: tuple[bool, ...]
-) -> Forwarded:
+def linearize_rule_of(rules: Rules, symbol: str, unknown: Mask, wanted: Mask) -> Forwarded:
     """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
     names = ("fwd", "lin")
     return rules.functions.derived(partial_eval_call, symbol, unknown, wanted, None, names)

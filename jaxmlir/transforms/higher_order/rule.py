@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect.custom_rule_ops import MARK
+from jaxmlir.dialect.ops import record_of
+from jaxmlir.support.masks import Dims, Mask
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
     from jaxmlir.transforms.templates import Rules
+
+
+@functools.cache
+def _attributes_of(name: str) -> frozenset[str]:
+    record = record_of(name)
+    return frozenset({"jaxpr.ctx", *(a.name for a in record.attributes)} if record else ())
 
 
 class HigherOrderRule:
@@ -18,29 +27,27 @@ class HigherOrderRule:
     is kept per signature and pattern, so it may hold on to attributes, but not to the op.
     """
 
-    plain: ClassVar[frozenset[str]] = frozenset()
-    """The attributes that the rule understands; an op with another one is left to JAX."""
+    plain: ClassVar[frozenset[str] | None] = None
+    """The attributes that the rule understands; an op with another one is left to JAX.  By default
+    all that the dialect knows of."""
 
     def handles(self, op: Any) -> bool:
         """Whether the rule is for this op at all."""
-        return all(key in self.plain or key == MARK for key, _ in op.attributes.items())
+        plain = _attributes_of(op.operation.name) if self.plain is None else self.plain
+        return all(key in plain or key == MARK for key, _ in op.attributes.items())
 
-    def activity(
-        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
-    ) -> tuple[bool, ...] | None:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask | None:
         """Which results :meth:`jvp` or :meth:`linearize` (the ``kind``) gives tangents of.
 
         ``None``: this is not known before the method has been called.
         """
         return None
 
-    def uses(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...] | None:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask | None:
         """The ``uses`` of the :meth:`linearize` for these results, likewise."""
         return None
 
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter | None:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter | None:
         """``(*operands, *tangents of active ones) -> (*results, *tangents of active ones)``.
 
         Without a rule of its own an op has its :meth:`linearize`, if any.
@@ -49,9 +56,7 @@ class HigherOrderRule:
         found = self.linearize(rules, op, active, (True,) * n)
         return None if found is None else found.jvp(active, n)
 
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization | None:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization | None:
         """The op's results with residuals, and the linear map of tangents that uses these.
 
         Args:
@@ -60,29 +65,21 @@ class HigherOrderRule:
         """
         return None
 
-    def transpose(
-        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Emitter | None:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         """``(*nonlinear operands, *nonzero cotangents) -> (*nonzero cotangents of linear ones)``.
 
         The pattern tells for each linear operand whether its cotangent is nonzero.
         """
         return None
 
-    def batch(
-        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
-    ) -> Emitter | None:
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter | None:
         """The op on operands batched along ``dims``; the pattern: the results' dimensions."""
         return None
 
-    def partial_eval(
-        self, rules: Rules, op: Any, unknown: tuple[bool, ...]
-    ) -> PartialEvaluation | None:
+    def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation | None:
         """The op split by which operands are unknown."""
         return None
 
-    def batched(
-        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
-    ) -> tuple[int | None, ...] | None:
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         """The pattern of :meth:`batch`; ``None``: not known before that has been called."""
         return None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect.builder import inline, zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.masks import chosen, fixpoint, split
+from jaxmlir.support.masks import Dims, Mask, chosen, fixpoint, split
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.loops import both, interleaved, present, spread, tangents_of
@@ -30,7 +30,7 @@ from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.scan_bodies import jvp_body, linearize_body, transpose_body
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.transpose import linear_results, linear_type, reached_arguments
-from jaxmlir.transforms.vmap import Axes, batched_results, move_all, vmap_of
+from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -39,20 +39,16 @@ if TYPE_CHECKING:
 class Scan(HigherOrderRule):
     plain: ClassVar[frozenset[str]] = PLAIN_SCAN
 
-    def activity(
-        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         scan = ScanOp.of(op)
         return _active_results(rules, scan, _active(rules, scan, active, kind), kind)
 
-    def uses(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         scan = ScanOp.of(op)
         used, _ = _used(rules, scan, _active(rules, scan, active, "linearize"), wanted)
         return both(used, active)
 
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         scan = ScanOp.of(op)
         types = [v.type for v in op.operands]
         num_slices = len(op.results) - scan.num_carry
@@ -74,9 +70,7 @@ class Scan(HigherOrderRule):
 
         return Emitter(active_out, write)
 
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         scan = ScanOp.of(op)
         types = [v.type for v in op.operands]
         body_active = _active(rules, scan, active, "linearize")
@@ -106,9 +100,7 @@ class Scan(HigherOrderRule):
 
         return Linearization(Emitter(wanted, write_primal), Emitter(wanted, write_tangent), uses)
 
-    def transpose(
-        self, rules: Rules, op: Any, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
-    ) -> Emitter | None:
+    def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         scan = ScanOp.of(op)
         consts_lin, carry_lin, xs_lin = scan.operands(linear)
         depends = fixpoint(
@@ -159,14 +151,14 @@ class Scan(HigherOrderRule):
 
         return Emitter(tuple(chosen(given, linear)), write)
 
-    def batched(self, rules: Rules, op: Any, dims: Axes, axis: Any) -> Axes:
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
         scan = ScanOp.of(op)
         _, body_dims = _batched(rules, scan, dims, axis)
         carry, ys = scan.results(batched_results(rules, scan.body, body_dims, axis))
         _, carry_dims, _ = scan.operands(body_dims)
         return (*carry_dims, *(None if d is None else 1 for d in ys))
 
-    def batch(self, rules: Rules, op: Any, dims: Axes, axis: Any) -> Emitter:
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         scan = ScanOp.of(op)
         want, body_dims = _batched(rules, scan, dims, axis)
         _, carry_dims, _ = scan.operands(body_dims)
@@ -180,7 +172,7 @@ class Scan(HigherOrderRule):
         return Emitter((*carry, *(None if d is None else 1 for d in ys)), write)
 
 
-def _active(rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str) -> tuple[bool, ...]:
+def _active(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask:
     """Which arguments of the body have tangents in some iteration."""
     consts, carry, xs = scan.operands(active)
 
@@ -191,18 +183,14 @@ def _active(rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str) -> 
     return (*consts, *fixpoint(carry, after), *xs)
 
 
-def _active_results(
-    rules: Rules, scan: ScanOp, active: tuple[bool, ...], kind: str
-) -> tuple[bool, ...]:
+def _active_results(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask:
     """Which results have tangents, from what :func:`_active` says of the body's arguments."""
     _, ys = scan.results(active_results(rules, scan.body, active, kind))
     _, carry, _ = scan.operands(active)
     return (*carry, *ys)
 
 
-def _used(
-    rules: Rules, scan: ScanOp, body_active: tuple[bool, ...], wanted: tuple[bool, ...]
-) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+def _used(rules: Rules, scan: ScanOp, body_active: Mask, wanted: Mask) -> tuple[Mask, Mask]:
     """The active arguments of the body that matter in some iteration, and the results that do."""
     active_out = _active_results(rules, scan, body_active, "linearize")
     carry, ys = scan.results(both(active_out, wanted))
@@ -217,12 +205,12 @@ def _used(
     return (*consts, *carry, *xs), (*carry, *ys)
 
 
-def _batched(rules: Rules, scan: ScanOp, dims: Axes, axis: Any) -> tuple[list[int | None], Axes]:
+def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[int | None], Dims]:
     """The dimensions along which the operands, and the body's arguments, are to be batched."""
     consts, carry, xs = scan.operands(dims)
     body_xs = [None if d is None else 0 for d in xs]
 
-    def body_dims(carry: Sequence[bool]) -> Axes:
+    def body_dims(carry: Sequence[bool]) -> Dims:
         return (*consts, *(0 if b else None for b in carry), *body_xs)
 
     def after(carry: list[bool]) -> list[bool]:
@@ -238,7 +226,7 @@ def _batched(rules: Rules, scan: ScanOp, dims: Axes, axis: Any) -> tuple[list[in
 class _CarryAt:
     """Where the batch dimensions of a body's results go: the carry's as given, others first."""
 
-    carry: Axes
+    carry: Dims
 
-    def __call__(self, found: Axes) -> Axes:
+    def __call__(self, found: Dims) -> Dims:
         return (*self.carry, *(None if d is None else 0 for d in found[len(self.carry) :]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.dialect.builder import returned, set_results
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.masks import chosen, split
+from jaxmlir.support.masks import Mask, chosen, split
 from jaxmlir.transforms.edit import Hoisted, before_return, hoist, set_arguments
 from jaxmlir.transforms.higher_order.loops import interleaved
 from jaxmlir.transforms.jvp import jvp
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def jvp_body(
     rules: Rules, symbol: str, counts: tuple[int, int], active: Sequence[bool]
-) -> tuple[str, tuple[bool, ...]]:
+) -> tuple[str, Mask]:
     """The body that carries and scans over tangents beside primals.
 
     Args:
@@ -138,7 +138,7 @@ def transpose_body(
     counts: tuple[int, int],
     linear: Sequence[bool],
     nonzero: Sequence[bool],
-) -> tuple[str, tuple[bool, ...]]:
+) -> tuple[str, Mask]:
     """The body of the loop backwards: ``(*fixed constants, *sums, *cotangents of the carry,
     *cotangents of slices, *fixed slices) -> (*sums, *cotangents of the carry, *cotangents of
     slices)``, where the sums are those of the constants' cotangents.

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.masks import fixpoint, split
+from jaxmlir.support.masks import Dims, Mask, fixpoint, split
 from jaxmlir.transforms.activity import active_results
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
@@ -35,23 +35,15 @@ if TYPE_CHECKING:
 
 
 class While(HigherOrderRule):
-    plain: ClassVar[frozenset[str]] = frozenset(
-        {"cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts", "jaxpr.ctx"}
-    )
-
-    def activity(
-        self, rules: Rules, op: Any, kind: str, active: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         # The linear function is the loop with tangents, so both kinds have the same ones.
         return tuple(_active_carry(rules, WhileOp.of(op), active))
 
-    def uses(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> tuple[bool, ...]:
+    def uses(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Mask:
         of_cond, of_body, carry = WhileOp.of(op).operands(active)
         return (*[False] * len(of_cond), *of_body, *carry)
 
-    def jvp(self, rules: Rules, op: Any, active: tuple[bool, ...]) -> Emitter:
+    def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         loop = WhileOp.of(op)
         types = [v.type for v in op.operands]
         _, consts, _ = loop.operands(active)
@@ -72,9 +64,7 @@ class While(HigherOrderRule):
 
         return Emitter(tuple(carry), write)
 
-    def linearize(
-        self, rules: Rules, op: Any, active: tuple[bool, ...], wanted: tuple[bool, ...]
-    ) -> Linearization:
+    def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         loop = WhileOp.of(op)
         uses = self.uses(rules, op, active, wanted)
         pushed = self.jvp(rules, op, uses)
@@ -92,12 +82,10 @@ class While(HigherOrderRule):
             Emitter(pushed.pattern, write_primal), Emitter(pushed.pattern, write_tangent), uses
         )
 
-    def batched(
-        self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any
-    ) -> tuple[int | None, ...]:
+    def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
         return _batched_carry(rules, WhileOp.of(op), dims, axis)[0]
 
-    def batch(self, rules: Rules, op: Any, dims: tuple[int | None, ...], axis: Any) -> Emitter:
+    def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         loop = WhileOp.of(op)
         of_cond, of_body, _ = loop.operands(dims)
         carry, predicate = _batched_carry(rules, loop, dims, axis)
@@ -118,9 +106,7 @@ def _active_carry(rules: Rules, loop: WhileOp, active: Sequence[bool]) -> list[b
     return fixpoint(carry, lambda carry: active_results(rules, loop.body, (*consts, *carry), "jvp"))
 
 
-def _batched_carry(
-    rules: Rules, loop: WhileOp, dims: tuple[int | None, ...], axis: Any
-) -> tuple[tuple[int | None, ...], int | None]:
+def _batched_carry(rules: Rules, loop: WhileOp, dims: Dims, axis: Any) -> tuple[Dims, int | None]:
     """The dimensions along which the carry is batched, and the condition.
 
     A condition that is batched by an outer transformation comes first in the shapes of the carry.
@@ -143,7 +129,7 @@ def _batched_carry(
     return tuple([rank if b else None for b in carry]), None
 
 
-def _jvp_body(rules: Rules, symbol: str, active: tuple[bool, ...], num_consts: int) -> str:
+def _jvp_body(rules: Rules, symbol: str, active: Mask, num_consts: int) -> str:
     """The body that carries tangents: (*constants, *their tangents, *carry, *its tangents)."""
     name, _ = jvp(rules, symbol, active, active[num_consts:])
     function = rules.program.function(name)

@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.transforms.inverses.linear import Update
 from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, learn, log_difference, rule
-from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
+from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,10 @@ def _text(functions: Mapping[str, func.FuncOp], symbol: str) -> str:
 __all__ = ["LIBRARY", "Known", "learn"]
 
 
-class Call:
+class Call(Rule):
     """The call of the called function's inverse."""
 
-    late = True
+    late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
         if learn_known(site, callee(site)):
@@ -239,9 +239,6 @@ class Call:
             attributes = {k: v for k, v in site.op.attributes.items() if k in kept}
         attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(inverted.symbol)
         return site.create(name, function.type.results, values, attributes)
-
-    def forward(self, site: Site) -> None:
-        """What follows from some of the operands is part of what :meth:`learn` finds."""
 
 
 def distribute(site: Site, inverted: Inverted, outs: list[ir.Value]) -> None:
@@ -313,10 +310,10 @@ class CustomInverse(Call):
 
 
 @rule("custom_linear_solve")
-class LinearSolve:
+class LinearSolve(Rule):
     """The right-hand side is the linear function of the solution: what is solved, undone."""
 
-    late = True
+    late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
         lengths = site.params["const_lengths"]
@@ -358,9 +355,6 @@ class LinearSolve:
 
         (term,) = site.emit("log_det", log_det, args)
         site.solver.terms.append(term)
-
-    def forward(self, site: Site) -> None:
-        """A part of the right-hand side says nothing about the solution."""
 
 
 def _symbol_in(attribute: ir.Attribute, field: str) -> str:

@@ -19,17 +19,18 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.ops.record import operands_in
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
-from jaxmlir.transforms.inverses.solver import NotInvertible, Site
+from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 
 Move = Callable[..., Sequence[np.ndarray]]
 """``(*indices, **attributes) -> results``: the op on integer arrays of the operands' shapes."""
 
 
 @dataclass(frozen=True)
-class Movement:
+class Movement(Rule):
     """The rule of an op whose operands' elements are moved, not changed."""
 
     move: Move
@@ -38,7 +39,6 @@ class Movement:
     """``(result, shape of the operand, **attributes) -> operand``, where nothing is lost."""
     moved: tuple[int | EllipsisType, ...] = (0, ...)
     """The operands whose elements are moved; the others say how, and have to be constants."""
-    late: bool = False
 
     def learn(self, site: Site) -> None:
         """Elements of the results are elements of the operands."""
@@ -127,19 +127,12 @@ class Movement:
                     value = solver.take(operand, index.ravel()[where].reshape(shape))
                     site.tell(result, _required(value), where.reshape(shape))
 
-    def _moved_operands(self, count: int) -> set[int]:
-        match self.moved:
-            case (*first, last, EllipsisType()):
-                return {*first, *range(last, count)}
-            case some:
-                return set(some)
-
     def _origins(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """For each result: each element's operand, and its flat index there."""
         if "origins" not in site.memory:
             found = site.memory["origins"] = self._moved(site)
             # Of ops that read one array only: others take in most of each of theirs.
-            if found and self._moved_operands(len(site.operands)) == {0}:
+            if found and operands_in(self.moved, len(site.operands)) == (0,):
                 read = np.concatenate([index.ravel() for _, index in found])
                 if read.size and all((owner == 0).all() for owner, _ in found):
                     site.reads[site.operands[0]] = int(read.min()), int(read.max())
@@ -149,7 +142,7 @@ class Movement:
         shapes = [site.solver.of(v).shape for v in site.operands]
         if not all(site.solver.of(v).static for v in site.operands):
             return None
-        moved = self._moved_operands(len(shapes))
+        moved = operands_in(self.moved, len(shapes))
         offsets, args, total = [], [], 0
         for i, (value, shape) in enumerate(zip(site.operands, shapes, strict=True)):
             offsets.append(total)

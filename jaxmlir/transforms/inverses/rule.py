@@ -118,7 +118,7 @@ def log_abs_det(matrix: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Formulas:
+class Formulas(Rule):
     """The rule of an op whose results and known operands give the rest by a formula."""
 
     formulas: Mapping[tuple[int, ...], Formula]
@@ -134,7 +134,6 @@ class Formulas:
     lost: Callable[[Site, Any], Any] | None = None
     """``(site, operand)`` -> which elements of an operand the result says nothing about: a product
     with a constant zero."""
-    late: bool = False
 
     def learn(self, site: Site) -> None:
         learn(self, site)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.inverses.rule import rule
-from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Site
+from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
 from jaxmlir.transforms.new_function import NewFunction
 
 
@@ -105,13 +105,10 @@ class _Loop:
 
 
 @rule("scan")
-class Scan:
+class Scan(Rule):
     """Runs the inverse of the body, backwards or forwards in time."""
 
-    late = True
-
-    def forward(self, site: Site) -> None:
-        """What follows from some of the operands is found by :meth:`learn`."""
+    late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
         loop = _Loop.of(site)
@@ -306,13 +303,10 @@ class Scan:
 
 
 @rule("cond")
-class Cond:
+class Cond(Rule):
     """Calls the inverse of the branch that was taken."""
 
-    late = True
-
-    def forward(self, site: Site) -> None:
-        """What follows from some of the operands is found by :meth:`learn`."""
+    late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
         index, *operands = site.operands
@@ -370,13 +364,10 @@ class Cond:
 
 
 @rule("while")
-class While:
+class While(Rule):
     """Counts the steps, from what the condition depends on, and runs as many backwards."""
 
-    late = True
-
-    def forward(self, site: Site) -> None:
-        """What follows from some of the operands is found by :meth:`learn`."""
+    late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
         attributes = site.op.attributes

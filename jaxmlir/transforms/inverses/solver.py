@@ -17,7 +17,7 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
+from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ class NotInvertible(Exception):
         self.because = because
 
 
-class Rule(Protocol):
+class Rule:
     """How one op is inverted."""
 
-    late: bool
+    late: ClassVar[bool] = False
     """Whether to ask it only when all other ops have told what they can: it is expensive."""
 
     def learn(self, site: Site) -> None:
@@ -58,7 +59,8 @@ class Rule(Protocol):
         """
 
     def forward(self, site: Site) -> None:
-        """Tells what follows about the results from some of the operands, or some elements."""
+        """Tells what follows about the results from some of the operands, or some elements; by
+        default nothing."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,7 @@ class Site:
         """What the rule keeps for the next time."""
         self.reads: dict[ir.Value, tuple[int, int]] = {}
         """The first and the last element that the op reads of each operand, once that is known."""
-        self.inverted: tuple[tuple[bool, ...], tuple[bool, ...]] | None = None
+        self.inverted: tuple[Mask, Mask] | None = None
         """What was known of the arguments and results of the op's functions, inverted with a
         log-determinant."""
         self.term: ir.Value | None = None
@@ -284,12 +286,12 @@ class Site:
     def whole(self, value: ir.Value) -> ir.Value | None:
         return self.solver.whole(value)
 
-    def known(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+    def known(self, values: Sequence[ir.Value]) -> Mask:
         """Which of the values are known entirely."""
         whole = self.solver.whole
         return tuple([whole(v) is not None for v in values])
 
-    def given(self, values: Sequence[ir.Value]) -> tuple[bool, ...]:
+    def given(self, values: Sequence[ir.Value]) -> Mask:
         """Which of the values are known entirely, other than by :meth:`answer`."""
         known = self.known(values)
         return tuple([k and v not in self._answered for v, k in zip(values, known, strict=True)])

@@ -14,7 +14,7 @@ from jax import lax
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.inverses.knowledge import Part
 from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, rule, typed, whole
-from jaxmlir.transforms.inverses.solver import NotInvertible, Site
+from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 
 # --- complex numbers and their parts --------------------------------------------------------------
 
@@ -29,11 +29,10 @@ whole(
 
 
 @dataclass(frozen=True)
-class PartOfComplex:
+class PartOfComplex(Rule):
     """A complex number is known when both its parts are."""
 
     number: int
-    late = False
 
     def learn(self, site: Site) -> None:
         part = site.whole(site.results[0])
@@ -53,10 +52,8 @@ RULES["imag"] = PartOfComplex(1)
 
 
 @rule("sort")
-class Sort:
+class Sort(Rule):
     """An array that is known before and after it was sorted says how the others were permuted."""
-
-    late = False
 
     def learn(self, site: Site) -> None:
         before, after = site.known(site.operands), site.known(site.results)
@@ -79,20 +76,16 @@ class Sort:
             (found,) = site.emit("unsorted", unsorted, list(map(site.whole, values)))
             site.tell(target, found)
 
-    def forward(self, site: Site) -> None:
-        """A part of what is sorted says nothing."""
-
 
 # --- bits and keys --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ByType:
+class ByType(Rule):
     """What the operand was follows from the result and the operand's type."""
 
     convert: Callable[[Any, Any], Any]
     """``(result, abstract value of the operand) -> operand``."""
-    late = False
 
     def learn(self, site: Site) -> None:
         y, (target,) = site.whole(site.results[0]), site.operands
@@ -100,9 +93,6 @@ class ByType:
             aval, convert = aval_of(target.type), self.convert
             (found,) = site.emit(("to", aval), lambda y: [convert(y, aval)], [y])
             site.tell(target, found)
-
-    def forward(self, site: Site) -> None:
-        """A part of the operand says nothing yet."""
 
 
 def _keys(y: Any, aval: Any) -> Any:
@@ -143,10 +133,8 @@ def _unsvd(s: Any, u: Any, vh: Any) -> Any:
 
 
 @rule("cholesky")
-class Cholesky:
+class Cholesky(Rule):
     """L L^H, of which the lower triangle is enough."""
-
-    late = False
 
     def learn(self, site: Site) -> None:
         (target,), (result,) = site.operands, site.results
@@ -167,9 +155,6 @@ class Cholesky:
 
         (found,) = site.emit("product", product, [entries])
         site.tell(target, found)
-
-    def forward(self, site: Site) -> None:
-        """A part of a matrix says nothing about the factor."""
 
 
 def _all_of(unknown: tuple[int, ...], aval: Any, *, subset_by_index: Any) -> None:
