@@ -18,8 +18,8 @@ import functools
 import itertools
 import re
 import weakref
-from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -60,6 +60,8 @@ from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, m
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
     from jaxmlir.targets import Target
+
+T = TypeVar("T")
 
 # Larger constants stay out of the IR, in the program's side table.
 INLINE_CONSTANT_BYTES = 4096
@@ -283,7 +285,7 @@ class Importer:
         nest, waiting = self._nest, len(self.pending)
         try:
             if nest is None:
-                self._write_outermost(body, jaxpr, env, consts)
+                self._outermost(functools.partial(body.write, jaxpr, env, consts))
                 return op
             nest.symbols.append(name)
             if nest.depth == MAX_DEPTH:
@@ -319,20 +321,22 @@ class Importer:
         """
         env = dict(zip(jaxpr.invars, args, strict=True))
         self._alive.append((jaxpr, consts))
-        return _Function(self, block, location).equations(jaxpr, env, consts)
+        body = _Function(self, block, location)
+        results = self._outermost(functools.partial(body.equations, jaxpr, env, consts))
+        self.pending.trace()
+        return results
 
-    def _write_outermost(
-        self, body: _Function, jaxpr: Any, env: dict[Any, ir.Value], consts: Sequence[Any]
-    ) -> None:
+    def _outermost(self, write: Callable[[], T]) -> T:
         """Writes what is in no other function, and the bodies that wait until that is done."""
         nest = self._nest = _Nest()
         waiting = nest.waiting
         try:
-            body.write(jaxpr, env, consts)
+            result = write()
             # Some stay here, so that it is known that there are functions without a body.
             for deep in waiting:
                 nest.depth = 1
                 deep.write(self.pending)
+            return result
         except BaseException:
             if nest.waiting:
                 self._erase(nest.symbols)

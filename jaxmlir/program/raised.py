@@ -11,7 +11,9 @@ from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.bytecode import read, to_text
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
+from jaxmlir.passes.remarks import listening
 from jaxmlir.program.program import Program
+from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.raising import raise_exported, raise_module
 from jaxmlir.support.lazy import collector_paused
 
@@ -19,10 +21,13 @@ if TYPE_CHECKING:
     from jax.export import Exported
 
     from jaxmlir.bridge.importer import Importer
+    from jaxmlir.passes.remarks import Sink
 
 
 @collector_paused
-def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> Program:
+def from_stablehlo(
+    source: str | bytes | ir.Module, *, filename: str = "-", remarks: Sink | None = None
+) -> Program:
     """The program of a module of StableHLO: flat arguments, flat results.
 
     It can be differentiated, batched, optimised and saved as any other.  What a module does not
@@ -32,6 +37,7 @@ def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> P
       source: MLIR text; MLIR bytecode or a portable artifact, which may come from anybody; or a
         module of MLIR's Python bindings, as ``jax.jit(f).lower(x).compiler_ir()``.
       filename: what diagnostics call the text.
+      remarks: takes remarks on ops whose derivative may not be that of a rule that was lost.
 
     Raises:
       ArgumentError: it is none of these.
@@ -49,7 +55,11 @@ def from_stablehlo(source: str | bytes | ir.Module, *, filename: str = "-") -> P
         raise ArgumentError(
             f"expected the text, bytes or module of StableHLO, got {type(source).__name__}"
         )
-    return _program(raise_module(module, _of_import), filename)
+    program = _program(raise_module(module, _of_import), filename)
+    if remarks is not None:
+        with listening(remarks, "jaxpr-raise-stablehlo", program):
+            remark_lost_rules(program)
+    return program
 
 
 @collector_paused

@@ -8,6 +8,7 @@ from typing import Any
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.raising.idioms import called
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.writer import (
     RULES,
@@ -177,6 +178,8 @@ def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if callee.startswith("threefry2x32") and callee in w.raising.source:
         if is_threefry(w.raising.source[callee], w.raising.source):
             return w.emit("threefry2x32", operands, w.types(op))
+    if callee in w.raising.source and (meant := called(w, callee, operands)) is not None:
+        return meant
     symbol = w.raising.function(callee)
     return w.emit("jit", operands, w.types(op), jaxpr=symbol_ref(symbol), name=callee)
 

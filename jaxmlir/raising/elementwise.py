@@ -258,8 +258,7 @@ def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...])
 
 
 _POINTWISE = frozenset(
-    f"stablehlo.{n}"
-    for n in (*_ARITHMETIC, *"compare select convert power real imag cbrt".split())
+    f"stablehlo.{n}" for n in (*_ARITHMETIC, *"compare select convert power real imag cbrt".split())
 ) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
 
 

@@ -13,6 +13,7 @@ from jaxmlir.dialect.ir import TREES, functions, ir, scope
 from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remarks_wanted
 from jaxmlir.raising import (  # noqa: F401 (rules)
     arrays,
     control,
@@ -22,6 +23,7 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
     reductions,
     sharding,
 )
+from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.writer import Raising, public_functions, raised_type
 
 if TYPE_CHECKING:
@@ -121,7 +123,8 @@ class RaiseStablehlo(Pass):
     """Raise a module of StableHLO and CHLO to the dialect, so that it can be transformed.
 
     The way back from `jaxpr-legalize-to-stablehlo`. Regions become functions; sums, products and
-    other known reductions their primitives, LAPACK's calls the factorisations.
+    other known reductions their primitives, LAPACK's calls the factorisations. Remarks name ops
+    whose plain derivative may not be that of a custom rule, which StableHLO does not hold.
     """
 
     name: ClassVar[str] = "jaxpr-raise-stablehlo"
@@ -132,3 +135,5 @@ class RaiseStablehlo(Pass):
         program.constants.update(importer.constants)
         program.handles.update(importer.handles)
         program.changed()
+        if remarks_wanted():
+            remark_lost_rules(program)

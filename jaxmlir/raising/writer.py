@@ -65,6 +65,9 @@ _written: dict[Any, Written | None] = {}
 MAX_INLINED = 100
 """How deep blocks are written in place of ops of one another."""
 
+IDIOMS: dict[str, Callable[[Writer, Any], Values | None]] = {}
+"""What may be the last of several ops that are one function of JAX."""
+
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
 
@@ -168,6 +171,7 @@ class Raising:
       module: the source.
       meshes: Shardy's meshes, by their names.
       manual: the mesh and the axes of the manual computation that is raised.
+      idioms: what functions of JAX were written as, for operands of a type.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -181,6 +185,7 @@ class Raising:
             if isinstance(op, sdy.MeshOp)
         }
         self.manual: Any = None
+        self.idioms: dict[Any, Written | None] = {}
         self.symbols: dict[str, str] = {}
         self._queue: deque[Writer] = deque()
         self._shared: dict[Any, str] = {}
@@ -379,6 +384,8 @@ class Writer:
             try:
                 if self.passed_on and op in self.passed_on:
                     results: Values = [env[self.passed_on[op]]]
+                elif name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
+                    results = meant
                 elif plain is not None and not len(op.attributes):
                     types = list(map(raised_type, before.types))
                     results = create(plain, types, operands, loc=location).results
@@ -415,8 +422,12 @@ class Writer:
         if known is None:
             results = RULES[name](self, op, operands)
             if key not in _written and len(set(operands)) == len(operands):
-                _written[key] = _as_written(results, operands)
+                _written[key] = as_written(results, operands)
             return results
+        return self.again(known, operands)
+
+    def again(self, known: Written, operands: list[ir.Value]) -> Values:
+        """Writes an op as one like it was."""
         name, types, attributes, order = known
         if order is not None:
             operands = [operands[k] for k in order]
@@ -523,10 +534,9 @@ class Writer:
 
     def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
         """The ops of a JAX function of some values; its results, converted to types."""
-        avals = [aval_of(v.type) for v in operands]
+        avals = tuple(aval_of(v.type) for v in operands)
         with widths_of([*avals, *map(aval_of, types)]):
-            args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-            closed = jax.make_jaxpr(fun)(*args)
+            closed = _jaxpr_of(fun, avals, jax.config.jax_enable_x64)
         results = self.raising.importer.write_inline(
             *open_jaxpr(closed), operands, self.block, self.location
         )
@@ -546,6 +556,12 @@ class Writer:
         return Region(symbol, [self.env[v] for v in outer.values])
 
 
+@functools.lru_cache(256)
+def _jaxpr_of(fun: Callable[..., Any], avals: Sequence[Any], wide: bool) -> Any:
+    """The jaxpr of a function, where numbers of 64 bits are what ``wide`` says."""
+    return jax.make_jaxpr(fun)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
+
+
 class Outer(NamedTuple):
     """What regions take from around them."""
 
@@ -555,7 +571,7 @@ class Outer(NamedTuple):
     """The ops that each of their functions writes again: so a loop's bounds stay known."""
 
 
-def _as_written(results: Values, operands: list[ir.Value]) -> Written | None:
+def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
     """How to write an op again whose results are these; ``None`` where they are not those of one op
     on the same operands alone."""
     new = results[0].owner

@@ -6,20 +6,20 @@
 // Ops become ops, known reductions their primitives, callees stay functions, names stay.
 
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<2x2xf32>, %[[N:.*]]: tensor<i32>) -> tensor<2xf32>
-// CHECK:        %[[POSITIVE:.*]] = "jaxpr.jit"(%[[X]]) {jaxpr = @relu, name = "relu"}
+// CHECK:        %[[POSITIVE:.*]] = "jaxpr.jit"(%[[X]]) {jaxpr = @positive, name = "positive"}
 // CHECK:        %[[PRODUCT:.*]] = "jaxpr.dot_general"(%[[POSITIVE]], %[[X]]) {dimension_numbers = {{.*}}, precision = [{Precision = "HIGHEST"}, {Precision = "HIGHEST"}], preferred_element_type = f32}
 // CHECK:        %[[SUM:.*]] = "jaxpr.reduce_sum"(%[[PRODUCT]]) {axes = array<i64: 1>}
 // CHECK:        "jaxpr.convert_element_type"(%[[N]]) {new_dtype = f32}
-// CHECK:      func.func private @relu(%[[Y:.*]]: tensor<2x2xf32>)
+// CHECK:      func.func private @positive(%[[Y:.*]]: tensor<2x2xf32>)
 // CHECK:        "jaxpr.max"(%[[Y]],
 
 // EXEC: result: f32[2] = [-2.0, 50.0]
 
 // BACK:      stablehlo.dot_general {{.*}} precision = [HIGHEST, HIGHEST]
 // BACK:      stablehlo.reduce
-// BACK:      func.func private @relu
+// BACK:      func.func private @positive
 func.func public @main(%x: tensor<2x2xf32>, %n: tensor<i32>) -> tensor<2xf32> {
-  %0 = call @relu(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %0 = call @positive(%x) : (tensor<2x2xf32>) -> tensor<2x2xf32>
   %1 = stablehlo.dot_general %0, %x, contracting_dims = [1] x [0], precision = [HIGHEST, HIGHEST] : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<2x2xf32>, tensor<f32>) -> tensor<2xf32>
@@ -28,7 +28,7 @@ func.func public @main(%x: tensor<2x2xf32>, %n: tensor<i32>) -> tensor<2xf32> {
   %5 = stablehlo.multiply %2, %4 : tensor<2xf32>
   return %5 : tensor<2xf32>
 }
-func.func private @relu(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
+func.func private @positive(%x: tensor<2x2xf32>) -> tensor<2x2xf32> {
   %zero = stablehlo.constant dense<0.0> : tensor<2x2xf32>
   %0 = stablehlo.maximum %x, %zero : tensor<2x2xf32>
   return %0 : tensor<2x2xf32>

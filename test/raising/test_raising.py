@@ -533,6 +533,46 @@ def test_a_gather_clamps_and_so_does_its_derivative():
     same(gradient, np.array([1, 0, 2, 3], np.float32))
 
 
+POINTS = np.array([0, -1, 2, 1e-30, 120, -120, 0.25], np.float32)
+FUNCTIONS = {
+    "logistic": lax.logistic,
+    "logaddexp": lambda x: jnp.logaddexp(x, 0.25),
+    "softplus": jax.nn.softplus,
+    "relu": jax.nn.relu,
+    "relu6": jax.nn.relu6,
+    "silu": jax.nn.silu,
+    "log_sigmoid": jax.nn.log_sigmoid,
+    "erf_inv": lambda x: lax.erf_inv(jnp.tanh(x)),
+    "erfc": lax.erfc,
+    "lgamma": lambda x: lax.lgamma(jnp.abs(x) + 0.5),
+    "digamma": lambda x: lax.digamma(jnp.abs(x) + 0.5),
+    "polygamma": lambda x: lax.polygamma(jnp.ones_like(x), jnp.abs(x) + 0.5),
+    "i0": jax.scipy.special.i0,
+    "bessel_i1e": lax.bessel_i1e,
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_jax_writes_as_several_ops_have_its_derivatives(name):
+    """Also where these ops have none: an overflow, a tie, a series that is not chosen."""
+    f = FUNCTIONS[name]
+    gradient = lambda f: jax.jit(jax.grad(lambda x: f(x).sum()))(POINTS)  # noqa: E731
+    exported = export.export(jax.jit(f))(POINTS)
+    for program in (jaxmlir.from_stablehlo(lowered(f, POINTS)), jaxmlir.from_exported(exported)):
+        same(program(POINTS), jax.jit(f)(POINTS))
+        close(gradient(program), gradient(f), 1e-4)
+
+
+def test_a_function_of_that_name_is_what_it_computes():
+    def relu(x):
+        return jnp.maximum(x, 0.5)
+
+    program = jaxmlir.from_stablehlo(lowered(lambda x: jax.jit(relu)(x).sum(), POINTS))
+    assert "custom_jvp" not in str(program)
+    close(program.grad()(POINTS), jax.grad(lambda x: relu(x).sum())(POINTS))
+
+
 # --- passes and files -----------------------------------------------------------------------------
 
 

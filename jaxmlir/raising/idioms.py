@@ -1,0 +1,185 @@
+"""What JAX writes as several ops, and has a better derivative of than that of these ops.
+
+The derivative of ``1 / (1 + exp(-x))`` is NaN where ``exp`` overflows, that of ``logaddexp`` is
+wrong where its arguments are equal, and that of ``maximum(x, 0)`` at 0 is 1/2.  Special functions,
+of which ``jax.export`` writes a series for each range of their argument, have NaN for a derivative
+wherever a series that is not chosen has none.  JAX has a primitive or a custom rule for each.  Ops
+are such a function if they are those that JAX writes for it; so what is computed stays the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export, lax
+
+from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
+from jaxmlir.dialect.types import dtype_of
+from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written, end_of
+
+
+class Idiom(NamedTuple):
+    """A function of arrays of one shape that JAX writes as several ops."""
+
+    function: Callable[..., Any]
+    last: str
+    """The last of the ops, and those of its operands, as far as that is the same for all types."""
+    arguments: int = 1
+
+
+LAST: dict[str, list[Idiom]] = {}
+"""By the name of the last of the ops."""
+for _idiom in (
+    Idiom(lax.logistic, "divide(_, add)"),
+    Idiom(jnp.logaddexp, "select(compare, add, add)", 2),
+    Idiom(lax.erf_inv, "select(compare, multiply, multiply)"),
+    Idiom(lax.erfc, "select(compare, subtract, select)"),
+    Idiom(lax.lgamma, "select(compare, constant, select)"),
+    Idiom(lax.digamma, "select(and, constant, select)"),
+    Idiom(lax.polygamma, "select(or, constant, select)", 2),
+    Idiom(lax.bessel_i0e, "select(compare, multiply, divide)"),
+    Idiom(lax.bessel_i1e, "multiply(sign, select)"),
+):
+    LAST.setdefault(f"stablehlo.{_idiom.last.partition('(')[0]}", []).append(_idiom)
+
+CALLED = {
+    "relu": Idiom(jax.nn.relu, "maximum"),
+    "relu6": Idiom(jax.nn.relu6, "minimum"),
+}
+"""Functions that are called, by their name: other ones may be the same ops."""
+
+
+def written(w: Writer, op: Any) -> Values | None:
+    """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
+    names = [_name_of(value) for value in op.operands]
+    for idiom in LAST[op.name]:
+        wanted = idiom.last.partition("(")[2].rstrip(")").split(", ")
+        if all(a in ("_", b) for a, b in zip(wanted, names, strict=True)):
+            found = _traced(w, idiom, op.results[0], w.env)
+            if found is not None:
+                return found
+    return None
+
+
+IDIOMS.update(dict.fromkeys(LAST, written))
+
+
+def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
+    """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
+    idiom = CALLED.get(re.sub(r"_\d+$", "", name))
+    if idiom is None or len(operands) != idiom.arguments:
+        return None
+    block = body_of(w.raising.source[name])
+    env = dict(zip(block.arguments, operands, strict=True))
+    (result, *others) = end_of(block).operands
+    return None if others else _traced(w, idiom, result, env)
+
+
+def _traced(
+    w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
+) -> Values | None:
+    """The idiom's function, applied to what a value of the source is made of by the idiom's ops."""
+    pattern = _pattern(idiom, result.type.element_type)
+    if pattern is None:
+        return None
+    block = body_of(functions(pattern)["main"])
+    matched: dict[ir.Value, ir.Value] = {}
+    if not _matches(end_of(block).operands[0], result, matched):
+        return None
+    arguments = [matched[v] for v in block.arguments]
+    if any(v.type != result.type or v not in env for v in arguments):
+        return None
+    operands, key = [env[v] for v in arguments], (idiom, result.type)
+    known = w.raising.idioms.get(key)
+    if known is not None:
+        return w.again(known, operands)
+    results = w.traced(idiom.function, operands, [result.type])
+    if len(set(operands)) == len(operands):
+        w.raising.idioms[key] = as_written(results, operands)
+    return results
+
+
+@functools.cache
+def _pattern(idiom: Idiom, element: ir.Type) -> ir.Module | None:
+    """What JAX exports an idiom's function of arrays of a type as, in one function."""
+    dtype = dtype_of(element)
+    if not jnp.issubdtype(dtype, np.floating):
+        return None
+    # JAX writes a jitted function as one that is called.
+    function = jax.jit(inspect.unwrap(idiom.function))
+    shaped = [jax.ShapeDtypeStruct((3,), dtype)] * idiom.arguments
+    with jax.enable_x64(dtype == np.float64 or jax.config.jax_enable_x64):
+        text = export.export(function, platforms=["cpu"])(*shaped).mlir_module()
+    return parse_module(text)
+
+
+def _matches(pattern: ir.Value, value: ir.Value, matched: dict[ir.Value, ir.Value]) -> bool:
+    """Whether a value of the source is computed as one of a pattern; what each value of the pattern
+    stands for is noted."""
+    pending = [(pattern, value)]
+    while pending:
+        pattern, value = pending.pop()
+        if pattern in matched:
+            if not _same(matched[pattern], value):
+                return False
+            continue
+        matched[pattern] = value
+        if isinstance(pattern.owner, ir.Block):
+            continue
+        number = held_by(pattern)
+        if number is not None:
+            held = held_by(value)
+            if held is None or not held.size or not _all_are(held, number.reshape(-1)[0]):
+                return False
+            continue
+        if isinstance(value.owner, ir.Block):
+            return False
+        wanted, op = pattern.owner.operation, value.owner.operation
+        if op.name != wanted.name or len(op.operands) != len(wanted.operands):
+            return False
+        if dict(op.attributes.items()) != dict(wanted.attributes.items()):
+            return False
+        pending += zip(wanted.operands, op.operands, strict=True)
+    return True
+
+
+def _same(a: ir.Value, b: ir.Value, depth: int = 4) -> bool:
+    """Whether two values are one, or are computed in the same way of the same few ops."""
+    if a == b:
+        return True
+    if isinstance(a.owner, ir.Block) or isinstance(b.owner, ir.Block) or a.type != b.type:
+        return False
+    one, other = a.owner.operation, b.owner.operation
+    return (
+        depth > 0
+        and not len(one.regions)
+        and one.name == other.name
+        and list(one.results).index(a) == list(other.results).index(b)
+        and dict(one.attributes.items()) == dict(other.attributes.items())
+        and len(one.operands) == len(other.operands)
+        and all(_same(x, y, depth - 1) for x, y in zip(one.operands, other.operands, strict=True))
+    )
+
+
+def _all_are(array: np.ndarray, number: Any) -> bool:
+    return array.tobytes() == np.full_like(array, number).tobytes()
+
+
+def _name_of(value: ir.Value) -> str:
+    """The name of the op that computes a value of the source; of a repeated constant that."""
+    name = ""
+    while not isinstance(value.owner, ir.Block):
+        op = value.owner.operation
+        name = op.name.removeprefix("stablehlo.")
+        if name != "broadcast_in_dim":
+            break
+        value = op.operands[0]
+    return name

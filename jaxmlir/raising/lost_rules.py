@@ -1,0 +1,121 @@
+"""Remarks on ops whose plain derivative may not be that of the program before it was lowered.
+
+StableHLO has no custom derivative rules.  What is said of an op is certain: what its derivative is
+here, and where; not whether a rule has said something else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.dialect.types import dtype_of
+from jaxmlir.passes.remarks import remark
+from jaxmlir.raising.reductions import constant_of
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+_UNDEFINED = {
+    "div": "the divisor is 0",
+    "log": "its operand is 0",
+    "log1p": "its operand is -1",
+    "sqrt": "its operand is 0",
+    "rsqrt": "its operand is 0",
+    "cbrt": "its operand is 0",
+    "pow": "its operands are 0",
+    "acos": "its operand is 1 or -1",
+    "asin": "its operand is 1 or -1",
+    "atanh": "its operand is 1 or -1",
+    "acosh": "its operand is 1",
+}
+"""Where the derivatives of ops are not finite."""
+
+
+def remark_lost_rules(program: Module) -> None:
+    """Remarks on all functions of a program."""
+    for function in program.functions.values():
+        for view in body_of(function).operations:
+            op = view.operation
+            said = _said_of(op)
+            if said is not None:
+                remark(op, said)
+
+
+def _said_of(op: Any) -> str | None:
+    """What is to be said of the derivative of an op."""
+    name = op.name.removeprefix("jaxpr.")
+    if name in ("max", "min") and _is_float(op.results[0]):
+        bound = next((n for n in map(_number_of, op.operands) if n is not None), None)
+        if bound is not None:
+            return (
+                f"its derivative where the operand is {bound:g} is 1/2; a custom rule, such "
+                "as that of jax.nn.relu, may have said 0"
+            )
+    if name == "sqrt" and _is_sum_of_squares(op.operands[0]):
+        return (
+            "the square root of a sum of squares has the derivative NaN where they are all 0; a "
+            "custom rule of a norm may have said 0"
+        )
+    if name == "select_n" and _is_float(op.results[0]):
+        for value in list(op.operands)[1:]:
+            at = _undefined_in(value)
+            if at is not None:
+                return (
+                    f"its derivative is NaN where '{at.name}', an operand of it, is not taken and "
+                    f"{_UNDEFINED[at.name.removeprefix('jaxpr.')]}; a custom rule may have said "
+                    "otherwise"
+                )
+    return None
+
+
+def _is_float(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType) and dtype_of(
+        value.type.element_type
+    ).kind not in ("i", "u", "b")
+
+
+def _number_of(value: ir.Value) -> float | None:
+    """The number that a constant repeats."""
+    held = constant_of(value)
+    if held is None or not held.size or (held != held.reshape(-1)[0]).any():
+        return None
+    return float(held.reshape(-1)[0])
+
+
+def _made_by(value: ir.Value) -> Any | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+_SAME_ELEMENTS = ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.neg", "jaxpr.mul")
+
+
+def _undefined_in(value: ir.Value) -> Any | None:
+    """The op with a derivative that is not everywhere finite, of which a value is made by the next
+    few ops."""
+    for _ in range(4):
+        op = _made_by(value)
+        if op is None:
+            return None
+        if op.name.removeprefix("jaxpr.") in _UNDEFINED:
+            guarded = _made_by(op.operands[-1])
+            # The operand may have been guarded, too, and it may be a number.
+            known = constant_of(op.operands[-1]) is not None
+            return None if known or (guarded and guarded.name == "jaxpr.select_n") else op
+        if op.name not in _SAME_ELEMENTS:
+            return None
+        value = op.operands[-1]
+    return None
+
+
+def _is_sum_of_squares(value: ir.Value) -> bool:
+    op = _made_by(value)
+    while op is not None and op.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
+        op = _made_by(op.operands[0])
+    if op is None or op.name != "jaxpr.reduce_sum":
+        return False
+    squares = _made_by(op.operands[0])
+    return squares is not None and (
+        squares.name == "jaxpr.square"
+        or (squares.name == "jaxpr.mul" and squares.operands[0] == squares.operands[1])
+    )

@@ -1,0 +1,24 @@
+// RUN: jaxmlir-opt --jaxpr-raise-stablehlo --remarks=all %s -o /dev/null 2>&1 | FileCheck %s
+
+// Of each remark the place and what the derivative is there.
+
+func.func @f(%x: tensor<4xf32>, %p: tensor<4xi1>) -> (tensor<4xf32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.constant dense<0.0> : tensor<4xf32>
+  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative where the operand is 0 is 1/2
+  %1 = stablehlo.maximum %x, %0 : tensor<4xf32>
+  %2 = stablehlo.multiply %x, %x : tensor<4xf32>
+  %3 = stablehlo.reduce(%2 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] the square root of a sum of squares has the derivative NaN
+  %4 = stablehlo.sqrt %3 : tensor<f32>
+  %5 = stablehlo.log %x : tensor<4xf32>
+  // CHECK: lost-rules.mlir:{{[0-9]+}}:8: remark: [jaxpr-raise-stablehlo] its derivative is NaN where 'jaxpr.log', an operand of it, is not taken and its operand is 0
+  %6 = stablehlo.select %p, %5, %0 : tensor<4xi1>, tensor<4xf32>
+  // What is guarded itself has a derivative everywhere.
+  // CHECK-NOT: remark
+  %one = stablehlo.constant dense<1.0> : tensor<4xf32>
+  %7 = stablehlo.select %p, %x, %one : tensor<4xi1>, tensor<4xf32>
+  %8 = stablehlo.log %7 : tensor<4xf32>
+  %9 = stablehlo.select %p, %8, %0 : tensor<4xi1>, tensor<4xf32>
+  return %1, %4, %6, %9 : tensor<4xf32>, tensor<f32>, tensor<4xf32>, tensor<4xf32>
+}
