@@ -31,6 +31,25 @@ def attention(x):
     return jnp.linalg.slogdet(h[:, :2])[1]
 
 
+def orbitals(x):
+    """Determinants of two matrices, whose rows are functions of one electron each."""
+    a = jnp.einsum("id,idj->ij", x.reshape(2, 3), ORBITALS) + jnp.eye(2)
+    return jnp.linalg.slogdet(jnp.stack([jnp.tanh(a), jnp.sin(a)]))[1].sum()
+
+
+def pairs(x):
+    """Features of pairs of electrons, averaged for each of them."""
+    x = x.reshape(3, 2)
+    apart = x[:, None] - x[None]
+    far = jnp.sqrt(jnp.sum(apart**2, -1) + 1)
+    mean = jnp.concatenate([apart, far[..., None]], -1).mean(1)
+    return jnp.sum(jax.nn.softplus(mean @ HEAD[0]) ** 2)
+
+
+def system(x):
+    return jnp.tanh(jnp.outer(x, x[::-1])) + 3 * jnp.eye(6)
+
+
 @jax.custom_jvp
 def ruled(x):
     return x**3
@@ -42,7 +61,18 @@ def _(primals, tangents):
     return ruled(x), 2 * x**2 * t
 
 
+ORBITALS = weights(2, 3, 2, seed=9)
 FUNCTIONS = {
+    "orbitals": orbitals,
+    "pairs": pairs,
+    "det": lambda x: jnp.linalg.det(system(x)),
+    "solve": lambda x: jnp.linalg.solve(system(x), jnp.sin(x)),
+    "inverse": lambda x: jnp.linalg.inv(system(x))[:2],
+    "cholesky": lambda x: jnp.linalg.cholesky(system(x) @ system(x).T)[-1],
+    "moved": lambda x: jnp.zeros(8).at[np.array([1, 3, 3, 7])].add(x[np.array([5, -1, 0, 2])] ** 3),
+    "kernel": lambda x: jnp.convolve(x[:4], x[3:]) * jnp.cumsum(x**2)[:1],
+    "sorted": lambda x: jnp.sort(x**2) * jnp.arange(6.0),
+    "nested-rule": lambda x: jnp.sum(ruled(ruled(x)) * jax.nn.relu(x)),
     "perceptron": perceptron,
     "attention": attention,
     "scan": lambda x: lax.scan(lambda c, a: (jnp.sin(c * a) + c, c**2), x[:2], x[2:4])[1].sum(),

@@ -23,21 +23,26 @@ Any other op with functions (a loop) is one op ``f``, whose derivatives are by i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmlir.analysis.function_view import OpView
+from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.ops import CALLEES, OPS
+from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
 from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
+from jaxmlir.toolbox import emit, rewrite_ops
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -62,7 +67,37 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
         results = _ForwardLaplacian(program, int(starts[-1])).run(program.name, given)
         return jax.tree.unflatten(program.out_tree, [_laplacian_of(x) for x in results])
 
-    return composed(program, "laplacian", transformed)
+    made = composed(program, "laplacian", transformed)
+    rewrite_ops(made, {"jaxpr.triangular_solve": functools.partial(_by_inverse, made)})
+    return made
+
+
+def _by_inverse(program: Program, op: OpView) -> Any:
+    """The solution for many more right sides than there are unknowns, as a product.
+
+    It has as many as there are inputs.  BLAS would put such a solve of a small matrix on threads,
+    which takes up to a hundred times as long as the arithmetic.
+    """
+    (*_, size), sides = (aval_of(x.type).shape for x in op.operands)
+    if sides[-1 if op.get("left_side") else -2] < _MANY_SIDES * size:
+        return None
+    options = ((name, op.get(name)) for name in ("left_side", *_FLAGS))
+    return emit(program, _multiplied_by_inverse(**dict(options)), op.operands)
+
+
+@functools.cache
+def _multiplied_by_inverse(left_side: bool, **flags: bool) -> Callable[[Any, Any], list[Any]]:
+    def product(a: Any, b: Any) -> list[Any]:
+        one = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+        inverse = jax.lax.linalg.triangular_solve(a, one, left_side=left_side, **flags)
+        factors = (inverse, b) if left_side else (b, inverse)
+        return [jnp.matmul(*factors, precision="highest")]
+
+    return product
+
+
+_FLAGS = ("lower", "transpose_a", "conjugate_a", "unit_diagonal")
+_MANY_SIDES = 4
 
 
 class _Value(NamedTuple):
@@ -86,6 +121,24 @@ def _input(x: Any, start: int) -> _Value:
     """A value that is a range of the inputs."""
     layout = np.arange(start, start + x.size)[None, :]
     return _Value(x, jnp.ones((1, *x.shape), x.dtype), None, layout)
+
+
+def _spread(x: _Value, shape: Sequence[int]) -> _Value:
+    """A value where it serves every place of an elementwise op's result."""
+    have = jnp.shape(x.value)
+    if have == tuple(shape) or x.jacobian is None:
+        return x
+    layout = x.layout
+    if layout is not None:
+        layout = np.broadcast_to(layout.reshape(-1, *have), (len(layout), *shape))
+        layout = layout.reshape(len(layout), -1)
+    return _Value(
+        jnp.broadcast_to(x.value, shape),
+        jnp.broadcast_to(x.jacobian, (len(x.jacobian), *shape)),
+        None if x.laplacian is None else jnp.broadcast_to(x.laplacian, shape),
+        layout,
+        x.first,
+    )
 
 
 def _laplacian_of(x: _Value) -> Any:
@@ -119,6 +172,9 @@ class _ForwardLaplacian(Interpreter):
             return self._by_rule(node, operands, depending)
         if node.name == "jaxpr.custom_linear_solve":
             return self._solution(node, operands)
+        if node.name in ELEMENTWISE:
+            shape = node.avals()[0].shape
+            operands = [_spread(x, shape) if x.value.ndim == len(shape) else x for x in operands]
         layouts = self._layouts(node, operands, depending)
         if layouts is None and node.name == "jaxpr.dot_general" and len(depending) == 2:
             return self._product(node, operands)
@@ -254,9 +310,7 @@ class _ForwardLaplacian(Interpreter):
         left, right = (zeros if x.jacobian is None else self._aligned(x) for x in (y, z))
         return left - right
 
-    def _by_rule(
-        self, node: Node, operands: list[_Value], depending: list[int]
-    ) -> list[_Value]:
+    def _by_rule(self, node: Node, operands: list[_Value], depending: list[int]) -> list[_Value]:
         """The results of an op with a custom rule, of which the rule's own program tells."""
         from jaxmlir.program.staging import trace
 
