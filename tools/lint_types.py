@@ -14,19 +14,46 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
 LEAST = 0.95
 """The least share of names whose type has to be known."""
 
 
+MISTAKES = """\
+import jaxmlir
+
+program = jaxmlir.load("model.jaxmlir")
+program.optimise(2)
+program.grad(argnum=1)
+program.vjp().save("backward.jaxmlir")
+"""
+"""A user's script, in which each line after the first three is an error."""
+
+
+def pyright(root: Path, *arguments: str) -> dict:
+    """What pyright reports, with the package in a folder."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=env, cwd=root)
+    return json.loads(done.stdout)
+
+
 def completeness(root: Path) -> dict:
     """What ``pyright --verifytypes jaxmlir`` reports of the package in a folder."""
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--ignoreexternal"]
-    command += ["--pythonpath", sys.executable, "--verifytypes", "jaxmlir"]
-    env = {**os.environ, "PYTHONPATH": str(root)}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=root)
-    return json.loads(done.stdout)["typeCompleteness"]
+    return pyright(root, "--ignoreexternal", "--verifytypes", "jaxmlir")["typeCompleteness"]
+
+
+def unnoticed(root: Path) -> list[str]:
+    """The lines of :data:`MISTAKES` in which pyright sees none."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(MISTAKES)
+        found = pyright(root, str(script))["generalDiagnostics"]
+    seen = {d["range"]["start"]["line"] for d in found}
+    return [line for i, line in enumerate(MISTAKES.splitlines()) if i > 2 and i not in seen]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     if importlib.util.find_spec("pyright") is None or shutil.which("node") is None:
         print("types: left out, pyright or Node.js is not installed")
         return 0
-    found = completeness(Path(__file__).resolve().parents[1])
+    found = completeness(ROOT)
     for symbol in found["symbols"] if arguments.list else ():
         if symbol["isExported"] and (not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]):
             print(symbol["name"], *(d["message"] for d in symbol["diagnostics"]), sep="\n  ")
@@ -44,7 +71,10 @@ def main(argv: list[str] | None = None) -> int:
     if score < LEAST:
         print(f"types: {score:.1%} of the public names are known to pyright, expected {LEAST:.0%}")
         print("python tools/lint_types.py --list says which are not")
-    return int(score < LEAST)
+    missed = unnoticed(ROOT)
+    for line in missed:
+        print(f"types: pyright does not see what is wrong with {line}")
+    return int(score < LEAST or bool(missed))
 
 
 if __name__ == "__main__":

@@ -203,7 +203,11 @@ def _tree_difference(program: Module, tree: Any, flat: Sequence[Any]) -> str:
     long."""
     wanted, given = _tree_text(program.in_tree, program.in_avals), _tree_text(tree, flat)
     if len(wanted) + len(given) <= MAX_TREE_TEXT:
-        return f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
+        said = f"@{program.name} takes arguments of the pytree {wanted}, got {given}"
+        (_, by_name), (_, by_name_too) = tree.children(), program.in_tree.children()
+        if by_name.num_nodes > 1 and by_name_too.num_nodes == 1:
+            said += "; what was traced by position is given by position"
+        return said
     differences = list(_differences(program.in_tree, tree))
     shown = [
         f"{_path_text(program, path)} must be {_node_text(expected)}, got {_node_text(got)}"

@@ -651,12 +651,15 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         # Of two threads both get that of the first.
         return self._callees.setdefault(symbol, Callee(self.core, symbol))
 
-    def __getattr__(self, name: str) -> Any:
-        """Where there is none yet, the compiled call: so it is looked up as fast as a slot is."""
-        if name != "_jitted":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._jitted = on_mesh(self, self._compiled())
-        return self._jitted
+    if not TYPE_CHECKING:
+        # Type checkers are to say which names a program does not have.
+
+        def __getattr__(self, name: str) -> Any:
+            """The compiled call, made when it is first asked for: looked up as fast as a slot."""
+            if name != "_jitted":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._jitted = on_mesh(self, self._compiled())
+            return self._jitted
 
     def _compiled(self, **options: Any) -> Any:
         return jax.jit(arguments.called(self, self._call, self.name), **options)

@@ -10,7 +10,7 @@ symbolic shapes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
@@ -48,7 +48,9 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
         sizes = {name: plain(evaluator.evaluate(size)) for name, size in solution.items()}
         _check_explicit(program, avals, sizes)
-        _check_shapes(program, shapes, sizes)
+        told = {name for size in solution.values() for name in size._get_vars()}
+        found_in = {(i, dim) for name, i, dim in measured if name in told}
+        _check_shapes(program, shapes, sizes, found_in)
         constraints.check_statically(evaluator)
     except (ValueError, shape_poly.UnexpectedDimVar, core.InconclusiveDimensionOperation) as e:
         raise ArgumentError(f"@{program.name}: {e}") from None
@@ -101,12 +103,26 @@ def _check_explicit(program: Module, avals: Sequence[Any], sizes: Sizes) -> None
         )
 
 
-def _check_shapes(program: Module, shapes: Sequence[tuple[Any, ...]], sizes: Sizes) -> None:
-    """That shapes are those of the program's arguments at given sizes, as far as numbers tell."""
+def _check_shapes(
+    program: Module,
+    shapes: Sequence[tuple[Any, ...]],
+    sizes: Sizes,
+    found_in: Collection[tuple[int, int]],
+) -> None:
+    """Checks that shapes are those of the program's arguments at given sizes.
+
+    Args:
+      found_in: the dimensions that the sizes were found in, as numbers of arguments and axes; they
+        are not compared, nor are sizes that are symbolic.
+
+    Raises:
+      ArgumentError: an argument has another shape; names it, and the shape that it should have.
+    """
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
         wanted = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
-        pairs = zip(wanted, shape, strict=True)
-        if any(core.is_constant_shape(pair) and pair[0] != pair[1] for pair in pairs):
+        pairs = enumerate(zip(wanted, shape, strict=True))
+        others = [pair for dim, pair in pairs if (i, dim) not in found_in]
+        if any(core.is_constant_shape(pair) and pair[0] != pair[1] for pair in others):
             told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise ArgumentError(
                 f"@{program.name}: {_argument(program, i)} is "

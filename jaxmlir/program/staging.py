@@ -135,7 +135,14 @@ def parse(
       VerificationError: it is not a valid program.
     """
     if not isinstance(text, str):
-        raise ArgumentError(f"expected the text of a module, got {type(text).__name__}")
+        hint = ""
+        if isinstance(text, os.PathLike):
+            hint = (
+                "; its read_text() is a file's text, and jaxmlir.load reads what program.save wrote"
+            )
+        elif isinstance(text, bytes | bytearray):
+            hint = "; its decode() is a file's text, and jaxmlir.load takes what program.save wrote"
+        raise ArgumentError(f"expected the text of a module, got {type(text).__name__}{hint}")
     if _is_path(text):
         raise ArgumentError(
             f"expected the text of a module, got the path {text!r}; pathlib.Path({text!r})"

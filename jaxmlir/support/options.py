@@ -56,5 +56,6 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
         except RuntimeError:
             # Only where there is one of them does JAX know which is meant.
             raise ArgumentError(
-                f"{platform!r} stands for one of several platforms, none of which is here: name one"
+                f"{platform!r} stands for one of several platforms, none of which is here: name "
+                "one, such as 'cuda' or 'rocm'"
             ) from None

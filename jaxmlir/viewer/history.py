@@ -133,7 +133,7 @@ def pipeline_of(passes: str) -> Pipeline:
     Raises:
       PipelineError: it is malformed, or there is no such level or pass.
     """
-    level = re.fullmatch(r"\s*-O(\d+)\s*", passes) if isinstance(passes, str) else None
+    level = re.fullmatch(r"\s*-?O(\d+)\s*", passes) if isinstance(passes, str) else None
     return parse_pipeline(level_pipeline(int(level[1])) if level else passes)
 
 

@@ -9,6 +9,7 @@ import enum
 import inspect
 import io
 import re
+from pathlib import Path
 
 import jax
 import jax.extend
@@ -476,6 +477,11 @@ def stack():
         (lambda p: p.optimize(True), PipelineError, "no optimization level True; .* are 0, 1, 2"),
         (lambda p: p.optimize(2.0), PipelineError, "no optimization level 2.0; .* are 0, 1, 2"),
         (lambda p: p.optimize([2]), PipelineError, r"no optimization level \[2\]; .* are 0, 1, 2"),
+        (lambda p: p(x=jnp.ones(3)), ArgumentError, "got .*; what was traced by position is given"),
+        (lambda p: p.vmap((0, 0), axis_size=2), ArgumentError, "(?s)no prefix of .* length"),
+        (lambda p: jaxmlir.load(b"module {\n}\n"), ArtifactError, "<bytes>: this is no artifact"),
+        (lambda p: jaxmlir.parse(b"module {}"), ArgumentError, r"bytes; its decode\(\) is"),
+        (lambda p: jaxmlir.parse(Path("f.mlir")), ArgumentError, r"Path; its read_text\(\) is"),
         (lambda p: p.run_passes("-O2"), PipelineError, r"level are program.optimize\(2\)"),
         (lambda p: p.run_passes("O2"), PipelineError, r"level are program.optimize\(2\)"),
         (lambda p: p.run_passes("--jaxpr-dce"), PipelineError, "no dashes in a .*: 'jaxpr-dce'"),

@@ -165,7 +165,8 @@ def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int |
             is_leaf=_is_none,
         )
     except ValueError as e:
-        raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {e}") from None
+        why = str(e).replace("tree_map tree", what)
+        raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {why}") from None
     return [axis if axis is None else _axis(what, i, axis) for i, axis in enumerate(flat)]
 
 
