@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from derivative_checks import close, vector_like
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import (
     budget,
     differentiable_programs,
     forward_programs,
     programs,
+    programs_of,
     reverse_programs,
     run,
 )
@@ -54,6 +55,29 @@ def test_derivatives_agree_with_jax_and_each_other(steps):
     pulled = sum(np.vdot(a, b) for a, b in zip(reverse[1], tangents, strict=True))
     scale = 1 + sum(np.abs(a * b).sum() for a, b in zip(reverse[1], tangents, strict=True))
     np.testing.assert_allclose(pulled, np.vdot(ct, forward[1]), atol=1e-4 * scale)
+
+
+@settings(budget, max_examples=20)
+@given(steps=programs_of("scan", "fori", "call", "again", "solve", "pushed", "pulled"))
+def test_residuals_are_at_most_those_of_jax(steps):
+    """In number and in bytes, those of loops, branches, calls and custom rules included."""
+    kept = []
+
+    def theirs(x, y):
+        out, pullback = jax.vjp(lambda x, y: run(steps, x, y), x, y)
+        kept.extend({id(leaf): leaf for leaf in jax.tree.leaves(pullback)}.values())
+        return out
+
+    args = arguments(0)
+    jax.eval_shape(theirs, *args)
+    forward, _ = jaxmlir.trace(lambda x, y: run(steps, x, y))(*args).vjp()
+    residuals = jax.tree.leaves(jax.eval_shape(forward, *args)[1])
+    assert len(residuals) <= len(kept)
+    assert sum(map(size_in_bytes, residuals)) <= sum(map(size_in_bytes, kept))
+
+
+def size_in_bytes(x):
+    return x.size * x.dtype.itemsize
 
 
 @budget
