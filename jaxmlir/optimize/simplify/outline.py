@@ -55,6 +55,8 @@ class Outline(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-outline"
+    # Where the calls are, the partitioner has once what they share, or once for each.
+    partitioned: ClassVar = False
     min_ops: Count = MIN_OPS
     keep_calls: bool = False
 
