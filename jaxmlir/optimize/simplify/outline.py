@@ -11,8 +11,9 @@ reads becomes a result.  Functions are looked through in turn, those made here a
 
 A call is the same code for XLA, which inlines it; so no result changes by a bit, and no program
 becomes slower.  A TPU's compiler fuses ops as they follow one another, which the blocks put in
-another order: the cycles of a transformer's gradient rose to 1.04.  So for TPUs blocks stay.  With ``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses from
-one to another is then stored.
+another order: the cycles of a transformer's gradient rose to 1.04.  So for TPUs blocks stay.  With
+``keep-calls`` XLA is asked to compile the blocks by themselves; what crosses from one to another is
+then stored.
 """
 
 from __future__ import annotations
