@@ -167,6 +167,7 @@ def measured(meter: Meter) -> Iterator[tuple[str, float]]:
     indexed = step(lambda x, i: x.at[i].add(x[i]), 2, 10, cached, places)
     yield "indexed_element", indexed / (2 * places.size)
     yield "stored_value", meter.slope(stored_values, 1, 33, shared) / shared.size
+    yield "stacked_value", meter.slope(stacked, 4, 28, array(16, 256))
     yield "compiled_op", (meter.compiling(80) - meter.compiling(16)) / 64
 
 
@@ -226,6 +227,11 @@ def stored_values(count: int) -> Callable[..., Any]:
         return lax.scan(backward, total, stored, reverse=True)[0]
 
     return function
+
+
+def stacked(count: int) -> Callable[[Any], Any]:
+    """So many exponentials, put together."""
+    return lambda x: jnp.stack([jnp.exp(x - float(i)) for i in range(count)])
 
 
 def factorized(count: int) -> Callable[..., Any]:

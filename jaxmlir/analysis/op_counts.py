@@ -42,6 +42,7 @@ class Work:
       kernel: what starting the kernel of one more op is.
       iteration: what one more iteration of a loop is.
       stored_byte: what writing and reading a byte is that caches hold.
+      stacked_value: what putting one more value together with others is, besides its bytes.
       transcendental: what an exponential, a logarithm or a sine of an element is.
     """
 
@@ -50,6 +51,7 @@ class Work:
         self.kernel: float = costs.launch / costs.flop
         self.iteration: float = costs.iteration / costs.flop
         self.stored_byte: float = costs.stored_byte_cached / costs.flop
+        self.stacked_value: float = costs.stacked_value / costs.flop
         self.transcendental: float = costs.transcendental / costs.flop
         # They all take long; how long matters little.
         self._unknown_byte = costs.unknown_byte / costs.flop

@@ -96,8 +96,8 @@ def contents(source: Any) -> tuple[memoryview, str]:
       ArgumentError: it is none of these.
       OSError: it cannot be read.
     """
-    # A path may be bytes as well, but no contents are: an artifact begins with zeros, and a text has
-    # lines.
+    # A path may be bytes as well, but no contents are: an artifact begins with zeros, and a text
+    # has lines.
     if isinstance(source, bytearray | memoryview) or (
         isinstance(source, bytes) and (not source or 0 in source or b"\n" in source)
     ):

@@ -57,6 +57,8 @@ class Costs(NamedTuple):
     """Reading or writing an element by itself, at a position that is computed."""
     stored_value: float
     """One value more, be it a scalar, that each iteration of a loop stores for another loop."""
+    stacked_value: float
+    """One value more, be it a scalar, that is put together with others into one array."""
     compiled_op: float
     """Compiling one more op."""
     cached: int
@@ -76,6 +78,11 @@ class Costs(NamedTuple):
     def mapped_byte(self) -> float:
         """What a byte of memory takes for being mapped anew, not kept."""
         return self.stored_byte_mapped - self.stored_byte_kept
+
+    def stored(self, size: int) -> float:
+        """Starting a kernel that reads a value of so many bytes, and writes it."""
+        byte = self.stored_byte_cached if size <= self.cached else self.stored_byte_kept
+        return self.launch + size * byte
 
     @property
     def waits_for_kernels(self) -> bool:

@@ -157,3 +157,49 @@ def test_a_process_that_is_killed_is_an_error_in_the_others(tmp_path):
     _, err = first.communicate(timeout=120)
     assert first.returncode != 0 and time.monotonic() - ended < 60
     assert err
+
+
+def pairs(x):
+    def step(_, x):
+        apart = x[None] - x[:, None]
+        return x + 1e-3 * jnp.sum(apart * (jnp.sum(apart**2, -1) + 0.1)[..., None] ** -1.5, 1)
+
+    return jnp.sum(jax.lax.fori_loop(0, 3, step, x))
+
+
+def edges(w, x, senders):
+    for _ in range(2):
+        x = x + jax.nn.relu(x[senders] @ w[0] + x[senders[::-1]] @ w[1]).reshape(4, *x.shape).sum(0)
+    return jnp.sum(x**2)
+
+
+def heads(w, x):
+    for layer in w:
+        for _ in range(2):
+            mixed = [jax.nn.softmax((x @ q) @ (x @ k).T) @ (x @ v) for q, k, v in layer]
+            x = x + jnp.concatenate(mixed, -1)
+    return jnp.sum(x**2)
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize(
+    ("loss", "shapes"),
+    [(pairs, [(64, 3)]), (edges, [(2, 32, 32), (64, 32)]), (heads, [(2, 4, 3, 32, 8), (64, 32)])],
+)
+def test_a_sharded_batch_is_exchanged_no_more_than_by_jax(loss, shapes):
+    rng = np.random.RandomState(0)
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    arguments = [
+        jax.device_put(0.1 * rng.randn(*shape).astype(np.float32), NamedSharding(mesh, spec))
+        for shape, spec in zip(shapes, [P(), P("data")][-len(shapes) :], strict=True)
+    ]
+    if loss is edges:
+        senders = rng.randint(0, 64, 256).astype(np.int32)
+        arguments.append(jax.device_put(senders, NamedSharding(mesh, P("data"))))
+    gradient = jax.value_and_grad(loss)
+    plain = jax.jit(gradient).lower(*arguments).compile()
+    ours = jaxmlir.jit(gradient, optimize=2).lower(*arguments).compile()
+    close(ours(*arguments), plain(*arguments))
+    most, found = (collectives(each.as_text()).total() for each in (plain, ours))
+    assert found.count <= most.count
+    assert found.bytes <= most.bytes

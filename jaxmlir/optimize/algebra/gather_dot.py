@@ -67,6 +67,9 @@ class GatherDot(Pass):
     """
 
     name: ClassVar[str] = "jaxpr-gather-dot"
+    # Rows that are on different devices are exchanged where they are selected: once for all
+    # products of theirs, or once for each.
+    partitioned: ClassVar = False
     min_gain: Amount = MIN_GAIN
     sure_gain: Amount = SURE_GAIN
 

@@ -126,6 +126,8 @@ class UnrollReductions(ExpandOps):
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
+    # Slices of what is on different devices would be exchanged one by one.
+    partitioned: ClassVar = False
     max_size: Count = MAX_SIZE
     max_kept: Count = MAX_KEPT
     min_results: Count = MIN_RESULTS

@@ -25,8 +25,9 @@ what the loop does not change), and these are done to the sum.  A core is
 
 Rows that the loop is given as slices are there already; others are stacked.  That pays if they are
 small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they, and what the product
-copies to another layout, take more memory than the slices that the loop reads (``MEMORY``).  Sums
-are added up in another order, and rounded accordingly.
+copies to another layout, take more memory than the slices that the loop reads (``MEMORY``).  Nor is
+it where scattering one more part takes longer than the sum in the loop: on a TPU a scatter is a
+loop over the parts.  Sums are added up in another order, and rounded accordingly.
 """
 
 from __future__ import annotations
@@ -312,6 +313,7 @@ class _Choice:
 
     def __init__(self, deferral: _Deferral, editor: ScanEditor, body: _Body):
         self._work = deferral.work
+        self._costs = deferral.rules.program.target.costs
         self._options = deferral.options
         self._body = body
         self._length = editor.scan.length
@@ -337,6 +339,8 @@ class _Choice:
         if added < self._options.min_bytes or stacked > self._options.moved * added:
             return False
         if (stacked + _copied(term.node)) * self._length > self._left:
+            return False
+        if _is_at_one_place(term.node) and self._costs.indexed_element > self._costs.stored(added):
             return False
         self._left -= stacked * self._length
         self._stacked |= set(term.rows)
@@ -516,6 +520,14 @@ class _Scatter:
             tuple(d + 1 for d in old.scatter_indices_batching_dims),
         )
         return [lax.scatter_add(array, indices, update, numbers, mode=self.mode)]
+
+
+def _is_at_one_place(node: OpView) -> bool:
+    """Whether a core is an update at one place of the sum, which a loop finds without a scatter."""
+    if node.name == "jaxpr.dot_general":
+        return False
+    scatters = node.name != "jaxpr.dynamic_update_slice"
+    return not scatters or math.prod(aval_of(node.operands[1].type).shape[:-1]) == 1
 
 
 def _copied(node: OpView) -> int:

@@ -2,8 +2,8 @@
 
 On a device the kernels of an iteration are started one after the other, and among them are some
 that compute nothing: one counts, and others read what a product takes of a slice, or write stacked
-results to their place.  A body that is written several times needs these once, and what its copies hand to each other
-is fused::
+results to their place.  A body that is written several times needs these once, and what its copies
+hand to each other is fused::
 
     scan(f, c, xs)    ->    scan(f, c, xs) {unroll = 8}
 

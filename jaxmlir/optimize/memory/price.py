@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.cost import calls_of, leaf_cost
 from jaxmlir.analysis.function_view import OpView, ops_of
-from jaxmlir.analysis.op_counts import aval_if_any
+from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect import op_signature, ops
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import ir
@@ -68,8 +68,10 @@ class Prices:
     _functions: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._costs = costs = self.program.target.costs
-        self._leaves = _leaves.setdefault(costs, {})
+        target = self.program.target
+        self._costs = costs = target.costs
+        self._partitioned = target.devices > 1
+        self._leaves = _leaves.setdefault((costs, self._partitioned), {})
         if self.traffic is None:
             self.traffic = costs.stored_byte_mapped
         if self.memory is None:
@@ -96,6 +98,8 @@ class Prices:
         found = self._leaves.get(signature)
         if found is None:
             if signature.is_lasting or _is_distinct(name):
+                found = inf
+            elif self._partitioned and not _is_local(signature):
                 found = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):
                 return self._calling(OpView(op, name, ()))
@@ -135,8 +139,27 @@ def _is_distinct(name: str) -> bool:
     return record is not None and bool(record in COLLECTIVES.ops or record.distinct)
 
 
-# By signature, of every program.
-_leaves: dict[Costs, dict[Signature, float]] = {}
+# By signature, of every program; by whether it is partitioned.
+_leaves: dict[tuple[Costs, bool], dict[Signature, float]] = {}
+
+
+def _is_local(signature: Signature) -> bool:
+    """Whether devices among which arrays are partitioned compute an op without exchanging anything,
+    whatever the dimension is that they have parts of."""
+    name = signature.name
+    if may_have_functions(name) or name.removeprefix("jaxpr.") in _MOVING:
+        return True
+    if name not in _LOCAL:
+        return False
+    count = max(map(elements, signature.results), default=0)
+    return all(elements(type_) in (1, count) for type_ in signature.operands)
+
+
+_LOCAL = ops.with_trait(ops.Trait.ELEMENTWISE, ops.Trait.VIEW) | {
+    "jaxpr.broadcast_in_dim",
+    "jaxpr.constant",
+    "jaxpr.iota",
+}
 
 
 # Ops that have a kernel of their own, whatever reads their results.
@@ -154,10 +177,10 @@ def _leaf(node: OpView, name: str, costs: Costs) -> float:
     cost, counted = leaf_cost(node, name)
     if not all(isinstance(n, Real) for n in (cost.flops, cost.transcendentals, cost.bytes)):
         return inf
-    elements = dict(costs.elements)
-    if name in elements:
+    of_elements = dict(costs.elements)
+    if name in of_elements:
         most = max(math.prod(aval_of(v.type).shape) for v in node.op.results)
-        return launch + elements[name] * most
+        return launch + of_elements[name] * most
     if not counted:
         return launch + costs.unknown_byte * cost.bytes
     if node.name in ops.with_trait(ops.Trait.CONTRACTION):

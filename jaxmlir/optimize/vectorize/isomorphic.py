@@ -200,8 +200,12 @@ class Group:
         Args:
           apart: the outputs whose rows are taken apart.
         """
-        together = (c for c in self.inputs if not self.is_same(c) and not self.is_at_hand(c))
-        return self.count * sum(size(self.type(column)) for column in (*together, *apart))
+        return self.count * sum(size(self.type(column)) for column in (*self.together, *apart))
+
+    @functools.cached_property
+    def together(self) -> list[Column]:
+        """The inputs that a batch puts together."""
+        return [c for c in self.inputs if not self.is_same(c) and not self.is_at_hand(c)]
 
     def pays(
         self,
@@ -221,10 +225,10 @@ class Group:
           min_gain: the part of the work that has to be saved.
           stacked: the part of what is saved that moving bytes may take.
         """
-        further = self.count - 1
-        if further * saved < min_gain * self.count * total:
+        gained = (self.count - 1) * saved - work.stacked_value * self.count * len(self.together)
+        if gained < min_gain * self.count * total:
             return False
-        return work.stored_byte * self.moved(apart()) <= stacked * further * saved
+        return work.stored_byte * self.moved(apart()) <= stacked * gained
 
     # -- writing it --
 
