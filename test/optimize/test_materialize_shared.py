@@ -61,6 +61,28 @@ def test_cheap_values_are_not_fenced(function):
     assert str(program.run_passes("jaxpr-materialize-shared")) == str(program)
 
 
+def test_what_is_expensive_is_stored_for_a_kernel_that_asks_where_each_element_is():
+    """The kernel would not be vectorized."""
+
+    def fenced(function, size):
+        x = np.random.RandomState(0).rand(size, size).astype(np.float32)
+        program = jaxmlir.trace(function)(x).run_passes("jaxpr-inline,jaxpr-materialize-shared")
+        np.testing.assert_allclose(program(x), jax.jit(function)(x), rtol=1e-5, atol=1e-5)
+        return str(program).count(FENCE)
+
+    def moved(x):
+        return jnp.roll(x, 1, 0) + jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
+
+    def expensive(x):
+        return jnp.cos(x) + moved(x)
+
+    assert fenced(expensive, 64) == 1
+    assert fenced(lambda x: jnp.cos(x) + jnp.roll(x, 1, 0) + jnp.roll(x, 1, 1), 64) == 1
+    assert fenced(lambda x: x * x + moved(x), 64) == 0
+    assert fenced(lambda x: jnp.cos(x) + jnp.roll(x, 1, 0), 64) == 0, "one question is cheap"
+    assert fenced(expensive, 8) == 0, "so few elements are"
+
+
 def test_what_a_larger_op_reads_again_and_again_is_fenced():
     """Forces between points: of each pair the power of its distance, for three coordinates."""
 

@@ -18,12 +18,13 @@ and a value whose cost is over a threshold, which is higher for values of few el
 it has several users, unless all of them come together in one kernel, which computes it once, or in
 one value that has several users in turn, which is fenced instead, or read a part each; or, however
 few they are, if its user is larger and reads each element several times, as that of a broadcast
-does. The weight of an op is 1, but that of a sine or another slow function as many ops as it takes
-the time of; and an element of several arrays that are put beside one another costs more where it is
-read several times, as a kernel asks for each which array that is in. So nothing changes in programs
-whose values are cheap or read once. Calls, of functions with rules of their own too, cost what the
-called function does: XLA inlines them before it fuses. A fence inside a function is there for all
-of its callers.
+does, or if the kernel asks of each element which of several arrays that are put beside one another,
+or padded, it is in, and so is not vectorized. The weight of an op is 1, but that of a sine or
+another slow function as many ops as it takes the time of; and an element of several arrays that are
+put beside one another costs more where it is read several times, as a kernel asks for each which
+array that is in. So nothing changes in programs whose values are cheap or read once. Calls, of
+functions with rules of their own too, cost what the called function does: XLA inlines them before
+it fuses. A fence inside a function is there for all of its callers.
 
 Sums of many arrays are fenced as well, part by part, whatever they cost
 (:mod:`jaxmlir.optimize.cpu.split_wide_sums`), and what is summed along an axis, where something
@@ -48,7 +49,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
-from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSED, FUSIBLE, MOVED, SLOW, inlined_calls
+from jaxmlir.analysis.fusion import (
+    FEW_ELEMENTS,
+    FUSED,
+    FUSIBLE,
+    INDEXED,
+    MOVED,
+    SLOW,
+    inlined_calls,
+)
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.builder import build
@@ -156,6 +165,8 @@ class _Expensive(NamedTuple):
     users: int
     views: tuple[int, ...]
     """Other results of the op that are the same array in another shape."""
+    is_branched: bool = False
+    """Whether it is fenced for the kernel that reads it, which would not be vectorized."""
 
 
 def _fence(
@@ -163,8 +174,10 @@ def _fence(
 ) -> list[PutIn]:
     """Puts fences on values."""
     found = []
-    for index, result, cost, users, views in reversed(values):
+    for index, result, cost, users, views, is_branched in sorted(values, reverse=True):
         use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
+        if is_branched:
+            use = "the kernel that reads it asks where each element is"
         reason = f"{use}, and an element costs {cost} ops"
         found += _store(body, (index, result), views, put, reason)
     return found
@@ -276,6 +289,7 @@ class _Costs:
         arrays: dict[int, int] = {}
         slow: set[int] = set()
         joined: set[int] = set()
+        branches = _Branches()
         for index, (name, operands, (first, last)) in enumerate(
             zip(names, ops, body.results, strict=True)
         ):
@@ -292,6 +306,21 @@ class _Costs:
                 joined.update(itertools.compress(range(first, last), callee.joined))
             elif name in _JOINS or (_is_part_of_users(name) and not joined.isdisjoint(read)):
                 joined.add(first)
+            if callee is None and _is_part_of_users(name) and name not in INDEXED:
+                dear = [
+                    v
+                    for v in read
+                    if counts[v] >= FEW_ELEMENTS
+                    and costs[v][0] > self._threshold
+                    and _is_array(body.types[v])
+                ]
+                for v in branches.meet(name, first, read, dear):
+                    if costs[v] == nothing:
+                        continue
+                    index_of = body.makers[v]
+                    place = (index_of, v - body.results[index_of][0])
+                    fenced.append(_Expensive(*place, costs[v][0], users[v], (), True))
+                    costs[v] = nothing
             found = _of_op(name, callee, [costs[v] for v in read])
             views = {} if callee is None else _views(callee, first, users)
             for value, (own, reads) in zip(range(first, last), found, strict=False):
@@ -320,6 +349,7 @@ class _Costs:
                     fenced.append(_Expensive(index, value - first, own, uses, views_of))
                     own = reads = 0
                     joined.difference_update(alike)
+                    branches.forget(alike)
                 costs[value] = own, reads
             if is_reshape:
                 arrays[first] = arrays.get(operands[0], operands[0])
@@ -338,6 +368,40 @@ class _Costs:
         if count == 1:
             return self._threshold * NUMBER_FACTOR
         return self._threshold * (FEW_FACTOR if count < FEW_ELEMENTS else 1)
+
+
+class _Branches:
+    """How often kernels ask of each element of a value where it is, and what they compute that does
+    not depend on it and would be vectorized alone."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._dear: dict[int, set[int]] = {}
+
+    def meet(
+        self, name: str, result: int, read: Collection[int], dear: Collection[int]
+    ) -> Collection[int]:
+        """The expensive values to store, now that an op has been fused with what it reads.
+
+        Args:
+          dear: the expensive ones that it reads.
+        """
+        count = sum([self._counts.get(v, 0) for v in read]) + (name in _BRANCHING)
+        if not count:
+            return ()
+        self._counts[result] = count
+        met = {v for v in dear if v not in self._counts}
+        met.update(*(self._dear.get(v, ()) for v in read))
+        if count >= MAX_BRANCHES:
+            return met
+        self._dear[result] = met
+        return ()
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Notes that values are stored."""
+        for v in values:
+            self._counts.pop(v, None)
+            self._dear.pop(v, None)
 
 
 def _users(
@@ -471,6 +535,13 @@ GATHERED_FACTOR = 4
 # to 1.4.
 JOINED = 32
 _JOINS = with_trait(Trait.JOINING)
+# Kernels that ask of each element so many times where it is, for arrays that are put beside one
+# another or padded, are not vectorized.  A chain of 20 / 40 ops, and what is read of its operand at
+# one shifted place, at two, three, four, jax 0.10, time of fused over stored: 1.0, 1.2, 1.2, 1.6 /
+# 1.0, 0.9, 1.6, 1.4; of two and of four padded arrays 1.2, 1.3 / 1.3, 1.4; of 10 ops 0.8 to 1.1.
+# The adjoint of a step of a fluid, with a cosine and five shifts: 2.2.
+MAX_BRANCHES = 2
+_BRANCHING = _JOINS | {"jaxpr.pad"}
 
 
 def _spread(
