@@ -116,9 +116,9 @@ def same_numbers(request):
         generator.seed(0)
 
 
-# A worker frees what it holds above so many bytes: several run beside each other.  What is freed
-# is compiled again, so a machine of much memory frees seldom.
-_MEMORY = max(1 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
+# A worker frees what it holds above so many bytes, which is compiled again: its peak, which tests
+# beside it share the machine with, is to stay under 2 GiB.
+_MEMORY = 3 << 29
 
 
 @pytest.fixture(scope="session")
