@@ -85,6 +85,11 @@ def jax_version() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
+def _fields(*names: str, **keywords: str) -> dict[str, str]:
+    """The fields of a class, with the constructor's keyword for each; it is the name of most."""
+    return {name: name for name in names} | keywords
+
+
 # The classes whose instances may stand in an equation's parameters and can be written down, by the
 # tag the dialect gives them: where they live, and the fields (with the constructor's keyword where
 # it differs).  ``None``: an enum, a named tuple or a dataclass, which know their own fields.
@@ -92,12 +97,7 @@ PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "AbstractDevice": ("jax._src.mesh", None),
     "AbstractMesh": (
         "jax._src.mesh",
-        {
-            "axis_sizes": "axis_sizes",
-            "axis_names": "axis_names",
-            "axis_types": "axis_types",
-            "abstract_device": "abstract_device",
-        },
+        _fields("axis_sizes", "axis_names", "axis_types", "abstract_device"),
     ),
     "AccumClass": ("jax._src.lax.control_flow.loops", None),
     "AccuracyMode": ("jax._src.lax.lax", None),
@@ -115,31 +115,17 @@ PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "Inline": ("jax._src.api", None),
     "Layout": (
         "jax._src.layout",
-        {
-            "major_to_minor": "major_to_minor",
-            "tiling": "tiling",
-            "sub_byte_element_size_in_bits": "sub_byte_element_size_in_bits",
-        },
+        _fields("major_to_minor", "tiling", "sub_byte_element_size_in_bits"),
     ),
     "LayoutMode": ("jax._src.layout", None),
     "ManualAxisType": (
         "jax._src.core",
-        {
-            "varying": "varying",
-            "unreduced": "unreduced",
-            "reduced": "reduced",
-            "unreduced_kind": "unreduced_kind",
-        },
+        _fields("varying", "unreduced", "reduced", "unreduced_kind"),
     ),
     "MemorySpace": ("jax._src.core", None),
     "NamedSharding": (
         "jax._src.named_sharding",
-        {
-            "mesh": "mesh",
-            "spec": "spec",
-            "_memory_kind": "memory_kind",
-            "_logical_device_ids": "_logical_device_ids",
-        },
+        _fields("mesh", "spec", "_logical_device_ids", _memory_kind="memory_kind"),
     ),
     "Precision": ("jax._src.lax.lax", None),
     "RaggedDotDimensionNumbers": ("jax._src.lax.lax", None),
@@ -148,10 +134,7 @@ PARAM_CLASSES: dict[str, tuple[str, dict[str, str] | None]] = {
     "RoundingMethod": ("jax._src.lax.lax", None),
     "ScatterDimensionNumbers": ("jax._src.lax.slicing", None),
     "SvdAlgorithm": ("jax._src.lax.linalg", None),
-    "Tolerance": (
-        "jax._src.lax.lax",
-        {"atol": "atol", "rtol": "rtol", "ulps": "ulps"},
-    ),
+    "Tolerance": ("jax._src.lax.lax", _fields("atol", "rtol", "ulps")),
     "UnreducedKind": ("jax._src.partition_spec", None),
     "_LinearSolveTuple": ("jax._src.lax.control_flow.solves", None),
 }

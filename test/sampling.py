@@ -10,7 +10,7 @@ import hypothesis
 VARIABLE = "JAXMLIR_TEST_WHOLE"
 
 # Of the cases of a test that is marked `sampled`, one in so many is run, unless the mark says more.
-CASES = 4
+CASES = 6
 
 
 def number(count):

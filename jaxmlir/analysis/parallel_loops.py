@@ -44,8 +44,6 @@ def _keep(condition: ir.Block) -> None:
             replica.type, ir.IntegerAttr.get(replica.type.element_type, 2**32 - 1)
         )
         is_other = stablehlo.compare(
-            replica,
-            stablehlo.constant(last),
-            stablehlo.ComparisonDirectionAttr.get("NE"),
+            replica, stablehlo.constant(last), stablehlo.ComparisonDirectionAttr.get("NE")
         )
         end.operands[0] = stablehlo.and_(goes_on, is_other)

@@ -141,11 +141,7 @@ def _name_platforms(function: func.FuncOp, platforms: Sequence[str]) -> None:
 
 
 def lower_function(
-    ctx: Any,
-    program: Module,
-    symbol: str,
-    args: Sequence[Any],
-    results: Mask | None = None,
+    ctx: Any, program: Module, symbol: str, args: Sequence[Any], results: Mask | None = None
 ) -> tuple[list[Any], Any]:
     """Emits the body of ``@symbol`` at JAX's current insertion point.
 

@@ -91,10 +91,7 @@ def checkpoint_while(
                     attributes["checkpoints"] = codec.encode(kept)
                     with ir.InsertionPoint(op), op.location:
                         new = ir.Operation.create(
-                            "jaxpr.checkpointed_while",
-                            list(op.results.types),
-                            operands,
-                            attributes,
+                            "jaxpr.checkpointed_while", list(op.results.types), operands, attributes
                         )
                     for old, result in zip(list(op.results), new.results, strict=True):
                         old.replace_all_uses_with(result)

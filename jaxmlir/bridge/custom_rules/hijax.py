@@ -340,11 +340,7 @@ def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]
     """
     given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
     sums = [Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
-    prim.vjp_bwd(
-        *residuals,
-        tree_util.tree_unflatten(prim.out_tree, given),
-        *args_of(prim, sums),
-    )
+    prim.vjp_bwd(*residuals, tree_util.tree_unflatten(prim.out_tree, given), *args_of(prim, sums))
     return [
         ad_util.Zero(s.aval) if getattr(s.aval, "dtype", None) == dtypes.float0 else s.freeze()
         for s in sums

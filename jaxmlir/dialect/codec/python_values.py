@@ -188,13 +188,7 @@ encoders.update(
         set: _set,
     }
 )
-bases.update(
-    {
-        np.dtype: cached(encode_dtype),
-        np.generic: _np_scalar,
-        np.ndarray: _ndarray,
-    }
-)
+bases.update({np.dtype: cached(encode_dtype), np.generic: _np_scalar, np.ndarray: _ndarray})
 decoders.update(
     {
         "int": lambda attr, _: int(string(attr)),

@@ -78,10 +78,7 @@ SHARDING = family(
         "The operand, in a memory space as told.",
         "memory_space: any",
     ),
-    unary(
-        "remove_memory_space",
-        "The operand, its type without a memory space.",
-    ),
+    unary("remove_memory_space", "The operand, its type without a memory space."),
     unary(
         "global_array_to_host_local_array",
         "This host's part of an array over all hosts.",
@@ -143,11 +140,7 @@ COLLECTIVES = family(
         inverse=_MANY,
     ),
     unary(
-        "unreduced_psum",
-        "Sums an operand typed as unreduced.",
-        _AXES,
-        linear=(0,),
-        inverse=_MANY,
+        "unreduced_psum", "Sums an operand typed as unreduced.", _AXES, linear=(0,), inverse=_MANY
     ),
     unary(
         "unreduced_pmax",
@@ -193,10 +186,7 @@ COLLECTIVES = family(
         linear=(0,),
     ),
     unary(
-        "all_gather_reduced",
-        "all_gather whose result is typed as reduced.",
-        *_GATHER,
-        linear=(0,),
+        "all_gather_reduced", "all_gather whose result is typed as reduced.", *_GATHER, linear=(0,)
     ),
     unary(
         "all_to_all",
@@ -252,18 +242,8 @@ COLLECTIVES = family(
         distinct="every message is received once",
     ),
     # Types that say over which axes a value varies
-    unary(
-        "pvary",
-        "The operand, typed as varying over mesh axes.",
-        _AXES,
-        linear=(0,),
-    ),
-    unary(
-        "preduced",
-        "The operand, typed as reduced over mesh axes.",
-        _AXES,
-        linear=(0,),
-    ),
+    unary("pvary", "The operand, typed as varying over mesh axes.", _AXES, linear=(0,)),
+    unary("preduced", "The operand, typed as reduced over mesh axes.", _AXES, linear=(0,)),
     unary(
         "reduced_vary_cast",
         "The operand, typed as varying where it was reduced.",

@@ -25,10 +25,7 @@ STATE = family(
         _SPACE,
         "pin: bool = false @ >=0.11",
     ),
-    unary(
-        "freeze",
-        "The value of a reference, which ends here.",
-    ),
+    unary("freeze", "The value of a reference, which ends here."),
     op("free_ref", 1, 0, "Ends a reference without reading it."),
     op("get", None, 1, "Reads ref[indices], of operands (ref, *indices).", "tree: tree"),
     op(
@@ -50,9 +47,7 @@ STATE = family(
         "tree: tree",
     ),
     unary(
-        "accum_grad_in_ref",
-        "The operand; its gradient is accumulated in a reference.",
-        linear=(0,),
+        "accum_grad_in_ref", "The operand; its gradient is accumulated in a reference.", linear=(0,)
     ),
     variadic(
         "run_state",
@@ -71,28 +66,14 @@ STATE = family(
         bodies="inspected",
     ),
     # Buffers whose lifetime the program states itself
-    op(
-        "create_linear",
-        0,
-        1,
-        "A new buffer: a value to be used exactly once.",
-        "ty: type",
-        _SPACE,
-    ),
+    op("create_linear", 0, 1, "A new buffer: a value to be used exactly once.", "ty: type", _SPACE),
     unary(
         "pin",
         "The operand in a buffer of a memory space: a value to be used exactly once.",
         "to: str?",
     ),
-    unary(
-        "unpin",
-        "The value of a pinned buffer.",
-    ),
-    unary(
-        "stage",
-        "The operand, a value of the program even where it was a literal.",
-        linear=(0,),
-    ),
+    unary("unpin", "The value of a pinned buffer."),
+    unary("stage", "The operand, a value of the program even where it was a literal.", linear=(0,)),
     traits=(Trait.IMPURE,),
     inverse="no rule: what a reference held before is not kept",
     distinct="it depends on what a reference or buffer holds",

@@ -269,22 +269,11 @@ _FUNCTIONS: tuple[Op, ...] = (
         folds=("sqrt(square(x)) = abs(x) if fast-math",),
     ),
     unary("rsqrt", "Reciprocal square root, x ** (-1/2).", _ACCURACY, inverse="y ** -2"),
-    unary(
-        "cbrt",
-        "Real cube root, sign(x) |x| ** (1/3).",
-        _ACCURACY,
-        inverse="y ** 3",
-    ),
+    unary("cbrt", "Real cube root, sign(x) |x| ** (1/3).", _ACCURACY, inverse="y ** 3"),
     # Trigonometry
     unary("sin", "Sine, sin(x).", _ACCURACY, inverse="asin", domain="-pi/2 <= x <= pi/2"),
     unary("cos", "Cosine, cos(x).", _ACCURACY, inverse="acos", domain="0 <= x <= pi"),
-    unary(
-        "tan",
-        "Tangent, sin(x) / cos(x).",
-        _ACCURACY,
-        inverse="atan",
-        domain="-pi/2 < x < pi/2",
-    ),
+    unary("tan", "Tangent, sin(x) / cos(x).", _ACCURACY, inverse="atan", domain="-pi/2 < x < pi/2"),
     unary("asin", "Arc sine, the y in [-pi/2, pi/2] with sin(y) = x.", inverse="sin"),
     unary("acos", "Arc cosine, the y in [0, pi] with cos(y) = x.", inverse="cos"),
     unary("atan", "Arc tangent, the y in (-pi/2, pi/2) with tan(y) = x.", inverse="tan"),
@@ -444,26 +433,10 @@ COMPARISON = family(
             "ne(x, 0) = x if boolean",
         ),
     ),
-    binary(
-        "lt",
-        "x < y.",
-        folds=("lt(x, x) = 0 if integer or boolean or fast-math",),
-    ),
-    binary(
-        "le",
-        "x <= y.",
-        folds=("le(x, x) = ~0 if integer or boolean or fast-math",),
-    ),
-    binary(
-        "gt",
-        "x > y.",
-        folds=("gt(x, x) = 0 if integer or boolean or fast-math",),
-    ),
-    binary(
-        "ge",
-        "x >= y.",
-        folds=("ge(x, x) = ~0 if integer or boolean or fast-math",),
-    ),
+    binary("lt", "x < y.", folds=("lt(x, x) = 0 if integer or boolean or fast-math",)),
+    binary("le", "x <= y.", folds=("le(x, x) = ~0 if integer or boolean or fast-math",)),
+    binary("gt", "x > y.", folds=("gt(x, x) = 0 if integer or boolean or fast-math",)),
+    binary("ge", "x >= y.", folds=("ge(x, x) = ~0 if integer or boolean or fast-math",)),
     # The total order puts -NaN < -inf < ... < -0 < +0 < ... < inf < NaN: what sorting needs.
     binary("eq_to", "x == y in the total order of floats: NaN equals NaN, -0 is not 0."),
     binary("lt_to", "x < y in the total order of floats: -0 before 0, NaN last."),
@@ -543,8 +516,7 @@ SPECIAL = family(
         inverse="not invertible: it rises and falls on x > 0",
     ),
     binary(
-        "zeta",
-        "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q).",
+        "zeta", "Hurwitz zeta function, the sum over k >= 0 of (k + q) ** -x, of operands (x, q)."
     ),
     traits=(
         Trait.ELEMENTWISE,

@@ -117,18 +117,8 @@ CALLS = family(
         "inline: any = false",
         "compiler_options_kvs: any = ()",
     ),
-    call(
-        "call",
-        "Calls a function.",
-        "call_jaxpr: function",
-        jax="<0.11",
-    ),
-    call(
-        "closed_call",
-        "Calls a function.",
-        "call_jaxpr: function",
-        jax="<0.11",
-    ),
+    call("call", "Calls a function.", "call_jaxpr: function", jax="<0.11"),
+    call("closed_call", "Calls a function.", "call_jaxpr: function", jax="<0.11"),
     call(
         "eval_jaxpr",
         "Calls a function that is evaluated in place.",

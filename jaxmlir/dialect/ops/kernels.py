@@ -226,15 +226,9 @@ are imported like a user's own primitive, and stay in the kernel that they were 
         "eviction_policy: any?",
     ),
     # Facts for the compiler
+    unary("multiple_of", "The operand, known to be a multiple of each value.", "values: any"),
     unary(
-        "multiple_of",
-        "The operand, known to be a multiple of each value.",
-        "values: any",
-    ),
-    unary(
-        "max_contiguous",
-        "The operand, known to rise by ones in runs of each value.",
-        "values: any",
+        "max_contiguous", "The operand, known to rise by ones in runs of each value.", "values: any"
     ),
     # Elementwise and shape
     unary(
@@ -309,11 +303,7 @@ are imported like a user's own primitive, and stay in the kernel that they were 
         "memory_scope: str = absent",
     ),
     op(
-        "get_barrier_semaphore",
-        0,
-        1,
-        "The semaphore that all devices share.",
-        "tag: any? @ >=0.11",
+        "get_barrier_semaphore", 0, 1, "The semaphore that all devices share.", "tag: any? @ >=0.11"
     ),
     op("get_global", 0, 1, "A reference to memory that all programs share.", "what: any"),
     op("delay", 1, 0, "Waits for the operand's number of nanoseconds."),

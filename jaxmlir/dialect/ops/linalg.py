@@ -172,33 +172,17 @@ A COO matrix is (data, row, col); a CSR matrix (data, indices, indptr); a BCOO o
 leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense shape.
 """,
     op(
-        "todense",
-        None,
-        1,
-        "The dense array of any sparse one, given by its buffers.",
-        "tree: tree",
+        "todense", None, 1, "The dense array of any sparse one, given by its buffers.", "tree: tree"
     ),
     # Coordinate format
-    op(
-        "coo_fromdense",
-        1,
-        3,
-        "The COO matrix of a dense one, with room for nse elements.",
-        *_FROM,
-    ),
+    op("coo_fromdense", 1, 3, "The COO matrix of a dense one, with room for nse elements.", *_FROM),
     op("coo_todense", 3, 1, "The dense matrix of a COO one.", _INFO, linear=(0,)),
     op("coo_matvec", 4, 1, "COO matrix times vector.", _INFO, _TRANSPOSE),
     op("coo_matmat", 4, 1, "COO matrix times dense matrix.", _INFO, _TRANSPOSE),
     op("coo_spmv", 4, 1, "coo_matvec as one vendor library call.", _TRANSPOSE, "shape: ints"),
     op("coo_spmm", 4, 1, "coo_matmat as one vendor library call.", _TRANSPOSE, "shape: ints"),
     # Compressed rows
-    op(
-        "csr_fromdense",
-        1,
-        3,
-        "The CSR matrix of a dense one, with room for nse elements.",
-        *_FROM,
-    ),
+    op("csr_fromdense", 1, 3, "The CSR matrix of a dense one, with room for nse elements.", *_FROM),
     op("csr_todense", 3, 1, "The dense matrix of a CSR one.", "shape: ints", linear=(0,)),
     op("csr_matvec", 4, 1, "CSR matrix times vector.", "shape: ints", _TRANSPOSE),
     op("csr_matmat", 4, 1, "CSR matrix times dense matrix.", "shape: ints", _TRANSPOSE),
@@ -233,14 +217,7 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         _INFO,
         linear=(0,),
     ),
-    op(
-        "bcoo_sort_indices",
-        2,
-        2,
-        "The same BCOO array with sorted indices.",
-        _INFO,
-        linear=(0,),
-    ),
+    op("bcoo_sort_indices", 2, 2, "The same BCOO array with sorted indices.", _INFO, linear=(0,)),
     op(
         "bcoo_sum_duplicates",
         2,

@@ -11,10 +11,7 @@ RANDOM = family(
     "Random numbers: typed keys, and the counter-based generators under them.",
     # Typed keys: tensors of !jaxpr.key<"fry">
     unary(
-        "random_seed",
-        "Keys made from integer seeds.",
-        "impl: record PRNGImpl",
-        inverse=_ONE_WAY,
+        "random_seed", "Keys made from integer seeds.", "impl: record PRNGImpl", inverse=_ONE_WAY
     ),
     unary(
         "random_wrap",

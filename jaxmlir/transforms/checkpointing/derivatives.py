@@ -255,10 +255,7 @@ class _SweepTangents:
         # The same step and state as derivatives compute them.
         self.f_values = _forward(self.f, [*consts, *self.x], self.x)
         self.g_values = _forward(self.g, [*consts, *self.x, *self.y], [*self.sums, *self.y])
-        self.primal_params = params | {
-            "advance_jaxpr": self.f_values,
-            "step_jaxpr": self.g_values,
-        }
+        self.primal_params = params | {"advance_jaxpr": self.f_values, "step_jaxpr": self.g_values}
 
     def forth(self, *args: Any) -> list[Any]:
         primals, dconsts, dfirst, dlast = split(

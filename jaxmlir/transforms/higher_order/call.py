@@ -100,7 +100,4 @@ class Call(HigherOrderRule):
             results, residuals = found.values(args, first.write(args))
             return [*results, *residuals]
 
-        return (
-            Emitter(found.pattern, write),
-            self._call(rules, like, found.second, found.pattern),
-        )
+        return (Emitter(found.pattern, write), self._call(rules, like, found.second, found.pattern))

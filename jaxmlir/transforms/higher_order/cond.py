@@ -233,11 +233,7 @@ def _halves(
 
 
 def _return_places(
-    rules: Rules,
-    first: func.FuncOp,
-    num_results: int,
-    types: Sequence[ir.Type],
-    placed: _Placed,
+    rules: Rules, first: func.FuncOp, num_results: int, types: Sequence[ir.Type], placed: _Placed
 ) -> None:
     """Makes a branch return all places: its own residuals in those that it has taken."""
     outs = returned(first)

@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, create, symbol_ref, zeros
-from jaxmlir.dialect.custom_rule_ops import (
-    MARK,
-    backward_rules,
-    fitting,
-    refused,
-    vjp_rules,
-)
+from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, refused, vjp_rules
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename

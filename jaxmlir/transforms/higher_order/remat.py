@@ -20,13 +20,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import (
-    attribute,
-    create,
-    drop_dead_ops,
-    inline,
-    symbol_ref,
-)
+from jaxmlir.dialect.builder import attribute, create, drop_dead_ops, inline, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments

@@ -42,8 +42,7 @@ def jvp_body(
     primals, tangents = split(list(function.arguments), len(active))
     consts, carry, _ = split(active, *counts)
     set_arguments(
-        function,
-        interleaved(split(primals, *counts), split(tangents, sum(consts), sum(carry))),
+        function, interleaved(split(primals, *counts), split(tangents, sum(consts), sum(carry)))
     )
     values, tangents = split(returned(function), len(active_out))
     set_results(function, interleaved(split(values, num_carry), split(tangents, sum(carry))))
@@ -125,8 +124,7 @@ def linearize_body(
     dconsts, dcarry, dxs = split(tangents, sum(consts), sum(carry))
     sliced = [not i for i in invariant]
     set_arguments(
-        lin,
-        [*chosen(residuals, invariant), *dconsts, *dcarry, *dxs, *chosen(residuals, sliced)],
+        lin, [*chosen(residuals, invariant), *dconsts, *dcarry, *dxs, *chosen(residuals, sliced)]
     )
     ordered = (*chosen(sources, invariant), *chosen(sources, sliced))
     return LinearizedBody(hoisted, found.fwd, found.lin, ordered, sum(invariant))

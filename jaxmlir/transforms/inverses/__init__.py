@@ -6,13 +6,6 @@ a function is solved for its arguments, and :mod:`.invert` writes the function t
 
 from __future__ import annotations
 
-from jaxmlir.transforms.inverses import (
-    calls,
-    elementwise,
-    linear,
-    movement,
-    scans,
-    structured,
-)
+from jaxmlir.transforms.inverses import calls, elementwise, linear, movement, scans, structured
 
 FAMILIES = (elementwise, movement, linear, structured, calls, scans)

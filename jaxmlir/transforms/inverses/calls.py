@@ -119,9 +119,7 @@ LIBRARY: dict[str, Known] = {
         "alpha",
     ),
     "soft_sign": Known(
-        "jax.nn",
-        _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope),
-        "y / (1 - abs(y))",
+        "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope), "y / (1 - abs(y))"
     ),
 }
 """By name."""

@@ -108,11 +108,7 @@ binary(
     ),
     check=_floating,
 )
-binary(
-    "atan2",
-    Formula(lambda z, x: x * lax.tan(z)),
-    Formula(lambda z, y: y / lax.tan(z)),
-)
+binary("atan2", Formula(lambda z, x: x * lax.tan(z)), Formula(lambda z, y: y / lax.tan(z)))
 unary("neg", lax.neg, None)
 unary("not", lax.bitwise_not, None)
 binary("xor", Formula(lax.bitwise_xor, None), Formula(lax.bitwise_xor, None))
@@ -157,11 +153,7 @@ unary("expm1", lax.log1p, lambda x, y: lax.real(x) if jnp.iscomplexobj(x) else x
 unary("log", lax.exp, lambda x, y: -_log_abs(x))
 unary("log1p", lax.expm1, lambda x, y: -_log_abs(1 + x))
 unary("log2", lambda y: lax.exp2(y))
-unary(
-    "logistic",
-    lambda y: lax.log(y) - lax.log1p(-y),
-    lambda x, y: lax.log(y) + lax.log1p(-y),
-)
+unary("logistic", lambda y: lax.log(y) - lax.log1p(-y), lambda x, y: lax.log(y) + lax.log1p(-y))
 unary("sqrt", lax.square)
 unary("rsqrt", lambda y: lax.integer_pow(y, -2))
 unary("cbrt", lambda y: lax.integer_pow(y, 3))

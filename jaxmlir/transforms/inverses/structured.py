@@ -176,8 +176,7 @@ whole(
     "eigh",
     {
         (0,): Formula(
-            lambda v, w, **_: _matmul(v * w[..., None, :].astype(v.dtype), _adjoint(v)),
-            UNDEFINED,
+            lambda v, w, **_: _matmul(v * w[..., None, :].astype(v.dtype), _adjoint(v)), UNDEFINED
         )
     },
     attributes=("subset_by_index",),
