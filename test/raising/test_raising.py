@@ -607,6 +607,16 @@ def test_no_derivative_is_taken_of_the_maximum_of_a_softmax(f):
     close(gradient(X), jax.grad(lambda x: jnp.sum(jnp.sin(f(x, axis=1))))(X))
 
 
+def test_a_model_of_tensorflow_has_its_gradient():
+    data = Path(__file__).resolve().parents[1] / "data"
+    program = jaxmlir.from_stablehlo((data / "tensorflow_convnet.mlir").read_text())
+    numbers = np.load(data / "tensorflow_convnet.npz")
+    args = [numbers[f"arg{k}"] for k in range(5)]
+    close(program(*args), numbers["loss"])
+    gradients = program.grad(tuple(range(5)))(*args)
+    close(gradients, tuple(numbers[f"grad{k}"] for k in range(5)))
+
+
 def test_damaged_modules():
     """A sample of what tools/fuzz.py --stablehlo runs 20,000 of."""
     assert fuzz.run(fuzz.modules(), range(150), seed=1) == []
