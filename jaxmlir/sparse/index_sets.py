@@ -148,8 +148,9 @@ def _substituted(rows: Rows, inputs: int, sets: Rows, most: int) -> Rows:
     """The rows, with the sets of hubs in the place of their columns."""
     is_hub = rows.indices >= inputs
     if is_hub.any():
+        # Rows from before the last hubs are narrower, and refer to none of these.
         hubs = rows[:, inputs : inputs + sets.shape[0]]
-        rows = rows[:, :inputs]
+        rows, sets = rows[:, :inputs], sets[: hubs.shape[1]]
         total = int(np.diff(sets.indptr).astype(np.int64)[hubs.indices].sum())
         # An upper bound, where sets overlap.
         if rows.nnz + total > most:

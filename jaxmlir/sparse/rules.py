@@ -298,11 +298,11 @@ def _dot_general(leaf: Leaf) -> Sets | None:
     (i,) = leaf.depending
     x, factor = leaf.operands[i], leaf.operands[1 - i]
     maps = _maps_of(leaf)
-    if factor.known is None or maps is None:
+    if factor.known is None or maps is None or not factor.shape:
         return None
     of_factor, of_x, (of_result,) = maps.operands[1 - i], maps.operands[i], maps.results
     nonzero = np.nonzero(factor.known())
-    if factor.size == nonzero[0].size if nonzero else True:
+    if factor.size == nonzero[0].size:
         return None
     free = [d for d in range(len(of_x)) if of_x[d] not in of_factor]
     repeated = [x.shape[d] for d in free]

@@ -398,12 +398,36 @@ def test_symbolic_sizes_are_to_be_given():
         program.jacobian_sparsity()
 
 
-def test_the_example_solves_and_differentiates_an_equation():
+@pytest.mark.parametrize("size", [6, 24])
+def test_the_example_solves_and_differentiates_an_equation(size):
     example = runpy.run_path(str(ROOT / "examples" / "sparse_newton.py"))
     with jax.enable_x64(True):
-        u, sensitivity = example["solve"](6)
+        u, sensitivity = example["solve"](size)
         residual = example["residual"]
         assert np.abs(residual(jnp.asarray(u), 5.0)).max() < 1e-8
-        by_u = np.asarray(jax.jacfwd(residual)(u, 5.0)).reshape(36, 36)
+        by_u = np.asarray(jax.jacfwd(residual)(u, 5.0)).reshape(u.size, u.size)
         by_lam = np.asarray(jax.jacfwd(residual, 1)(u, 5.0)).ravel()
-        np.testing.assert_allclose(sensitivity.ravel(), -np.linalg.solve(by_u, by_lam), rtol=1e-8)
+        np.testing.assert_allclose(sensitivity.ravel(), -np.linalg.solve(by_u, by_lam), rtol=1e-7)
+
+
+# --- what was missed once -------------------------------------------------------------------------
+
+
+def test_products_with_a_known_number_are_followed():
+    def f(x):
+        return lax.scan(lambda c, a: (c, jnp.dot(c, a)), jnp.float32(2), x)[1]
+
+    np.testing.assert_array_equal(pattern_of(f, X).to_dense(), np.eye(5, dtype=bool))
+
+
+def test_sets_that_were_shared_at_different_times_are_written_out():
+    def loss(layers):
+        x = np.ones((16, 16), np.float32)
+        for layer in layers:
+            x = jnp.tanh(x @ layer)
+        return jnp.mean(x**2)
+
+    layers = jnp.asarray(np.random.default_rng(0).normal(size=(3, 16, 16)), jnp.float32) / 4
+    pattern = jaxmlir.trace(loss)(layers).hessian_sparsity()
+    wanted = np.asarray(jax.hessian(loss)(layers)).reshape(pattern.shape)
+    assert not (wanted != 0)[~pattern.to_dense()].any()
