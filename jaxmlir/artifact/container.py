@@ -96,7 +96,7 @@ def contents(source: Any) -> tuple[memoryview, str]:
       ArgumentError: it is none of these.
       OSError: it cannot be read.
     """
-    # A path may be bytes as well, but no contents are: an artifact begins with zeros, and a text
+    # A path may be bytes as well, but contents are none: an artifact begins with zeros, and a text
     # has lines.
     if isinstance(source, bytearray | memoryview) or (
         isinstance(source, bytes) and (not source or 0 in source or b"\n" in source)
@@ -155,9 +155,11 @@ def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
         if 8 <= len(buffer) and length <= MAX_HEADER and buffer[8:10] in (b"", b"{", b'{"'):
             missing = f"its header goes to byte {start}"
             raise ArtifactError(f"the file is truncated to {len(buffer)} bytes: {missing}")
+        from jaxmlir.dialect.bytecode import hint_of_exported
+
         raise ArtifactError(
             f"this is no artifact: the header should have {length} bytes (at most {MAX_HEADER}), "
-            f"the file has {len(buffer)}"
+            f"the file has {len(buffer)}{hint_of_exported(buffer)}"
         )
     if start % ALIGNMENT:
         raise ArtifactError(f"the data begins at byte {start}, no multiple of {ALIGNMENT}")

@@ -171,7 +171,7 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
             continue
         name, has_value, value = word.lstrip("-").partition("=")
         given = value if has_value else None
-        name = {"h": "help"}.get(name, name)
+        name = {"h": "help", "help-hidden": "help"}.get(name, name)
         if name not in table:
             arguments.unknown.append((name, given))
             continue

@@ -19,6 +19,7 @@ from jaxmlir.dialect.ir import (
     diagnostics_of,
     ir,
     module_bytecode,
+    parse_error,
     parse_module,
     with_mesh_aliases,
 )
@@ -48,7 +49,7 @@ def parse_file(path: str, text: str) -> ir.Module:
         try:
             module = ir.Module.parseFile(path)
         except ir.MLIRError as e:
-            raise ParseError(diagnostics_of(e, path)) from None
+            raise parse_error(e, text, path) from None
     check_arrays(module, text, path)
     return module
 

@@ -366,7 +366,8 @@ class _Values:
         missing = free[len(given) :]
         if missing and "random-args" not in arguments.values:
             names = [self.names[i] for i in missing]
-            which = f", none for {', '.join(names)}" if values and all(names) else ""
+            shown = [*names[:10], f"{len(names) - 10} more"] if len(names) > 11 else names
+            which = f", none for {', '.join(shown)}" if values and all(names) else ""
             raise self.error(f"{_given([*values])}{which}; --random-args makes up the rest")
         seed = (arguments.integer("random-args") if arguments.get("random-args") else 0) or 0
         values |= {i: self.random(i, seed) for i in missing}
@@ -413,9 +414,11 @@ class _Values:
                 )
 
     def error(self, came: str) -> UsageError:
-        types = ", ".join(aval.str_short(short_dtypes=True) for aval in self.avals)
-        takes = count(len(self.avals), "argument")
-        return UsageError(f"@{self.entry} takes {takes} ({types}), {came}")
+        from jaxmlir.program.arguments import SHOWN, short_types
+
+        takes = f"{count(len(self.avals), 'argument')} ({short_types(self.avals)})"
+        more = "; jaxmlir-translate --describe lists them" if len(self.avals) > SHOWN else ""
+        return UsageError(f"@{self.entry} takes {takes}, {came}{more}")
 
     def converted(self, index: int, value: Any) -> Any:
         """A literal or array as the operand's dtype; its shape must already be right."""

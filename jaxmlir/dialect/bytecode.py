@@ -83,5 +83,12 @@ def to_text(data: bytes) -> str:
     except UnicodeDecodeError as e:
         raise ParseError(
             "this is neither MLIR bytecode (it does not begin with 'ML\\xefR') nor text: "
-            f"byte {e.start} is not UTF-8"
+            f"byte {e.start} is not UTF-8{hint_of_exported(data)}"
         ) from None
+
+
+def hint_of_exported(data: bytes | memoryview) -> str:
+    """What to do about the bytes of a function that ``jax.export`` serialized; empty of others."""
+    if b"StableHLO_v" not in bytes(data):
+        return ""
+    return "; what jax.export wrote is read by jaxmlir.from_exported(jax.export.deserialize(data))"

@@ -130,10 +130,28 @@ def parse_module(
         try:
             module = ir.Module.parse(source)
         except ir.MLIRError as e:
-            raise ParseError(diagnostics_of(e, filename)) from None
+            raise parse_error(e, source, filename) from None
     if isinstance(source, str):
         check_arrays(module, source, filename)
     return module
+
+
+_OTHER_TEXTS = {
+    "{ lambda": "a jaxpr as JAX prints it, which cannot be read back; jaxmlir.trace of its "
+    "function is a program, whose text can",
+    "HloModule": "HLO text, which is not MLIR; as_text() of what jax.jit(f).lower(*args) gives is",
+}
+
+
+def parse_error(error: ir.MLIRError, source: str | bytes, filename: str) -> ParseError:
+    """MLIR's error about a text, with a note on what the text is if it is one of JAX's or XLA's."""
+    found = diagnostics_of(error, filename)
+    begins = source.lstrip()[:20] if isinstance(source, str) else ""
+    for beginning, what in _OTHER_TEXTS.items():
+        if found and begins.startswith(beginning):
+            note = Diagnostic("note", f"this is {what}", filename)
+            found[0] = found[0]._replace(notes=(*found[0].notes, note))
+    return ParseError(found)
 
 
 def check_nesting(source: str, filename: str) -> None:

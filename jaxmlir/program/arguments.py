@@ -260,6 +260,11 @@ def _node_text(tree: Any) -> str:
     return of if kind in (tuple, list) else f"{of} and {data!r}"
 
 
+def structure(tree: Any) -> str:
+    """A pytree as it is written, with ``*`` for leaves: ``(*, {'w': *})``."""
+    return str(tree).removeprefix("PyTreeDef(").removesuffix(")")
+
+
 def _tree_text(tree: Any, avals: Sequence[Any]) -> str:
     args, kwargs = pytrees.of_placeholders(tree, avals)
     parts = [*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())]

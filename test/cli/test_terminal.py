@@ -95,6 +95,30 @@ def test_arguments_are_one_word(file, capfd):
     assert "--args takes one word: --args 'f32[3], ...'" in capfd.readouterr().err
 
 
+def test_of_many_arguments_a_few_are_named(tmp_path, capfd):
+    program = jaxmlir.trace(lambda params: sum(params.values()))({f"p{i}": 1.0 for i in range(30)})
+    program.save(tmp_path / "many.jaxmlir")
+    assert run.main([str(tmp_path / "many.jaxmlir"), "--args", "1.0"]) == 1
+    said = capfd.readouterr().err
+    assert "takes 30 arguments" in said and len(said) < 400
+    assert "21 more), 1 argument was given, none for params.p1, params.p10" in said
+    assert "jaxmlir-translate --describe lists them" in said
+
+
+def test_texts_and_files_of_jax_say_what_reads_them(tmp_path, capfd):
+    (tmp_path / "f.jaxpr").write_text(str(jax.make_jaxpr(jnp.sin)(1.0)))
+    exported = jax.export.export(jax.jit(jnp.sin))(1.0)
+    (tmp_path / "f.bin").write_bytes(exported.serialize())
+    assert opt.main([str(tmp_path / "f.jaxpr")]) == 1
+    assert "note: this is a jaxpr as JAX prints it, which cannot" in capfd.readouterr().err
+    assert translate.main(["--describe", str(tmp_path / "f.bin")]) == 1
+    assert "jaxmlir.from_exported(jax.export.deserialize(data))" in capfd.readouterr().err
+    with pytest.raises(jaxmlir.errors.ArtifactError, match="from_exported"):
+        jaxmlir.load(tmp_path / "f.bin")
+    again = jax.export.deserialize((tmp_path / "f.bin").read_bytes())
+    assert jaxmlir.from_exported(again)(0.5) == jnp.sin(0.5)
+
+
 @pytest.fixture(scope="module")
 def symbolic(tmp_path_factory):
     def f(w, x):

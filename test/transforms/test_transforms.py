@@ -620,11 +620,13 @@ def test_grad_names_the_argument_or_result_that_has_none():
     for pair in (jnp.sin, lambda x: {"loss": x, "aux": 2 * x}, lambda x: (x, x, x), lambda x: None):
         with pytest.raises(TransformError, match="pair"):
             jaxmlir.trace(pair)(f32(1)).grad(has_aux=True)
-    for in_a_tree in (lambda x: (x,), lambda x: {"loss": x}):
-        with pytest.raises(TransformError, match=r"that of a scalar; its result is PyTreeDef"):
+    for in_a_tree, tree in ((lambda x: (x,), r"\(\*,\)"), (lambda x: {"loss": x}, r"{'loss': \*}")):
+        with pytest.raises(TransformError, match=f"that of a scalar; its result is {tree}"):
             jaxmlir.trace(in_a_tree)(f32(1)).value_and_grad()
-        with pytest.raises(TransformError, match=r"that of a scalar; its result is PyTreeDef"):
+        with pytest.raises(TransformError, match=f"that of a scalar; its result is {tree}"):
             jaxmlir.trace(lambda x, f=in_a_tree: (f(x), x))(f32(1)).grad(has_aux=True)
+    with pytest.raises(TransformError, match=r"\(\*, \*\); has_aux=True takes the second"):
+        jaxmlir.trace(lambda x: (x, 2 * x))(f32(1)).grad()
 
 
 @pytest.mark.compat

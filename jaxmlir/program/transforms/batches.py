@@ -166,7 +166,9 @@ def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int |
         )
     except ValueError as e:
         why = str(e).replace("tree_map tree", what)
-        raise ArgumentError(f"{what}={axes} is no prefix of the pytree {tree}: {why}") from None
+        raise ArgumentError(
+            f"{what}={axes} is no prefix of the pytree {arguments.structure(tree)}: {why}"
+        ) from None
     return [axis if axis is None else _axis(what, i, axis) for i, axis in enumerate(flat)]
 
 

@@ -240,9 +240,12 @@ def grad(
     chosen = leaves_of(args_tree, positions)
     value_tree, aux_tree = _value_and_aux(program) if has_aux else (out_tree, None)
     if not jax.tree_util.treedef_is_leaf(value_tree):
+        is_pair = not has_aux and _is_pair(out_tree)
+        hint = "; has_aux=True takes the second of a pair as it is" if is_pair else ""
         raise at_public(
             program,
-            f"the gradient of @{program.name} is that of a scalar; its result is {value_tree}",
+            f"the gradient of @{program.name} is that of a scalar; its result is "
+            f"{arguments.structure(value_tree)}{hint}",
         )
     _check_dtypes(program, chosen, holomorphic, allow_int)
     result, rules, symbol = start(program, while_loops, checkpoints, reverse=True, lends=True)
@@ -284,13 +287,18 @@ def _value_and_aux(program: Program) -> list[Any]:
       TransformError: it returns something else.
     """
     tree = program.out_tree
-    node = tree.node_data()
-    if node is None or not issubclass(node[0], (tuple, list)) or len(tree.children()) != 2:
+    if not _is_pair(tree):
         raise at_public(
             program,
-            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns {tree}",
+            f"has_aux: @{program.name} must return a pair (value, auxiliary), it returns "
+            f"{arguments.structure(tree)}",
         )
     return tree.children()
+
+
+def _is_pair(tree: Any) -> bool:
+    node = tree.node_data()
+    return node is not None and issubclass(node[0], (tuple, list)) and len(tree.children()) == 2
 
 
 def _check_dtypes(
