@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # computes the same in another order; on these programs, in 32 bits, JAX's own results are up to
 # 1e-4 away from those in 64 bits.
 TOLERANCE = 1e-3
+NEGLIGIBLE = 1e-3
 
 # Seconds after which a stage is not repeated any more, those for which an executable is called over
 # and over, and the least bytes that are told apart.
@@ -221,14 +222,21 @@ def temporary(compiled: Any) -> Timing:
 def check_equal(ours: Any, theirs: Any, tolerance: float = TOLERANCE) -> float:
     """How far two pytrees of arrays are apart, in the greatest norm and of each array's own size.
 
+    An array that is small beside the others has a size of at least :data:`NEGLIGIBLE` of theirs: a
+    gradient that is zero but for roundings, such as that of a bias which a softmax takes out again.
+
     Raises:
       Mismatch: farther than the tolerance, or one has a NaN where the other has none.
     """
+    pairs = [
+        (np.asarray(a, np.float64), np.asarray(b, np.float64))
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    ]
+    sizes = [np.max(np.abs(b), initial=np.finfo(np.float32).tiny) for _, b in pairs]
     worst = 0.0
-    for i, (a, b) in enumerate(zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)):
-        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    for i, ((a, b), own) in enumerate(zip(pairs, sizes, strict=True)):
         distance = np.max(np.abs(a - b), initial=0.0)
-        size = np.max(np.abs(b), initial=np.finfo(np.float32).tiny)
+        size = max(own, NEGLIGIBLE * np.nanmax(sizes))
         # Not `>`: a NaN is far from everything.
         if not distance <= tolerance * size:
             raise Mismatch(

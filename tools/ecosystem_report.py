@@ -99,7 +99,8 @@ each library in an environment of its own and runs its program. It generated thi
 function. These may differ by 64 roundings of an array's greatest element. If JAX's own numbers
 differ by more when the arguments are changed by one rounding, ours may differ by 16 times that, up
 to a thousandth of the result's greatest element. `n/a`: JAX itself gives no number; the reason is
-below the table. `yes*`: the program takes and gives the leaves of its pytrees (`as_flat`).
+below the table. `yes*`: the program takes and gives the leaves of its pytrees (`as_flat`). `yes†`:
+its run-time checks, which are Python functions of the process, are left out (`effects="drop"`).
 """
 
 _TIMES = """
@@ -159,7 +160,7 @@ def _cell(outcome: str | None) -> str:
     if outcome is None:
         return "-"
     if outcome.startswith("passed"):
-        return "yes*" if "as_flat" in outcome else "yes"
+        return "yes" + "*" * ("as_flat" in outcome) + "†" * ("drop" in outcome)
     return "n/a" if outcome.startswith("n/a") else "**no**"
 
 

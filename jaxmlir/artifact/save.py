@@ -6,7 +6,7 @@ import collections
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,6 +102,9 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
         expected = ", ".join(map(repr, EFFECTS))
         raise ArgumentError(f"effects: expected one of {expected}, got {effects!r}")
     expands = expansions.may_expand_in(program)
+    if effects == "error":
+        # Before the expansion, which takes long and does not help these.
+        _check_writable(program.module, {}, _is_callback)
     fields = None if as_flat else _module.fields_of_nodes(program)
     if as_flat or fields is not None or effects != "error" or expands:
         program = program.clone()
@@ -111,10 +114,19 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
         DropCallbacks(keep_print=effects == "keep-print").run(program)
     if places:
         expansions.forget(program, lambda op: not any(_why_unwritable(op, "")))
-    problems = list(_unwritable(program.module, places))
+    _check_writable(program.module, places)
+    return program
+
+
+def _check_writable(
+    module: ir.Module,
+    places: Mapping[str, ir.Location],
+    is_checked: Callable[[str], bool] = lambda name: True,
+) -> None:
+    """Raises an error that says which ops of some names refer to Python objects of this process."""
+    problems = list(_unwritable(module, places, is_checked))
     if problems:
         raise ArtifactError(problems[:MAX_DIAGNOSTICS])
-    return program
 
 
 def _arrays(program: Module) -> dict[str, np.ndarray]:
@@ -148,11 +160,14 @@ def _ops(module: ir.Module) -> Iterator[Any]:
 # --- what has no form outside of the process ---------------------------------------------------
 
 
-def _unwritable(module: ir.Module, places: Mapping[str, ir.Location]) -> Iterator[Diagnostic]:
+def _unwritable(
+    module: ir.Module, places: Mapping[str, ir.Location], is_checked: Callable[[str], bool]
+) -> Iterator[Diagnostic]:
     """The ops that name Python objects of this process.
 
     Args:
       places: of functions that no user wrote, the location of an op that they were added for.
+      is_checked: which names of ops.
     """
     text = module_text(module)
     if not any(mark in text for mark in ("{handle = ", "!jaxpr.aval<", "!jaxpr.dtype<")):
@@ -164,6 +179,8 @@ def _unwritable(module: ir.Module, places: Mapping[str, ir.Location]) -> Iterato
             symbol = function.attributes["sym_name"].value
             ops = [op for region in function.regions for block in region for op in block.operations]
             for op in (function, *ops):
+                if not is_checked(op.operation.name):
+                    continue
                 what = f"@{symbol}" if op is function else f"'{op.operation.name}' op"
                 for message in _why_unwritable(op, what):
                     found[callers.diagnostic(message, op, symbol)] = None
@@ -252,9 +269,13 @@ def _way_out(op: Any, name: str, key: str) -> str:
             "; effects='drop' saves the program without its debug callbacks and run-time checks, "
             "effects='keep-print' with its prints"
         )
-    if name.endswith("_callback"):
+    if _is_callback(name):
         return "; compute its result with JAX, or save what comes before and after the call"
     return ""
+
+
+def _is_callback(name: str) -> bool:
+    return name.endswith("_callback")
 
 
 def _options(op: Any) -> Sequence[str]:

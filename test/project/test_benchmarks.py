@@ -181,6 +181,10 @@ def test_gradients_that_differ_are_told_apart():
     for wrong in (ones * 1.01, np.full(3, np.nan), np.array([1, 1, np.inf])):
         with pytest.raises(Mismatch, match="array 0"):
             check_equal([wrong], [ones])
+    # Roundings of zero, beside the others.
+    check_equal([ones, ones * 1e-9], [ones, -ones * 1e-9])
+    with pytest.raises(Mismatch, match="array 1"):
+        check_equal([ones, ones * 1e-4], [ones, -ones * 1e-4])
 
 
 @pytest.mark.sampled
