@@ -29,6 +29,8 @@ class Costs(NamedTuple):
     """Starting the kernel of one more op."""
     unfused: float
     """Starting the kernel of a product or a reduction that is computed again."""
+    product: float
+    """Starting a product of small matrices that sums over rows, in a loop."""
     fork: float
     """Starting a kernel that all threads begin and await."""
     call: float

@@ -269,3 +269,35 @@ def test_quotients_of_integers_are_added_up_as_they_are(dtype):
     x = jnp.array([1, 2, 1, 2, 5], dtype)
     program = jaxmlir.trace(f)(x).run_passes("jaxpr-inline, jaxpr-sink-reductions{min-bytes=0}")
     np.testing.assert_array_equal(program(x), jax.jit(f)(x))
+
+
+@pytest.mark.parametrize(
+    ("shape", "term", "leaving"),
+    [
+        ((8,), lambda h, x, i: outer(h, x), {"cuda", "tpu"}),
+        ((8,), lambda h, x, i: outer(x, x), {"cuda", "tpu"}),
+        # It stores one value more, which takes a TPU longer than the product.
+        ((4, 8), lambda h, x, i: h.T @ x, {"cuda"}),
+        ((8,), lambda h, x, i: outer(h, jnp.sin(h)), set()),
+        # A TPU scatters in a loop.
+        ((8,), lambda h, x, i: jnp.zeros((4096, 8)).at[i].set(h), {"cpu", "cuda"}),
+    ],
+)
+def test_loops_that_wait_for_kernels_start_none_for_small_sums(shape, term, leaving):
+    def function(x, i):
+        def step(carry, rows):
+            s, h = carry
+            h = jnp.tanh(h + rows[0])
+            return (s + term(h, *rows), h), None
+
+        like = jax.eval_shape(term, x[0], x[0], i[0])
+        return lax.scan(step, (jnp.zeros(like.shape), x[0]), (x, i))[0][0]
+
+    x = RNG.randn(5, *shape).astype(np.float32)
+    program = jaxmlir.trace(function)(x, AT).optimize(1)
+    for target in ("cpu", "cuda", "tpu"):
+        remarks = []
+        after = program.run_passes("jaxpr-sink-reductions", target=target, remarks=remarks.append)
+        assert bool(remarks) == (target in leaving)
+        got = jaxmlir.parse(str(after))(x, AT)
+        np.testing.assert_allclose(got, function(x, AT), 1e-5, 1e-5)

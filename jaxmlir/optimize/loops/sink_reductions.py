@@ -27,7 +27,8 @@ Rows that the loop is given as slices are there already; others are stacked.  Th
 small beside a large sum (``MOVED``, ``MIN_BYTES``), and is not done if they, and what the product
 copies to another layout, take more memory than the slices that the loop reads (``MEMORY``).  Nor is
 it where scattering one more part takes longer than the sum in the loop: on a TPU a scatter is a
-loop over the parts.  Sums are added up in another order, and rounded accordingly.
+loop over the parts.  Where a loop waits for its kernels, products of small sums leave it as well if
+so fewer are started.  Sums are added up in another order, and rounded accordingly.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class SinkReductions(Pass):
     """Add up after a loop, by one product or scatter, what the loop only adds up.
 
     Options:
-      min-bytes: sums of fewer bytes are left alone.
+      min-bytes: sums of fewer bytes are left alone, where a loop does not wait for its kernels.
       moved: how many bytes may be stacked in an iteration for each byte of a sum that leaves it.
       memory: how many bytes may be stacked in all, for each byte of the slices that a loop reads.
     """
@@ -336,7 +337,8 @@ class _Choice:
         new = {v for v in term.rows if v not in self._body.slices} - self._stacked
         stacked = sum(size(v.type) for v in new)
         added = size(term.core.type)
-        if added < self._options.min_bytes or stacked > self._options.moved * added:
+        is_small = added < self._options.min_bytes or stacked > self._options.moved * added
+        if is_small and not self._saves_kernels(term.node, len(new)):
             return False
         if (stacked + _copied(term.node)) * self._length > self._left:
             return False
@@ -345,6 +347,20 @@ class _Choice:
         self._left -= stacked * self._length
         self._stacked |= set(term.rows)
         return True
+
+    def _saves_kernels(self, node: OpView, stacked: int) -> bool:
+        """Whether a loop that waits for its kernels starts fewer without a product.
+
+        Args:
+          stacked: how many values it stores in its place.
+        """
+        costs = self._costs
+        if not costs.waits_for_kernels or node.name != "jaxpr.dot_general":
+            return False
+        (summed, _), _ = node.get("dimension_numbers")
+        shape = aval_of(node.operands[0].type).shape
+        is_outer = math.prod(shape[d] for d in summed) == 1
+        return stacked * costs.stored_value <= (costs.launch if is_outer else costs.product)
 
     def _settle(self, term: _Term) -> None:
         """Leaves as many ops to the sum as pays."""

@@ -294,7 +294,7 @@ class Tree:
             if is_inside:
                 times = min([trips.get(v, v.fixed or 1) for v in node.operands], default=1)
                 trips[node] = times
-                if not (self.function.costs.waits_for_kernels and _is_of_single_elements(node)):
+                if not (self.function.costs.waits_for_kernels and _is_elementwise(node)):
                     total += cost_of(node).shared(times)
         return total
 
@@ -418,8 +418,12 @@ def _bits(numbers: Iterable[int]) -> int:
     return found
 
 
-def _is_of_single_elements(node: Node) -> bool:
-    """Whether an op is a sum over dimensions of size 1, which no compiler has a kernel for."""
+def _is_elementwise(node: Node) -> bool:
+    """Whether an op sums over dimensions of size 1, or none: what reads it computes it, where that
+    saves starting a kernel."""
+    if node.name == "jaxpr.dot_general":
+        (contracted, _), _ = node.get("dimension_numbers")
+        return math.prod([node.operands[0].shape[d] for d in contracted]) == 1
     if node.name != "jaxpr.reduce_sum":
         return False
     return math.prod(node.operands[0].shape) == math.prod(node.shape)
