@@ -5,6 +5,9 @@ wrong where its arguments are equal, and that of ``maximum(x, 0)`` at 0 is 1/2. 
 of which ``jax.export`` writes a series for each range of their argument, have NaN for a derivative
 wherever a series that is not chosen has none.  JAX has a primitive or a custom rule for each.  Ops
 are such a function if they are those that JAX writes for it; so what is computed stays the same.
+
+Linear equations are solved by a factorisation and loops over its pivots, whose derivative is a
+detour: that of a solution is a solution.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ import numpy as np
 from jax import export, lax
 
 from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
-from jaxmlir.dialect.types import dtype_of
+from jaxmlir.dialect.types import aval_of, dtype_of, widths_of
 from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.matching import computation
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written, end_of
 
 
@@ -56,6 +60,9 @@ CALLED = {
 }
 """Functions that are called, by their name: other ones may be the same ops."""
 
+SOLVERS = {name: getattr(jnp.linalg, name) for name in ("inv", "solve", "det", "slogdet")}
+"""Functions that are called, of loops and calls, whose derivatives are solutions again."""
+
 
 def written(w: Writer, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
@@ -74,13 +81,65 @@ IDIOMS.update(dict.fromkeys(LAST, written))
 
 def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
-    idiom = CALLED.get(re.sub(r"_\d+$", "", name))
+    plain = re.sub(r"_\d+$", "", name)
+    if plain in SOLVERS:
+        return _solver(w, SOLVERS[plain], name, operands)
+    idiom = CALLED.get(plain)
     if idiom is None or len(operands) != idiom.arguments:
         return None
     block = body_of(w.raising.source[name])
     env = dict(zip(block.arguments, operands, strict=True))
     (result, *others) = end_of(block).operands
     return None if others else _traced(w, idiom, result, env)
+
+
+def _solver(
+    w: Writer, function: Callable[..., Any], name: str, operands: list[ir.Value]
+) -> Values | None:
+    """The results of a call of a function of the source, if JAX writes those of a function so."""
+    types = tuple(v.type for v in operands)
+    if not all(isinstance(t, ir.RankedTensorType) for t in types):
+        return None
+    block = body_of(w.raising.source[name])
+    wanted = [v.type for v in end_of(block).operands]
+    found = computation(block, w.raising.source)
+    for known in _solutions(function, types):
+        if all(text in known for text in found):
+            return w.traced(_Results(function, tuple(map(known.index, found))), operands, wanted)
+    return None
+
+
+class _Results(NamedTuple):
+    """A function with some of a function's results."""
+
+    function: Callable[..., Any]
+    which: tuple[int, ...]
+
+    def __call__(self, *args: Any) -> list[Any]:
+        results = jax.tree.leaves(self.function(*args))
+        return [results[k] for k in self.which]
+
+
+@functools.cache
+def _solutions(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> list[tuple[str, ...]]:
+    """What JAX lowers, and exports, a function of operands of some types to."""
+    avals = [aval_of(t) for t in types]
+    plain = jax.jit(inspect.unwrap(function))
+    texts = []
+    with widths_of(avals):
+        shaped = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+        try:
+            traced = plain.trace(*shaped)
+            texts.append(traced.lower(lowering_platforms=("cpu",)).as_text())
+            texts.append(export.export(plain, platforms=["cpu"])(*shaped).mlir_module())
+        except (TypeError, ValueError, NotImplementedError):
+            return []
+    found = []
+    for text in texts:
+        module = parse_module(text)
+        there = functions(module)
+        found.append(computation(body_of(there["main"]), there))
+    return found
 
 
 def _traced(

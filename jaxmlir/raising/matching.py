@@ -11,6 +11,16 @@ import numpy as np
 
 from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
 
+# What some modules say and others leave out.
+_DEFAULTS = {
+    "api_version = 1 : i32",
+    "called_computations = []",
+    "has_side_effect = false",
+    "indices_are_sorted = false",
+    "is_stable = false",
+    "unique_indices = false",
+}
+
 MAX_NESTED = 8
 """How deep regions and calls are followed; deeper ones equal nothing."""
 
@@ -21,8 +31,8 @@ def computation(
     renamed: Mapping[ir.Type, str] | None = None,
     around: Mapping[ir.Value, str] | None = None,
     depth: int = 0,
-) -> str:
-    """What a block computes from its arguments, as text that is equal where that is.
+) -> tuple[str, ...]:
+    """What a block computes from its arguments: for each result a text that is equal where that is.
 
     Names, unused ops, the order of ops and ops that are there twice make no difference.
 
@@ -32,31 +42,31 @@ def computation(
       around: what values from outside of the block are called.
     """
     if depth > MAX_NESTED:
-        return f"too deep: {id(block)}"
+        return (f"too deep: {id(block)}",)
     renamed = renamed or {}
     known: dict[ir.Value, str] = dict(around or {})
     types = [renamed.get(v.type) or str(v.type) for v in block.arguments]
     known.update((v, f"%{depth}.{k}: {types[k]}") for k, v in enumerate(block.arguments))
     for view in block.operations:
         op = view.operation
-        operands = [known.get(v, "?") for v in op.operands]
+        operands = tuple(known.get(v, "?") for v in op.operands)
+        if not len(op.results):
+            return operands
         attributes = {a: op.attributes[a] for a in op.attributes}
         bodies = [b for region in op.regions for b in region.blocks]
         if "callee" in attributes:
             callee = source.get(ir.FlatSymbolRefAttr(attributes.pop("callee")).value)
             bodies += list(callee.operation.regions[0].blocks) if callee else []
         inner = [computation(b, source, renamed, known, depth + 1) for b in bodies]
-        given = sorted(f"{name} = {value}" for name, value in attributes.items())
+        given = sorted({f"{name} = {value}" for name, value in attributes.items()} - _DEFAULTS)
         types = [renamed.get(v.type) or str(v.type) for v in op.results]
         text = f"{op.name} {operands} {given} {inner} {types}"
-        if not len(op.results):
-            return text
         digest = hashlib.sha256(text.encode()).hexdigest()
         known.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
-    return "no end"
+    return ("no end",)
 
 
-def region_text(region: Any) -> str:
+def region_text(region: Any) -> tuple[str, ...]:
     """What the only block of a region computes."""
     return computation(region.blocks[0], {})
 
@@ -79,7 +89,7 @@ def lowered_by_jax(
     return parse_module(text)
 
 
-def region_by_jax(fun: Callable[..., Any], args: list[Any], name: str) -> str | None:
+def region_by_jax(fun: Callable[..., Any], args: list[Any], name: str) -> tuple[str, ...] | None:
     """The text of the region of the first op of a name that JAX lowers a function to."""
     module = lowered_by_jax(fun, args)
     for function in functions(module).values() if module else ():

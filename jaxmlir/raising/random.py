@@ -68,7 +68,7 @@ def is_threefry(function: Any, source: dict[str, Any]) -> bool:
 
 
 @functools.cache
-def _threefries(shapes: tuple[tuple[int, ...], ...] | None) -> frozenset[str]:
+def _threefries(shapes: tuple[tuple[int, ...], ...] | None) -> frozenset[tuple[str, ...]]:
     """What JAX lowers ``threefry2x32`` to, on each platform, for operands of some shapes; of
     ``None`` for a scalar key and counters of a shape that is called so."""
     args = [(shape, np.uint32) for shape in shapes or ((), (), (3,), (3,))]

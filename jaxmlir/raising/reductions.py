@@ -146,7 +146,7 @@ def _pick(x: Any, index: Any, axis: int) -> Any:
 
 
 @functools.cache
-def _arg_region(name: str, element: ir.Type, index: ir.Type) -> str | None:
+def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] | None:
     """The text of the region that JAX writes for ``argmax`` of a type."""
 
     def arg(x: Any) -> Any:
@@ -235,7 +235,7 @@ def _cumulative(
 
 
 @functools.cache
-def _logsumexp_region(element: ir.Type) -> str | None:
+def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
     """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
     dtype = dtype_of(element)
     if not dtypes.issubdtype(dtype, np.inexact):
@@ -314,7 +314,7 @@ def sort(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @functools.cache
-def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> str | None:
+def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> tuple[str, ...] | None:
     args = [((3,), dtype_of(element)) for element in elements]
 
     def sorted_(*xs: Any) -> Any:

@@ -564,6 +564,23 @@ def test_functions_that_jax_writes_as_several_ops_have_its_derivatives(name):
         close(gradient(program), gradient(f), 1e-4)
 
 
+SOLVERS = {
+    "inv": ("custom_linear_solve", lambda a: jnp.linalg.inv(a)[0]),
+    "solve": ("custom_linear_solve", lambda a: jnp.linalg.solve(a, a[0])),
+    "slogdet": ("custom_jvp_call_jaxpr", lambda a: jnp.linalg.slogdet(a)[1]),
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solutions_have_derivatives_that_are_solutions(name):
+    op, f = SOLVERS[name]
+    exported = export.export(jax.jit(f))(SQUARE)
+    for program in (jaxmlir.from_stablehlo(lowered(f, SQUARE)), jaxmlir.from_exported(exported)):
+        assert f'"jaxpr.{op}"' in str(program)
+        same(program(SQUARE), jax.jit(f)(SQUARE))
+        close(program.jvp()((SQUARE,), (SQUARE,)), jax.jvp(f, (SQUARE,), (SQUARE,)), 1e-4)
+
+
 def test_a_function_of_that_name_is_what_it_computes():
     def relu(x):
         return jnp.maximum(x, 0.5)
