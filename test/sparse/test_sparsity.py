@@ -302,6 +302,27 @@ def test_a_gradient_by_a_rule_is_not_taken_for_symmetric():
     np.testing.assert_allclose(program.sparse_hessian()(X).todense(), wanted, rtol=1e-5)
 
 
+HESSIANS = {
+    "cond": lambda x: lax.cond(x[0] > 0, lambda x: jnp.sum(x[1:] * x[:-1]), jnp.prod, x),
+    "remat": lambda x: jnp.sum(jax.checkpoint(lambda x: jnp.sin(x) * jnp.roll(x, 1))(x) ** 2),
+    "solve": lambda x: jnp.sum(jnp.linalg.solve(UPPER + jnp.diag(x**2), x) ** 2),
+    "loop": lambda x: jnp.sum(recurrence(x) ** 2),
+    "scan": lambda x: lax.scan(lambda c, a: (c, jnp.cos(c * a)), x[0], x[1:])[1].sum(),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", HESSIANS)
+def test_hessians_go_through_control_flow_solves_and_recomputation(name):
+    f = HESSIANS[name]
+    wanted = np.asarray(jax.hessian(f)(X))
+    program = jaxmlir.trace(f)(X)
+    pattern = program.hessian_sparsity()
+    assert not (wanted != 0)[~pattern.to_dense()].any()
+    found = program.sparse_hessian(pattern=pattern)(X).todense()
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-4)
+
+
 # --- the programs ---------------------------------------------------------------------------------
 
 
@@ -340,6 +361,39 @@ def test_a_sparse_jacobian_is_a_program(tmp_path):
     gradient = jax.grad(lambda x: jnp.sum(program(x).data ** 2))(x)
     by_jax = jax.grad(lambda x: jnp.sum(jax.jacfwd(arrow)(x) ** 2))(x)
     np.testing.assert_allclose(gradient, by_jax, rtol=1e-5)
+
+
+def test_a_sparse_hessian_is_a_program(tmp_path):
+    program = jaxmlir.trace(rosenbrock)(X).sparse_hessian()
+    wanted = jax.hessian(rosenbrock)
+    program.save(tmp_path / "hessian.jaxmlir")
+    loaded = jaxmlir.load(tmp_path / "hessian.jaxmlir")
+    np.testing.assert_allclose(loaded.optimize(2)(X).todense(), wanted(X), rtol=1e-5, atol=1e-4)
+    batch = loaded.vmap(axis_size=2)(jnp.stack([X, 2 * X]))
+    np.testing.assert_allclose(batch.data[1], loaded(2 * X).data, rtol=1e-5)
+    gradient = jax.grad(lambda x: jnp.sum(loaded(x).data ** 2))(X)
+    by_jax = jax.grad(lambda x: jnp.sum(wanted(x) ** 2))(X)
+    np.testing.assert_allclose(gradient, by_jax, rtol=1e-4)
+
+
+def test_a_batch_over_parameters_has_a_matrix_for_each():
+    def f(scale, x):
+        return scale * jnp.exp(x[1:]) * x[:-1]
+
+    program = jaxmlir.trace(f)(jnp.float32(1), X).sparse_jacobian(1)
+    scales = jnp.array([1.0, 2.0, 5.0])
+    found = program.vmap(in_axes=(0, None))(scales, X)
+    wanted = jax.vmap(jax.jacfwd(f, 1), (0, None))(scales, X)
+    np.testing.assert_allclose(found.todense(), wanted, rtol=1e-6)
+
+
+def test_a_raised_program_has_a_sparse_jacobian():
+    module = jax.jit(differences).lower(X).as_text()
+    raised = jaxmlir.from_stablehlo(module)
+    pattern = raised.jacobian_sparsity()
+    np.testing.assert_array_equal(pattern.to_dense(), dense_jacobian(differences, X) != 0)
+    (found,) = jax.tree.leaves(raised.sparse_jacobian()(X), is_leaf=lambda x: hasattr(x, "todense"))
+    np.testing.assert_allclose(found.todense(), jax.jacfwd(differences)(X), rtol=1e-5)
 
 
 def test_a_loaded_program_has_a_sparse_jacobian(tmp_path):
@@ -391,11 +445,15 @@ def test_complex_arguments_are_refused():
         program.sparse_jacobian()
 
 
-def test_symbolic_sizes_are_to_be_given():
+def test_a_program_of_symbolic_sizes_has_a_pattern_at_each_size():
     (size,) = jax.export.symbolic_shape("n")
-    program = jaxmlir.trace(jnp.sin)(jax.ShapeDtypeStruct((size,), np.float32))
+    program = jaxmlir.trace(differences)(jax.ShapeDtypeStruct((size,), np.float32))
     with pytest.raises(ArgumentError, match="program.specialize"):
         program.jacobian_sparsity()
+    for n in (4, 7):
+        x = jnp.linspace(0.1, 1, n)
+        pattern = program.specialize(x).jacobian_sparsity()
+        np.testing.assert_array_equal(pattern.to_dense(), dense_jacobian(differences, x) != 0)
 
 
 @pytest.mark.parametrize("size", [6, 24])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 
-from jaxmlir._compat import core
+from jaxmlir._compat import batching, core
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import ArgumentError
@@ -62,8 +62,30 @@ def vmap(
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
         new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
         copied = rules.functions.copy_in(new)
-    trees = program.in_tree, program.out_tree
+    trees = program.in_tree, _batched_tree(program, axis_size, out_axes)
     return finish(result, new, *trees, arg_names=program.arg_names, copied=copied)
+
+
+def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:
+    """The pytree of a batched result: a sparse matrix becomes a batch of them, as in JAX."""
+    tree = program.out_tree
+    if not any(kind in batching.vmappables for kind in _kinds_in(tree)):
+        return tree
+
+    def result(_: Any) -> Any:
+        return tree.unflatten([jax.numpy.zeros(x.shape, x.dtype) for x in program.out_avals])
+
+    given = jax.ShapeDtypeStruct((axis_size,), bool)
+    return jax.tree.structure(jax.eval_shape(jax.vmap(result, 0, out_axes), given))
+
+
+def _kinds_in(tree: Any) -> Iterator[Any]:
+    """The types of the containers of a pytree."""
+    node = tree.node_data()
+    if node is not None:
+        yield node[0]
+    for child in tree.children():
+        yield from _kinds_in(child)
 
 
 def _size(given: Any) -> Any:
