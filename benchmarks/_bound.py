@@ -43,11 +43,11 @@ def peaks() -> Peaks:
         return jax.lax.fori_loop(0, 64, add, jnp.float32(0.0))
 
     side, length, large = 1024, 2**16, 2**24
-    matrix = jnp.ones((side, side))
+    matrix = jnp.ones((side, side), jnp.float32)
     return Peaks(
         _least(jnp.dot, matrix, matrix) / (2 * side**3),
-        _least(exponentials, jnp.linspace(-1.0, 0.0, length)) / (64 * length),
-        _least(jnp.sum, jnp.ones(large)) / (4 * large),
+        _least(exponentials, jnp.linspace(-1.0, 0.0, length, dtype=jnp.float32)) / (64 * length),
+        _least(jnp.sum, jnp.ones(large, jnp.float32)) / (4 * large),
     )
 
 
