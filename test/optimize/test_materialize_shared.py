@@ -66,9 +66,14 @@ def test_what_is_expensive_is_stored_for_a_kernel_that_asks_where_each_element_i
 
     def fenced(function, size):
         x = np.random.RandomState(0).rand(size, size).astype(np.float32)
-        program = jaxmlir.trace(function)(x).run_passes("jaxpr-inline,jaxpr-materialize-shared")
-        np.testing.assert_allclose(program(x), jax.jit(function)(x), rtol=1e-5, atol=1e-5)
-        return str(program).count(FENCE)
+        with_calls = jaxmlir.trace(function)(x)
+        found = []
+        for program in (with_calls, with_calls.run_passes("jaxpr-inline")):
+            stored = program.run_passes("jaxpr-materialize-shared")
+            np.testing.assert_allclose(stored(x), jax.jit(function)(x), rtol=1e-5, atol=1e-5)
+            found.append(str(stored).count(FENCE))
+        assert found[0] == found[1]
+        return found[0]
 
     def moved(x):
         return jnp.roll(x, 1, 0) + jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
@@ -81,6 +86,7 @@ def test_what_is_expensive_is_stored_for_a_kernel_that_asks_where_each_element_i
     assert fenced(lambda x: x * x + moved(x), 64) == 0
     assert fenced(lambda x: jnp.cos(x) + jnp.roll(x, 1, 0), 64) == 0, "one question is cheap"
     assert fenced(expensive, 8) == 0, "so few elements are"
+    assert fenced(lambda x: jnp.cos(moved(x)) + moved(x), 64) == 0, "nor would it be alone"
 
 
 def test_what_a_larger_op_reads_again_and_again_is_fenced():
