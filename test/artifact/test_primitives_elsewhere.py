@@ -319,3 +319,23 @@ def test_what_cannot_be_traced_is_an_error_that_names_the_op(tmp_path):
     (diagnostic,) = error.value.diagnostics
     assert "'jaxpr.elsewhere_opaque' op cannot be saved" in diagnostic.message
     assert diagnostic.file == __file__
+
+
+def test_a_callback_is_an_error_before_what_primitives_compute_is_traced(tmp_path):
+    computed = []
+
+    def compute(x, *, static):
+        computed.append(static)
+        return static.function(x)
+
+    counted_p = _primitive("elsewhere_counted", compute)
+
+    def f(x):
+        x = jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return counted_p.bind(x, static=Static(jnp.cos))
+
+    program = jaxmlir.trace(f)(X)
+    computed.clear()
+    with pytest.raises(ArtifactError, match="'jaxpr.pure_callback' op cannot be saved"):
+        program.save(tmp_path / "a")
+    assert not computed
