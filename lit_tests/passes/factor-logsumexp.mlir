@@ -1,14 +1,14 @@
 // A log-sum-exp with a constant of its loop is the log of a product, if its numbers are near enough to one another.
 
-// RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2' %s -o %t
+// RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2 calls=inf' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2' %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2 calls=inf' %t -o %t.again
 // RUN: diff %t %t.again
 // RUN: jaxmlir-run %s --args '[[0.0, 1.0], [0.5, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [0.5, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %s --args '[[0.0, 1.0], [-inf, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=FAR
 // RUN: jaxmlir-run %t --args '[[0.0, 1.0], [-inf, 0.5]], [3.0, -1.0]' | FileCheck %s --check-prefix=FAR
-// RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-factor-logsumexp='min-iterations=3 min-elements=4 min-ratio=2 calls=inf' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: factor-logsumexp.mlir:{{[0-9]+}}:9: remark: [jaxpr-factor-logsumexp] 4 exponentials of an iteration become a product
 // REMARK-NOT: become a product

@@ -14,6 +14,7 @@ small factor: nothing that counts underflows, and the rounding errors are those 
 How far they are is asked once, before the loop, of which there are two versions: a ``cond`` runs
 the one with products, or, if the numbers are too far apart, infinite or NaN, the one as it was.
 The derivative of that one computes the exponentials again, rather than keep them (``remat2``).
+A loop that runs after such an answer, of a derivative for example, is not asked again.
 
 Found is what ``logsumexp`` writes, of sums and differences of arrays, also multiplied with numbers
 or divided by them; what does not change along the summed dimensions is added afterwards.
@@ -42,6 +43,7 @@ from jaxmlir.dialect.builder import (
     is_constant,
     named_ops,
     symbol_ref,
+    symbols_of,
 )
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import (
@@ -49,8 +51,10 @@ from jaxmlir.optimize.algebra.factor_logsumexp.reader import (
     Answers,
     Found,
     Reader,
+    is_near,
     is_number,
 )
+from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.licm import GROWTH, Split, Splits, report
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
@@ -80,8 +84,11 @@ MIN_ITERATIONS = 8
 # The product is a kernel of its own: the exponentials have to take this part of starting one.
 LAUNCHES = 0.4
 MIN_RATIO = 12
-# Of the work of an iteration, the part that the exponentials are: two loops take longer to compile.
+# Of the work of an iteration, the part that the exponentials are.
 MIN_SHARE = 0.5
+# Ops that the second version of a loop counts as, many of which are kernels of their own: it took
+# 0.2 to 0.35 s to compile, and with its derivative, which saves as much again, 0.45 to 0.55 s.
+VERSION_OPS = 600
 
 
 def worthwhile(
@@ -233,6 +240,8 @@ class FactorLogsumexp(Pass):
       min-elements: that are summed up in an iteration; by default as many as take as long as it
         takes to start the kernel of the product.
       min-ratio: how many exponentials become products, for each that an iteration still takes.
+      calls: how often the program is taken to be called: the exponentials have to make up within
+        so many calls for compiling a second loop.
     """
 
     name: ClassVar[str] = "jaxpr-factor-logsumexp"
@@ -241,6 +250,7 @@ class FactorLogsumexp(Pass):
     min_iterations: Amount = MIN_ITERATIONS
     min_elements: Amount | None = None
     min_ratio: Amount = MIN_RATIO
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
         graph = analyses_of(program).graph
@@ -248,9 +258,18 @@ class FactorLogsumexp(Pass):
             return False
         with scope():
             entries = graph.entry_points()
-            loops = _Loops(program, self.min_iterations, self.min_elements, self.min_ratio)
+            loops = _Loops(program, self)
             count = 0
+            # The derivatives of a version do not hide its exponentials any more.
+            answered = {
+                next(symbols_of(op))
+                for ops in graph.ops.values()
+                for op, name in ops
+                if name == "jaxpr.cond" and is_near(op.operands[0])
+            }
             for function in outside_kernels(program, SCANS):
+                if function.name.value in answered:
+                    continue
                 for op, name in named_ops(function):
                     count += name == "jaxpr.scan" and loops.rewrite(function, op)
             if count:
@@ -302,16 +321,16 @@ class _Patterns:
 class _Loops:
     """The loops of a program."""
 
-    def __init__(
-        self, program: Module, min_iterations: float, min_elements: float | None, min_ratio: float
-    ):
+    def __init__(self, program: Module, options: FactorLogsumexp):
         self._program = program
         self._rules = Rules(program)
         self._graph = analyses_of(program).graph
         self._bodies = LoopEditor(self._rules, self._graph)
         self._splits = Splits(self._rules, self._graph, self._bodies, GROWTH)
-        self._plans = Plans(Work(program), min_elements, min_ratio)
-        self._min_iterations = min_iterations
+        self._plans = Plans(Work(program), options.min_elements, options.min_ratio)
+        self._min_iterations = options.min_iterations
+        self._compile_time = CompileTime(program, options.calls)
+        self._exponential = program.target.costs.transcendental
         # By the body, and what of its arguments are constants and carried.
         self._known: dict[tuple[str, int, int], _Versions | None] = {}
         # What functions refer to, of those that are as they were read or copies of others.
@@ -395,6 +414,9 @@ class _Loops:
         body = analyses_of(self._program).body(function) if is_as_read else FunctionView(function)
         plan = self._plans.of(body, num_consts)
         if plan is None:
+            return None
+        saved = self._exponential * sum(f.sum.size for f in plan.found)
+        if not self._compile_time.pays(symbol, VERSION_OPS, saved):
             return None
         for f in plan.found:
             remark(body.ops[f.op], f"{f.sum.size} exponentials of an iteration become a product")

@@ -12,11 +12,12 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import FunctionView, OpView, number_of
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements, is_plain_signature
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import only_user
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
@@ -114,8 +115,7 @@ class LogSumExp:
 
         b = self._total(self.constant, dict(zip(self.constants, constants, strict=True)))
         b = b - self._greatest(b)
-        # Four derivatives divide by the fourth power of a sum, which is to be a normal number.
-        return [jnp.min(lax.stop_gradient(b)) >= math.log(dtypes.finfo(b.dtype).tiny) / 4]
+        return [jnp.min(lax.stop_gradient(b)) >= _least(b.dtype)]
 
     def _total(self, terms: Sequence[Term], args: Args) -> Any:
         import jax.numpy as jnp
@@ -143,6 +143,26 @@ class LogSumExp:
         if times != 1:
             array = array * times
         return lax.reshape(array, [n if d in out else 1 for d, n in enumerate(self.shape)])
+
+
+def _least(dtype: Any) -> float:
+    """What the logarithm of a factor of a product is at least."""
+    # Four derivatives divide by the fourth power of a sum, which is to be a normal number.
+    return math.log(dtypes.finfo(dtype).tiny) / 4
+
+
+def is_near(index: ir.Value) -> bool:
+    """Whether the number of a branch is the answer of :meth:`LogSumExp.near`."""
+    node = node_of(index)
+    while node is not None and node.name in ("jaxpr.and", "jaxpr.convert_element_type"):
+        node = node_of(node.operands[0])
+    if node is None or node.name != "jaxpr.ge":
+        return False
+    smallest = node_of(node.operands[0])
+    if smallest is None or smallest.name != "jaxpr.reduce_min":
+        return False
+    dtype = aval_of(smallest.operands[0].type).dtype
+    return bool(number_of(node.operands[1]) == np.asarray(_least(dtype), dtype))
 
 
 def _labelled(x: Any) -> LabelledArray:
