@@ -1,14 +1,14 @@
 // Rows are selected before a matrix product or after, whichever costs less.
 
-// RUN: jaxmlir-opt --jaxpr-gather-dot %s -o %t
+// RUN: jaxmlir-opt --jaxpr-gather-dot='calls=inf' %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-gather-dot %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-gather-dot='calls=inf' %t -o %t.again
 // RUN: diff %t %t.again
 // RUN: jaxmlir-run %s > %t.before
 // RUN: jaxmlir-run %t > %t.after
 // RUN: diff %t.before %t.after
 // RUN: FileCheck %s --check-prefix=EXEC < %t.after
-// RUN: jaxmlir-opt --jaxpr-gather-dot --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-gather-dot='calls=inf' --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // More edges than nodes: the product is of the nodes.
 // REMARK-DAG: gather-dot.mlir:{{[0-9]+}}:8: remark: [jaxpr-gather-dot] product ab,bc,d<a->dc as ((0 1) 2): 16.4 kFLOP and 136 kB instead of 524 kFLOP and 263 kB

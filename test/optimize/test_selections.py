@@ -126,13 +126,30 @@ ONE_HOT = {
 def test_one_hot_products_select(name):
     f = ONE_HOT[name]
     before, after = passed(
-        "jaxpr-reassociate{min-gain=0}, jaxpr-gather-dot{min-gain=0}, jaxpr-dce", f, X, OUTSIDE
+        "jaxpr-reassociate{min-gain=0}, jaxpr-gather-dot{min-gain=0 calls=inf}, jaxpr-dce",
+        f,
+        X,
+        OUTSIDE,
     )
     assert '"jaxpr.eq"' in str(before) and '"jaxpr.eq"' not in str(after)
     np.testing.assert_allclose(after(X, OUTSIDE), before(X, OUTSIDE), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
         gradient(after)(X, OUTSIDE), gradient(f)(X, OUTSIDE), rtol=1e-4, atol=1e-5
     )
+
+
+def test_selections_that_take_longer_to_compile_than_they_save():
+    """A gather, and the scatter of its gradient, take as long as a hundred ops."""
+    rng = np.random.RandomState(0)
+    for rows, numbers, selects in ((ROWS, 8, False), (1000, 256, True)):
+        x, i = rng.randn(rows, WORDS).astype(np.float32), rng.randint(0, rows, numbers)
+
+        def f(x, i, rows=rows):
+            return jax.nn.one_hot(i, rows) @ x
+
+        _, after = passed("jaxpr-gather-dot", f, x, i)
+        assert ("jaxpr.gather" in str(after)) == selects
+        np.testing.assert_allclose(after(x, i), x[i], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.compat
 EAGER = {
     # As much as they can rewrite, whether or not it pays.
     "jaxpr-reassociate": "jaxpr-reassociate{min-gain=0}",
-    "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0}",
+    "jaxpr-gather-dot": "jaxpr-gather-dot{min-gain=0 calls=inf}",
     "jaxpr-factor-linear-sums": "jaxpr-factor-linear-sums{min-gain=0}",
     "jaxpr-hoist-slices": "jaxpr-hoist-slices{factor=0}",
     "jaxpr-shift-invariance": "jaxpr-shift-invariance",

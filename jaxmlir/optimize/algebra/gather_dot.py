@@ -40,6 +40,7 @@ from jaxmlir.optimize.algebra.products import (
     rewrite_program,
 )
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
+from jaxmlir.optimize.compile_time import CALLS
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
@@ -64,6 +65,8 @@ class GatherDot(Pass):
     Options:
       min-gain: how many times faster the new order has to be in the estimate.
       sure-gain: the same of an order that takes fewer operations and fewer bytes.
+      calls: how often the program is taken to be called: selections in the place of products with
+        masks have to make up within so many calls for the time that they take to compile.
     """
 
     name: ClassVar[str] = "jaxpr-gather-dot"
@@ -72,6 +75,7 @@ class GatherDot(Pass):
     partitioned: ClassVar = False
     min_gain: Amount = MIN_GAIN
     sure_gain: Amount = SURE_GAIN
+    calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
         with scope():
@@ -86,6 +90,7 @@ class GatherDot(Pass):
             self.min_gain,
             sure_gain=self.sure_gain,
             needed=_SELECTORS,
+            calls=self.calls,
         )
         return written > 0 or any(moved)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.manager import analyses_of
@@ -21,9 +22,10 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, named_ops
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_mask
+from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_diagonal, is_mask
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan
 from jaxmlir.optimize.algebra.products.trees import Function, Tree, cost_of
+from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.templates import Rules
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 MAX_ROUNDS = 4
 # More users than this, and a value is worth having.
 MAX_USERS = 8
+# Ops that rows selected by a mask count as, with the adding up of rows in their derivative: they
+# take 0.06 s to compile.
+SELECTION_OPS = 100
 
 
 def rewrite_program(
@@ -46,6 +51,7 @@ def rewrite_program(
     sure_gain: float | None = None,
     needed: Collection[str] | None = None,
     distributes: bool = False,
+    calls: float = inf,
 ) -> int:
     """Rewrites products in place; how many.
 
@@ -57,6 +63,8 @@ def rewrite_program(
       needed: the ops without one of which a function has no such product; by default those that
         sum.
       distributes: whether products with sums may become sums of products.
+      calls: how often the program is called, for selections that have to save the time to compile
+        them.
     """
 
     needed = needed or {name for name, reader in readers.items() if reader.contracts}
@@ -66,11 +74,12 @@ def rewrite_program(
         return 0
     others = _SUMS if distributes else ()
     with scope():
-        rules, count = Rules(program), 0
+        rules, count, compile_time = Rules(program), 0, CompileTime(program, calls)
         known = readers, loop_constants(program), program.target.costs, others
         for function in functions:
             found = Function.of(function, graph.ops[function.name.value], *known)
-            written = _rewrite(rules, found, wanted, min_gain, sure_gain or min_gain)
+            pays = functools.partial(compile_time.pays, function.name.value)
+            written = _rewrite(rules, found, wanted, min_gain, sure_gain or min_gain, pays)
             if distributes:
                 if written:
                     drop_dead_ops(function)
@@ -90,10 +99,11 @@ def _rewrite(
     wanted: Callable[[Tree], bool],
     min_gain: float,
     sure_gain: float,
+    pays: Callable[[float, float], bool],
 ) -> int:
     if not any(node.rule.contracts for node in found.products):
         return 0
-    trees = _Trees(found, wanted, min_gain, sure_gain)
+    trees = _Trees(found, wanted, min_gain, sure_gain, pays)
     trees.absorb()
     count = 0
     for tree in trees.chosen():
@@ -112,6 +122,7 @@ class _Trees:
     wanted: Callable[[Tree], bool]
     min_gain: float
     sure_gain: float
+    pays: Callable[[float, float], bool]
     trees: dict[Node, Tree] = field(default_factory=dict)
     absorbed: set[Node] = field(default_factory=set)
 
@@ -176,10 +187,11 @@ class _Trees:
             return False
         if any(node in self.absorbed for node in tree.ops):
             return True
-        best = tree.best.cost
+        best, before = tree.best.cost, tree.cost.ns(self.function.costs)
         gain = self.sure_gain if best.is_less(tree.cost) else self.min_gain
-        costs = self.function.costs
-        return best.ns(costs) * gain < tree.cost.ns(costs)
+        time = best.ns(self.function.costs)
+        masks = [n for n in tree.ops if is_mask(n) and not is_diagonal(n.operands[0])]
+        return time * gain < before and self.pays(SELECTION_OPS * len(masks), before - time)
 
     def _ns(self, tree: Tree) -> float:
         """The time that a product takes, in its best order."""
