@@ -78,12 +78,23 @@ def _new_location(traceback: Any) -> ir.Location | None:
 _SOURCE = r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$"
 
 
-def of_function(debug_info: Any) -> ir.Location:
+def of_function(debug_info: Any, call: ir.Location | None = None) -> ir.Location:
     """The location of a function: its name, and the file and line of its definition.
+
+    JAX tells no line of the user's of the equations of its own functions, such as those of
+    ``jnp.where``: their location is that of the call ``call`` too, by which the user knows them.
 
     The context must be entered.
     """
-    return _of_source(getattr(debug_info, "func_src_info", None) or "")
+    found = _of_source(getattr(debug_info, "func_src_info", None) or "")
+    if call is None or not is_of_jax(position(found)[0]) or not position(call)[1]:
+        return found
+    return ir.Location.callsite(found, [split(call)[1]])
+
+
+def is_of_function(location: ir.Location, function: ir.Location) -> bool:
+    """Whether an op of a function of JAX's comes from no line of its own, but from any call."""
+    return split(location)[1] == function and is_of_jax(file_line_col(function)[0])
 
 
 @functools.lru_cache(1024)
