@@ -124,7 +124,7 @@ class App {
   }
 
   key(event) {
-    const isTyping = event.target.matches("input:not([type=checkbox]), select");
+    const isTyping = event.target.matches("input[type=search], select");
     if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
     if (event.key === "Escape") {
       $("query").value = "";

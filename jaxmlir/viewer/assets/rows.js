@@ -13,12 +13,11 @@ class Rows {
   constructor(host, label, render, select) {
     Object.assign(this, { host, render, onSelect: select, count: 0, selected: -1 });
     this.layer = h("div", { class: "layer" });
-    this.space = h("div", { class: "space" }, this.layer);
     host.classList.add("rows");
     for (const [key, value] of Object.entries({ tabindex: 0, role: "listbox", "aria-label": label })) {
       host.setAttribute(key, value);
     }
-    host.append(this.space);
+    host.append(this.layer);
     host.addEventListener("scroll", () => this.draw());
     host.addEventListener("click", (event) => {
       const row = event.target.closest("[data-row]");
@@ -30,7 +29,7 @@ class Rows {
 
   setCount(count) {
     this.count = count;
-    this.space.style.height = `${count * ROW}px`;
+    this.layer.style.height = `${count * ROW}px`;
     this.selected = Math.min(this.selected, count - 1);
     this.draw();
   }
@@ -50,7 +49,7 @@ class Rows {
       row.setAttribute("aria-selected", isSelected);
       rows.push(row);
     }
-    this.layer.style.transform = `translateY(${first * ROW}px)`;
+    this.layer.style.paddingTop = `${first * ROW}px`;
     this.layer.replaceChildren(...rows);
     this.host.setAttribute("aria-activedescendant", `${this.host.id}-${this.selected}`);
   }
