@@ -86,10 +86,11 @@ def of_function(debug_info: Any, call: ir.Location | None = None) -> ir.Location
 
     The context must be entered.
     """
-    found = _of_source(getattr(debug_info, "func_src_info", None) or "")
-    if call is None or not is_of_jax(position(found)[0]) or not position(call)[1]:
+    found, is_library = _of_source(getattr(debug_info, "func_src_info", None) or "")
+    if call is None or not is_library:
         return found
-    return ir.Location.callsite(found, [split(call)[1]])
+    _, frames = split(call)
+    return found if isinstance(frames, ir.UnknownLoc) else ir.Location.callsite(found, [frames])
 
 
 def is_of_function(location: ir.Location, function: ir.Location) -> bool:
@@ -98,13 +99,13 @@ def is_of_function(location: ir.Location, function: ir.Location) -> bool:
 
 
 @functools.lru_cache(1024)
-def _of_source(info: str) -> ir.Location:
-    """The location that JAX's ``name at file:line`` tells."""
+def _of_source(info: str) -> tuple[ir.Location, bool]:
+    """The location that JAX's ``name at file:line`` tells, and whether the file is one of JAX's."""
     match = re.match(_SOURCE, info)
     if not match:
-        return ir.Location.unknown()
+        return ir.Location.unknown(), False
     child = ir.Location.file(match["file"], int(match["line"]), 1)
-    return ir.Location.name(match["name"], childLoc=child)
+    return ir.Location.name(match["name"], childLoc=child), is_of_jax(match["file"])
 
 
 def name_arguments(function: Any, names: Sequence[str]) -> None:
