@@ -66,7 +66,7 @@ class CodeView {
     this.compact = false;
     this.matches = [];
     const chosen = (i) => select(...this.at(i), "text");
-    this.rows = new Rows(host, "Text of the program", (i) => this.row(i), chosen);
+    this.rows = new Rows(host, (i) => this.row(i), chosen);
     host.addEventListener("mouseover", (event) => this.hover(event));
     host.addEventListener("mouseleave", () => this.light(null));
     host.addEventListener("click", (event) => this.click(event));

@@ -6,17 +6,12 @@ const ROW = 20; // pixels
 class Rows {
   /**
    * @param host the element to fill; it scrolls.
-   * @param label what it is called to those who do not see it.
    * @param render makes the element of a row.
    * @param select is told which row was selected.
    */
-  constructor(host, label, render, select) {
+  constructor(host, render, select) {
     Object.assign(this, { host, render, onSelect: select, count: 0, selected: -1 });
     this.layer = h("div", { class: "layer" });
-    host.classList.add("rows");
-    for (const [key, value] of Object.entries({ tabindex: 0, role: "listbox", "aria-label": label })) {
-      host.setAttribute(key, value);
-    }
     host.append(this.layer);
     host.addEventListener("scroll", () => this.draw());
     host.addEventListener("click", (event) => {
