@@ -41,10 +41,13 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:
+    from jaxmlir.dialect.ir import ir
     from jaxmlir.dialect.module import Module
 
 Line = tuple[str, int]
-"""File and line of the user's frame; ``("", 0)`` where there is none."""
+"""File and line of the user's frame."""
+NOWHERE: Line = "", 0
+"""The line of what has none; in a function of JAX's, of what has that of the call."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,16 @@ class FunctionCost:
     """Ops whose arithmetic is not in ``by_line``, and how often they run."""
     unbounded: set[Line] = field(default_factory=set)
     """Lines in loops whose trip count is not known: counted for one iteration."""
+
+    def at(self, line: Line) -> FunctionCost:
+        """The cost of a call at a line: that of ops without one is the call's."""
+        if NOWHERE not in self.by_line or line == NOWHERE:
+            return self
+        found = FunctionCost(uncounted=self.uncounted)
+        for own, cost in self.by_line.items():
+            found.by_line[line if own == NOWHERE else own] += cost
+        found.unbounded = {line if own == NOWHERE else own for own in self.unbounded}
+        return found
 
     @property
     def total(self) -> Cost:
@@ -161,7 +174,9 @@ def costs(program: Module, symbol: str = "") -> FunctionCost:
     """
     check_program(program)
     with scope():
-        return Counter(program).function(symbol or program.name)
+        symbol = symbol or program.name
+        place = locations.position(program._function(symbol).location)
+        return Counter(program).function(symbol).at(place[:2])
 
 
 class Counter:
@@ -186,28 +201,35 @@ class Counter:
         found = self.known.get(symbol)
         if found is None:
             found = self.known[symbol] = FunctionCost()
-            for op, name in named_ops(self.program._function(symbol)):
+            function = self.program._function(symbol)
+            for op, name in named_ops(function):
                 if name != "jaxpr.constant":
-                    self.op(OpView(op, name), found)
+                    self.op(OpView(op, name), found, function.location)
         return found
 
-    def op(self, node: OpView, found: FunctionCost) -> None:
+    def op(self, node: OpView, found: FunctionCost, function: ir.Location | None = None) -> None:
+        line = self.line(node.op.location, function)
         name = node.name.removeprefix("jaxpr.")
         if name == "cond":
             branches = [self.function(symbol) for symbol in node.get("branches")]
-            found.add(max(branches, key=_order))
+            found.add(max(branches, key=_order).at(line))
         elif calls := calls_of(node):
             for symbol, count in calls:
-                once = self.function(symbol)
+                once = self.function(symbol).at(line)
                 found.add(once, 1 if count is None else count)
                 if count is None:
                     found.unbounded |= once.by_line.keys()
         else:
-            line = locations.position(node.op.location)[:2] if self.by_line else ("", 0)
             cost, counted = leaf_cost(node, name)
             found.by_line[line] += cost
             if not counted:
                 found.uncounted[name] += 1
+
+    def line(self, location: ir.Location, function: ir.Location | None) -> Line:
+        """The user's line of an op; ``NOWHERE`` if it is that of any call of the function."""
+        if not self.by_line or (function and locations.is_of_function(location, function)):
+            return NOWHERE
+        return locations.position(location)[:2]
 
 
 def _order(costs: FunctionCost) -> tuple[float, float]:

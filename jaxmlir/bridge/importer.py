@@ -129,6 +129,8 @@ class Importer:
         self._constant_names: dict[int, str] = {}
         # Of variables that stand for one of the jaxpr around theirs, that one; else None.
         self.origins: dict[Any, Any] = {}
+        # Where functions that are written are called.
+        self.call: ir.Location | None = None
         # While a function is being written.
         self._nest: _Nest | None = None
         # How often something written refers to what only this program has.
@@ -263,6 +265,7 @@ class Importer:
           location: of the function and all its ops; by default where the function and each
             equation come from.
         """
+        call = self.call
         # Open jaxprs of JAX before 0.11 may bind constants that their equation passes itself.
         unbound = list(jaxpr.constvars)[len(consts) :] if not consts else []
         invars = [*unbound, *jaxpr.invars]
@@ -270,7 +273,7 @@ class Importer:
             name,
             [type_of(v.aval) for v in invars],
             [type_of(v.aval) for v in jaxpr.outvars],
-            location or locations.of_function(jaxpr.debug_info),
+            location or locations.of_function(jaxpr.debug_info, call),
             False if detached else ir.InsertionPoint(self.module.body),
             visibility="public" if public else "private",
         )
@@ -300,6 +303,8 @@ class Importer:
             op.erase()
             self._forget({name})
             raise
+        finally:
+            self.call = call
         return op
 
     def write_inline(
@@ -434,6 +439,7 @@ class _Function:
             env[var] = self.constant(value, var.aval, self.location)
         for eqn in jaxpr.eqns:
             loc = self.location if one_place else locate(eqn.source_info, self.location)
+            self.importer.call = loc
             if eqn.primitive.name == "jaxmlir_call":
                 self.splice(eqn, env, loc)
                 continue

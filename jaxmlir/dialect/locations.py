@@ -78,22 +78,34 @@ def _new_location(traceback: Any) -> ir.Location | None:
 _SOURCE = r"^(?P<name>.*?) at (?P<file>.*):(?P<line>\d+)$"
 
 
-def of_function(debug_info: Any) -> ir.Location:
+def of_function(debug_info: Any, call: ir.Location | None = None) -> ir.Location:
     """The location of a function: its name, and the file and line of its definition.
+
+    JAX tells no line of the user's of the equations of its own functions, such as those of
+    ``jnp.where``: their location is that of the call ``call`` too, by which the user knows them.
 
     The context must be entered.
     """
-    return _of_source(getattr(debug_info, "func_src_info", None) or "")
+    found, is_library = _of_source(getattr(debug_info, "func_src_info", None) or "")
+    if call is None or not is_library:
+        return found
+    _, frames = split(call)
+    return found if isinstance(frames, ir.UnknownLoc) else ir.Location.callsite(found, [frames])
+
+
+def is_of_function(location: ir.Location, function: ir.Location) -> bool:
+    """Whether an op of a function of JAX's comes from no line of its own, but from any call."""
+    return split(location)[1] == function and is_of_jax(file_line_col(function)[0])
 
 
 @functools.lru_cache(1024)
-def _of_source(info: str) -> ir.Location:
-    """The location that JAX's ``name at file:line`` tells."""
+def _of_source(info: str) -> tuple[ir.Location, bool]:
+    """The location that JAX's ``name at file:line`` tells, and whether the file is one of JAX's."""
     match = re.match(_SOURCE, info)
     if not match:
-        return ir.Location.unknown()
+        return ir.Location.unknown(), False
     child = ir.Location.file(match["file"], int(match["line"]), 1)
-    return ir.Location.name(match["name"], childLoc=child)
+    return ir.Location.name(match["name"], childLoc=child), is_of_jax(match["file"])
 
 
 def name_arguments(function: Any, names: Sequence[str]) -> None:

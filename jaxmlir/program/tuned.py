@@ -24,6 +24,7 @@ from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.caching import disk_cache
 from jaxmlir.caching.configuration_key import configuration
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
 from jaxmlir.program.tuning import SECONDS, Choice, Trial
 from jaxmlir.support.warn import warn
@@ -258,14 +259,10 @@ def _signature(args: Any, kwargs: Any) -> Any:
     )
 
 
-class Tunable:
+class Tunable(Module):
     """What a program has to do with measured choice: the method of :class:`Program` on it."""
 
     __slots__ = ()
-
-    name: str
-    optimize: Any
-    _target: Any
 
     def tune(
         self,
@@ -303,9 +300,9 @@ class Tunable:
         reason = untimed_for((args, kwargs), self._target)
         if reason is not None:
             say(f"level 2: {reason}")
-            return self.optimize(2)
+            return program.optimize(2)
         if has_effects(f"@{self.name}", call_signature(program, self.name).effects, say):
-            return self.optimize(2)
+            return program.optimize(2)
         made: dict[Choice, Any] = {}
 
         def make(choice: Choice, heard: Sink | None) -> Any:

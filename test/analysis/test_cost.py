@@ -129,6 +129,25 @@ def test_lines_loops_and_branches():
     assert f"{__file__}:{first + 6} (per iteration)  return lax.while_loop" in found.table()
 
 
+@pytest.mark.parametrize("level", [0, 2])
+def test_ops_of_functions_of_jax_cost_the_lines_that_call_them(level):
+    def function(x, i):
+        y = jnp.where(x > 0, x, 0.0)
+        z = jnp.where(y < 1, y, 0.0)
+        y = jnp.take(y, i) + jnp.var(z) + jnp.linalg.solve(jnp.eye(3), z[:3])
+        return y.sum()
+
+    program = jaxmlir.trace(function)(jnp.ones(100), jnp.arange(3))
+    found = costs(program.optimize(level))
+    _, first = inspect.getsourcelines(function)
+    lines = {line - first: cost.bytes for (_, line), cost in found.by_line.items()}
+    assert lines.keys() <= {0, 1, 2, 3, 4}
+    assert level or lines[1] == lines[2]
+    assert sum(lines.values()) == found.total.bytes
+    for of in (found, costs(program.grad().optimize(level))):
+        assert all(file == __file__ for file, _ in of.by_line)
+
+
 def test_what_has_no_formula_is_named():
     found = ours(lambda x: jnp.linalg.qr(x)[0], np.ones((4, 4), np.float32))
     assert "geqrf" in found.uncounted or "qr" in found.uncounted

@@ -123,6 +123,26 @@ def test_op_names_of_an_inlined_program_that_was_read():
     assert sine == "jit(nested)/jit(inner)/sin"
 
 
+def with_functions_of_jax(x):
+    y = jnp.where(x > 0, x, 0.0)
+    y = jnp.linalg.solve(MATRIX, y) + jnp.interp(x, y, y)
+    return (jnp.take(y, jnp.arange(2)) * jnp.var(y)).sum() + jnp.median(x)
+
+
+@compat
+@pytest.mark.parametrize("level", [0, 2])
+def test_the_position_of_an_op_is_a_line_of_the_user(level):
+    """Also in functions of JAX's, which it traces without saying who calls them."""
+    own = {line for *_, line in with_functions_of_jax.__code__.co_lines()}
+    traced = jaxmlir.trace(with_functions_of_jax)(X)
+    for program in (traced, traced.vmap(axis_size=3)):
+        for function in program.optimize(level).functions.values():
+            for op in function.entry_block.operations:
+                file, line, _ = locations.position(op.location)
+                assert not locations.is_of_jax(file), op.location
+                assert program is not traced or line in own or not line, op.location
+
+
 # --- each pass ----------------------------------------------------------------------------------
 
 

@@ -24,8 +24,8 @@ class App {
     const select = (fn, op, from) => this.select(fn, op, from);
     this.code = new CodeView($("text"), select);
     this.graph = new GraphView($("graph"), $("graph-bar"), select);
-    this.functions = new Rows($("functions"), "Functions, below those that call them",
-      (i) => this.item(this.calls[i]), (i) => this.select(this.calls[i].fn, -1));
+    this.functions = new Rows($("functions"), (i) => this.item(this.calls[i]),
+      (i) => this.select(this.calls[i].fn, -1));
     this.views = { passes: new PassView(), memory: new MemoryView(), source: new SourceView() };
     $("name").textContent = `@${about.name}`;
     this.addButtons();
@@ -124,7 +124,7 @@ class App {
   }
 
   key(event) {
-    const isTyping = event.target.matches("input:not([type=checkbox]), select");
+    const isTyping = event.target.matches("input[type=search], select");
     if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
     if (event.key === "Escape") {
       $("query").value = "";

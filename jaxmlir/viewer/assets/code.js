@@ -66,7 +66,7 @@ class CodeView {
     this.compact = false;
     this.matches = [];
     const chosen = (i) => select(...this.at(i), "text");
-    this.rows = new Rows(host, "Text of the program", (i) => this.row(i), chosen);
+    this.rows = new Rows(host, (i) => this.row(i), chosen);
     host.addEventListener("mouseover", (event) => this.hover(event));
     host.addEventListener("mouseleave", () => this.light(null));
     host.addEventListener("click", (event) => this.click(event));
@@ -92,13 +92,8 @@ class CodeView {
 
   /** The function of a row, and its line there. */
   place(row) {
-    let [low, high] = [0, this.starts.length];
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.starts[middle] <= row) low = middle;
-      else high = middle;
-    }
-    return [this.form.functions[low], row - this.starts[low]];
+    const index = this.starts.findLastIndex((start) => start <= row);
+    return [this.form.functions[index], row - this.starts[index]];
   }
 
   at(row) {
@@ -142,8 +137,7 @@ class CodeView {
   }
 
   fold(name, isFolded = !this.folded.has(name)) {
-    if (isFolded) this.folded.add(name);
-    else this.folded.delete(name);
+    this.folded[isFolded ? "add" : "delete"](name);
     this.layOut();
     this.rows.select(this.starts[this.form.byName.get(name).index], false);
   }

@@ -113,22 +113,15 @@ const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), 0);
 
 // --- words ---
 
-function amount(n) {
-  if (!Number.isFinite(n)) return String(n);
-  for (const [unit, size] of [["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
-    if (n >= size) return `${+(n / size).toPrecision(3)} ${unit}`;
-  }
-  return String(n);
+/** A number in the greatest of some units, which fall by factors, that it reaches; else nothing. */
+function inUnits(n, units, factor) {
+  const i = units.findIndex((_, i) => n >= factor ** (units.length - i));
+  return i < 0 ? null : `${+(n / factor ** (units.length - i)).toPrecision(3)} ${units[i]}`;
 }
 
-function inBytes(n) {
-  if (!Number.isFinite(n)) return `${n} bytes`;
-  for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
-    if (n >= size) return `${+(n / size).toPrecision(3)} ${unit}`;
-  }
-  return plural(n, "byte");
-}
-
+// Symbolic numbers are text.
+const amount = (n) => inUnits(n, ["G", "M", "k"], 1000) ?? String(n);
+const inBytes = (n) => inUnits(n, ["GiB", "MiB", "KiB"], 1024) ?? plural(n, "byte");
 const plural = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 const shortName = (name) => name.replace(/^jaxpr[.-]/, "");
 const baseName = (file) => file.replace(/^.*[/\\]/, "");

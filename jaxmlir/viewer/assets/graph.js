@@ -16,11 +16,11 @@ class Folding {
       const isPlain = fn.operands[op].every((value) => quiet.has(fn.makers[value]));
       if (isSmall && isPlain && !returned.has(op)) quiet.add(op);
     });
-    const leaves = fn.names.map((_, op) => ({ op })).filter(({ op }) => !quiet.has(op));
+    const leaves = fn.names.map((_, op) => ({ op, ops: [op] })).filter(({ op }) => !quiet.has(op));
     this.top = leaves.length <= 60 ? leaves : this.grouped(this.byLine(leaves));
     this.open = new Set();
     this.parents = new Map();
-    this.adopt(this.top, null);
+    this.top.forEach((node) => this.adopt(node, null));
   }
 
   byLine(leaves) {
@@ -30,28 +30,22 @@ class Folding {
       if (runs.at(-1)?.line === line) runs.at(-1).kids.push(leaf);
       else runs.push({ line, kids: [leaf] });
     }
-    return runs.map(({ kids }) => (kids.length > 1 ? { kids: this.grouped(kids) } : kids[0]));
+    return runs.map(({ kids }) => (kids.length > 1 ? group(this.grouped(kids)) : kids[0]));
   }
 
   grouped(nodes) {
     while (nodes.length > MOST_KIDS) {
       const size = Math.ceil(nodes.length / Math.ceil(nodes.length / MOST_KIDS));
       const groups = [];
-      for (let i = 0; i < nodes.length; i += size) groups.push({ kids: nodes.slice(i, i + size) });
+      for (let i = 0; i < nodes.length; i += size) groups.push(group(nodes.slice(i, i + size)));
       nodes = groups;
     }
     return nodes;
   }
 
-  adopt(nodes, parent) {
-    for (const node of nodes) {
-      if (node.kids) {
-        this.adopt(node.kids, node);
-        node.first = node.kids[0].first;
-        node.count = node.kids.reduce((sum, kid) => sum + kid.count, 0);
-      } else [node.first, node.count] = [node.op, 1];
-      this.parents.set(node.kids ? node : node.op, parent);
-    }
+  adopt(node, parent) {
+    this.parents.set(node.kids ? node : node.op, parent);
+    node.kids?.forEach((kid) => this.adopt(kid, node));
   }
 
   /** Unfolds a group and what it is in; others are folded if that is too much for one picture. */
@@ -70,9 +64,7 @@ class Folding {
   }
 }
 
-function opsIn(node) {
-  return node.kids ? node.kids.flatMap(opsIn) : [node.op];
-}
+const group = (kids) => ({ kids, ops: kids.flatMap((kid) => kid.ops) });
 
 /** The graph of a function's ops, or of the calls, in an element that scrolls. */
 class GraphView {
@@ -101,7 +93,7 @@ class GraphView {
       button("fold", () => this.foldAll(), { disabled: !isOps || !folding.open.size }),
       button("fit", () => this.fit()));
     const isAll = !isOps && form.functions.length <= MOST_NODES;
-    const shown = [this.mode, isAll || fn.index, ...[...folding.open].map((node) => node.first)].join();
+    const shown = [this.mode, isAll || fn.index, ...[...folding.open].map((node) => node.ops[0])].join();
     if (shown !== this.shown || form !== this.shownForm) {
       this.draw(isOps ? this.ofOps(folding) : this.ofCalls(isAll));
       this.fit();
@@ -129,8 +121,8 @@ class GraphView {
     const owner = new Map();
     const given = new Map();
     for (const node of folding.shown()) {
-      const id = node.kids ? `g${node.first}` : `o${node.op}`;
-      opsIn(node).forEach((op) => owner.set(op, id));
+      const id = node.kids ? `g${node.ops[0]}` : `o${node.op}`;
+      node.ops.forEach((op) => owner.set(op, id));
       nodes.push(node.kids ? this.groupNode(id, node, folding) : this.opNode(id, node.op));
     }
     const edges = new Map();
@@ -164,7 +156,7 @@ class GraphView {
 
   groupNode(id, node, folding) {
     const { fn } = this;
-    const ops = opsIn(node);
+    const { ops } = node;
     const lines = [...new Set(ops.map((op) => userPosition(fn.places[op])?.name).filter(Boolean))];
     const counts = new Map();
     ops.forEach((op) => counts.set(fn.names[op], (counts.get(fn.names[op]) ?? 0) + 1));
@@ -174,7 +166,7 @@ class GraphView {
       folding.unfold(node);
       this.show(this.form, fn, -1);
     };
-    return { id, kind: "group", text: plural(node.count, "op") + where, unfold,
+    return { id, kind: "group", text: plural(ops.length, "op") + where, unfold,
       small: often.join(", ") + (counts.size > 2 ? ", …" : ""), heat: most(ops.map((op) => fn.heat[op])) };
   }
 

@@ -44,35 +44,23 @@ class MemoryView {
     }
     const marks = [0.25, 0.5, 0.75, 1].map((part) =>
       h("line", { class: "mark", x2: WIDTH, y1: y(part * top), y2: y(part * top) }));
-    this.cursor = h("line", { class: "cursor", y2: HEIGHT });
-    this.svg = h("svg", { id: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none",
-      tabindex: 0, role: "slider", "aria-label": "Live bytes at each step",
-      "aria-valuemin": 1, "aria-valuemax": bytes.length },
-    ...marks, h("path", { class: "area", d: `${path}V${HEIGHT}Z` }), this.cursor);
-    const at = (event) => Math.floor((event.offsetX / this.svg.clientWidth) * bytes.length);
-    this.svg.addEventListener("pointerdown", (event) => this.pick(at(event)));
-    this.svg.addEventListener("pointermove", (event) => event.buttons && this.pick(at(event)));
-    this.svg.addEventListener("keydown", (event) => {
-      const moves = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-      if (!(event.key in moves)) return;
-      event.preventDefault();
-      this.pick(this.step + moves[event.key]);
-    });
+    const svg = h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none" },
+      ...marks, h("path", { class: "area", d: `${path}V${HEIGHT}Z` }));
+    // It lies over the chart, and its thumb is the line at the step.
+    this.slider = h("input", { type: "range", min: 0, max: bytes.length - 1,
+      "aria-label": "Live bytes at each step", oninput: () => this.pick(+this.slider.value) });
     const axis = [1, 0.5, 0].map((part) => h("span", {}, inBytes(Math.round(part * top))));
-    return h("figure", {}, h("div", { class: "axis" }, ...axis), this.svg);
+    return h("figure", {}, h("div", { class: "axis" }, ...axis), h("div", { id: "chart" }, svg, this.slider));
   }
 
   /** Shows what is in memory at a step. */
   pick(step) {
     const { bytes, names, places, values } = this.timeline;
-    this.step = Math.max(0, Math.min(bytes.length - 1, step));
-    const middle = (WIDTH * (this.step + 0.5)) / bytes.length;
-    for (const end of ["x1", "x2"]) this.cursor.setAttribute(end, middle);
+    this.step = this.slider.value = step;
     const text = [`step ${this.step + 1} of ${bytes.length}${this.step === this.peak ? ", the peak" : ""}`,
       `${inBytes(bytes[this.step])} at ${shortName(names[this.step])}`,
       userPosition(places[this.step])?.name].filter(Boolean).join(" · ");
-    this.svg.setAttribute("aria-valuenow", this.step + 1);
-    this.svg.setAttribute("aria-valuetext", text);
+    this.slider.setAttribute("aria-valuetext", text);
     this.readout.replaceChildren(text, " · ", this.link(this.step, "in the code"));
     const live = values.filter(([first, last]) => first <= this.step && this.step <= last);
     live.sort((a, b) => b[2] - a[2]);

@@ -50,8 +50,8 @@ class PassView {
   constructor() {
     this.stage = 0;
     this.opened = new Set();
-    this.list = new Rows($("pass-list"), "Passes", (i) => this.item(i), (i) => this.showStage(this.shown[i]));
-    this.diff = new Rows($("diff"), "Before and after", (i) => this.row(i), (i) => this.lines(i));
+    this.list = new Rows($("pass-list"), (i) => this.item(i), (i) => this.showStage(this.shown[i]));
+    this.diff = new Rows($("diff"), (i) => this.row(i), (i) => this.lines(i));
     $("only-changes").addEventListener("change", () => this.show());
   }
 

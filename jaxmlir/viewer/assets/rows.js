@@ -6,19 +6,13 @@ const ROW = 20; // pixels
 class Rows {
   /**
    * @param host the element to fill; it scrolls.
-   * @param label what it is called to those who do not see it.
    * @param render makes the element of a row.
    * @param select is told which row was selected.
    */
-  constructor(host, label, render, select) {
+  constructor(host, render, select) {
     Object.assign(this, { host, render, onSelect: select, count: 0, selected: -1 });
     this.layer = h("div", { class: "layer" });
-    this.space = h("div", { class: "space" }, this.layer);
-    host.classList.add("rows");
-    for (const [key, value] of Object.entries({ tabindex: 0, role: "listbox", "aria-label": label })) {
-      host.setAttribute(key, value);
-    }
-    host.append(this.space);
+    host.append(this.layer);
     host.addEventListener("scroll", () => this.draw());
     host.addEventListener("click", (event) => {
       const row = event.target.closest("[data-row]");
@@ -30,7 +24,7 @@ class Rows {
 
   setCount(count) {
     this.count = count;
-    this.space.style.height = `${count * ROW}px`;
+    this.layer.style.height = `${count * ROW}px`;
     this.selected = Math.min(this.selected, count - 1);
     this.draw();
   }
@@ -50,7 +44,7 @@ class Rows {
       row.setAttribute("aria-selected", isSelected);
       rows.push(row);
     }
-    this.layer.style.transform = `translateY(${first * ROW}px)`;
+    this.layer.style.paddingTop = `${first * ROW}px`;
     this.layer.replaceChildren(...rows);
     this.host.setAttribute("aria-activedescendant", `${this.host.id}-${this.selected}`);
   }
