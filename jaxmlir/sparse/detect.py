@@ -38,8 +38,7 @@ def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> S
       TransformError: an argument has no tangents, or an op cannot be differentiated; names it.
       PatternTooDense: there are more elements than are written out; names the ops that mix them.
     """
-    copy = program.clone()
-    discharge_refs(copy)
+    copy = _copy(program)
     return _pattern(copy, symbol, argnums, symmetric=False)
 
 
@@ -53,8 +52,7 @@ def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Sp
       ArgumentError, TransformError, PatternTooDense: as for :func:`jacobian_sparsity`; also where
         the function's result is no scalar.
     """
-    copy = program.clone()
-    discharge_refs(copy)
+    copy = _copy(program)
     with scope():
         functions = copy.functions
         has_rules = any(
@@ -67,6 +65,15 @@ def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Sp
         _put_in_order(copy.function(gradient), active, argnums)
     copy.changed()
     return _pattern(copy, gradient, argnums, symmetric=not has_rules)
+
+
+def _copy(program: Module) -> Module:
+    """A copy to differentiate."""
+    copy = program.clone()
+    # A derivative brings in ops with rules of their own, which it asks for when it meets them.
+    copy.rule_tracing.held = True
+    discharge_refs(copy)
+    return copy
 
 
 def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int]) -> None:

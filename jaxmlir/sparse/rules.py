@@ -4,7 +4,8 @@ Ops are those of a derivative, so they are linear in what depends on an input, a
 result are unions of sets of the operands.  An op is looked up in this order:
 
     values known          mul, select_n, dot_general: zeros of the other factor count
-    movement              run on the numbers of the operand's elements
+    movement              run on the numbers of the operand's elements, at each place that indices
+                          may be, if these are few
     UPDATE                the operand passes; each update goes where the op's transpose reads
     windows               convolutions and pooling: index arithmetic
     elementwise           the union of the operands' sets, element by element
@@ -17,6 +18,7 @@ The last is always right, so an op nobody has thought of makes a pattern dense, 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +32,8 @@ from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.interpret.interpreter import Node
+from jaxmlir.sparse import bounds
+from jaxmlir.sparse.bounds import Bounds
 from jaxmlir.sparse.index_sets import Columns, Rows, reads
 from jaxmlir.sparse.movement import MOVES
 
@@ -43,15 +47,23 @@ class Value(NamedTuple):
     Attributes:
       rows: ``None`` where it depends on no input.
       known: computes it, if no operand of what it is computed from depends on the arguments.
+      limits: computes the bounds of integers and booleans that do depend on arguments.
     """
 
     shape: tuple[int, ...]
     rows: Rows | None = None
     known: Callable[[], np.ndarray] | None = None
+    limits: Callable[[], Bounds] | None = None
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    def bounds(self) -> Bounds:
+        """The least and the greatest value of each element."""
+        if self.known is not None:
+            return bounds.exactly(self.known())
+        return bounds.unknown(self.shape) if self.limits is None else self.limits()
 
 
 Sets = list[Rows | None]
@@ -167,29 +179,111 @@ def _each(leaf: Leaf) -> Sets | None:
 
 
 def _moved(leaf: Leaf) -> Sets | None:
-    """The op, run on numbers: those of operands that depend on nothing are -1."""
+    """The op, run on numbers: those of operands that depend on nothing are -1.
+
+    It is run once for all places that its indices may be.
+    """
     record, arity = OPS[leaf.name], len(leaf.operands)
     indices = record.index_operands(arity)
-    if any(leaf.operands[i].known is None for i in indices):
+    places = _places(leaf, jointly="jaxpr." + leaf.name in with_trait(Trait.UPDATE))
+    if places is None:
         return None
     numbers, parts, start = [], [], 0
     for i, x in enumerate(leaf.operands):
         if i in indices:
-            numbers.append(x.known())
+            numbers.append(None)
         elif x.rows is None:
             numbers.append(np.full(x.shape, -1))
         else:
             numbers.append(numbers_of(x.shape) + start)
             parts.append(x.rows)
             start += x.size
-    move = MOVES.get(leaf.name, lambda node, operands: None)
-    found = move(leaf.node, numbers)
-    if found is None:
-        found = _run_on_numbers(leaf, numbers, indices, start)
-    if found is None:
-        return None
+    runs = []
+    for place in places:
+        for i, at in zip(indices, place, strict=True):
+            numbers[i] = at
+        move = MOVES.get(leaf.name, lambda node, operands: None)
+        found = move(leaf.node, numbers)
+        if found is None:
+            found = _run_on_numbers(leaf, numbers, indices, start)
+        if found is None:
+            return None
+        runs.append(found)
     rows = leaf.columns.joined(parts)
-    return [leaf.columns.take(rows, x) for x in found]
+    if len(runs) == 1:
+        return [leaf.columns.take(rows, x) for x in runs[0]]
+    return [_any_of(leaf.columns, rows, results) for results in zip(*runs, strict=True)]
+
+
+def _any_of(columns: Columns, rows: Rows, results: Sequence[np.ndarray]) -> Rows:
+    """The sets of elements that may be any of some others, by their numbers."""
+    numbers = np.stack([x.reshape(-1) for x in results])
+    run, element = np.nonzero(numbers >= 0)
+    op = reads(element, numbers[run, element], numbers.shape[1], rows.shape[0])
+    return columns.through(op, rows)
+
+
+_MOST_PLACES = 64
+"""Places that indices may be are tried, if they are at most so many."""
+
+
+def _places(leaf: Leaf, *, jointly: bool) -> list[list[np.ndarray]] | None:
+    """The indices of an op, for each place that they may be; ``None`` where that isn't known.
+
+    Args:
+      jointly: a result depends on several rows of indices; else each row takes all of its values,
+        but not with all values of another row.
+    """
+    indices = OPS[leaf.name].index_operands(len(leaf.operands))
+    if all(leaf.operands[i].known is not None for i in indices):
+        return [[leaf.operands[i].known() for i in indices]]
+    last = _last_places(leaf)
+    if last is None:
+        return None
+    # Of each index the least value, and how many more there are at most in any row.
+    least, more = [], []
+    for i, most in zip(indices, last, strict=True):
+        low, high = (np.clip(x, 0, most) for x in leaf.operands[i].bounds())
+        if jointly and low.size > len(most):
+            return None
+        least.append(low.astype(int))
+        more.append(np.max((high - low).reshape(-1, len(most)), 0, initial=0).astype(int))
+    counts = np.concatenate(more) + 1
+    if math.prod(map(float, counts)) > _MOST_PLACES:
+        return None
+    found = []
+    for offsets in itertools.product(*map(range, counts)):
+        parts = np.split(np.array(offsets), np.cumsum([len(x) for x in more])[:-1])
+        found.append(
+            [
+                np.minimum(low + part, most).reshape(leaf.operands[i].shape)
+                for i, low, part, most in zip(indices, least, parts, last, strict=True)
+            ]
+        )
+    return found
+
+
+def _last_places(leaf: Leaf) -> list[np.ndarray] | None:
+    """The largest indices at which a window is within the operand, of each index operand.
+
+    Where an index is larger or negative, it is clamped, or nothing is read or written.
+    """
+    node, have = leaf.node, np.array(leaf.operands[0].shape, int)
+    if leaf.name == "dynamic_slice":
+        return [np.array([x]) for x in have - node.get("slice_sizes")]
+    if leaf.name == "dynamic_update_slice":
+        return [np.array([x]) for x in have - leaf.operands[1].shape]
+    numbers = node.get("dimension_numbers")
+    if leaf.name == "gather":
+        dims, sizes = numbers.start_index_map, node.get("slice_sizes")
+    elif leaf.name.startswith("scatter"):
+        dims, window = numbers.scatter_dims_to_operand_dims, iter(numbers.update_window_dims)
+        single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+        update = leaf.operands[OPS[leaf.name].update].shape
+        sizes = [1 if d in single else update[next(window)] for d in range(have.size)]
+    else:
+        return None
+    return [(have - sizes)[list(dims)]]
 
 
 # All whole numbers up to here have a float32 of their own.
@@ -226,22 +320,33 @@ def _update(leaf: Leaf) -> Sets:
 
 
 def _scattered(leaf: Leaf, shape: tuple[int, ...], updates: Value) -> Rows | None:
-    """What updates at known places bring in."""
-    indices, size = leaf.operands[1], math.prod(shape)
-    if leaf.name not in ("scatter_add", "scatter_sub") or indices.known is None:
+    """What updates bring in at the places where they may go."""
+    size, count = math.prod(shape), updates.size
+    if not leaf.name.startswith("scatter") or size >= _COUNTED_IN_F32:
         return None
-    if size >= _COUNTED_IN_F32:
+    places = _places(leaf, jointly=False)
+    if places is None:
         return None
-    zeros, places = np.zeros(shape, np.float32), indices.known()
-    transposed = jax.linear_transpose(
-        lambda u: leaf.bind(zeros, places, u)[0],
-        jax.ShapeDtypeStruct(updates.shape, np.float32),
-    )
+    numbers, mode = leaf.node.get("dimension_numbers"), leaf.node.get("mode")
     # The numbers begin at 1: what is dropped reads 0.
-    (found,) = transposed(jax.numpy.asarray(numbers_of(shape) + 1, np.float32))
-    to = np.abs(np.asarray(found)).reshape(-1).astype(int) - 1
-    kept = np.flatnonzero(to >= 0)
-    return leaf.columns.through(reads(to[kept], kept, size, updates.size), updates.rows)
+    of_each = jax.numpy.asarray(numbers_of(shape) + 1, np.float32)
+    to = []
+    for (place,) in places:
+        transposed = jax.linear_transpose(
+            functools.partial(
+                jax.lax.scatter_add,
+                np.zeros(shape, np.float32),
+                place,
+                dimension_numbers=numbers,
+                mode=mode,
+            ),
+            jax.ShapeDtypeStruct(updates.shape, np.float32),
+        )
+        to.append(np.asarray(transposed(of_each)[0]).reshape(-1).astype(int) - 1)
+    places, sources = np.concatenate(to), np.tile(np.arange(count), len(to))
+    kept = places >= 0
+    op = reads(places[kept], sources[kept], size, count)
+    return leaf.columns.through(op, updates.rows)
 
 
 # --- ops along loops ------------------------------------------------------------------------------

@@ -68,7 +68,8 @@ def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequ
     for i, size in zip(depending, sizes, strict=False):
         values[i] = rules.Value(np.shape(operands[i]), columns.inputs_from(start, size))
         start += size
-    found = rules.sets_of(rules.Leaf(columns, node, values, shapes, program))
+    with jax.ensure_compile_time_eval():
+        found = rules.sets_of(rules.Leaf(columns, node, values, shapes, program))
     if found is None:
         return None
     links = columns.links([rows for rows in found if rows is not None])

@@ -28,7 +28,7 @@ from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.errors import Diagnostic
 from jaxmlir.interpret.interpreter import Node, plan_of
 from jaxmlir.passes.remarks import remark
-from jaxmlir.sparse import rules
+from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.sparse.rules import Leaf, Value
@@ -101,7 +101,7 @@ class Tracer:
         """The results of an op that no input reaches."""
         known_operands = all(x.known is not None for x in operands)
         if not known_operands or node.name in _NOT_RUN or _has_effects(node):
-            return [Value(shape) for shape in shapes]
+            return self._limited(node, operands, shapes)
 
         @functools.cache
         def results() -> list[Any]:
@@ -117,6 +117,18 @@ class Tracer:
         values = [Value(shape, None, known(i)) for i, shape in enumerate(shapes)]
         if sum(x.size for x in (*values, *operands)) <= _FEW and node.name[6:] in VALUES:
             results()
+        return values
+
+    def _limited(
+        self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
+    ) -> list[Value]:
+        """The results of an op that is not known, with bounds of integers and booleans."""
+        values = [Value(shape) for shape in shapes]
+        if len(values) == 1 and getattr(node.avals()[0], "dtype", np.dtype(float)).kind in "iub":
+            limits = functools.cache(lambda: bounds.of_result(node, [x.bounds() for x in operands]))
+            values = [values[0]._replace(limits=limits)]
+            if sum(x.size for x in (*values, *operands)) <= _FEW:
+                limits()
         return values
 
     # -- what is said --
@@ -157,8 +169,8 @@ class Tracer:
           slices: what an iteration reads of the arrays that the loop goes over: their sets are
             those of all iterations together.
         """
-        carry = [x._replace(known=None) for x in carry]
-        slices = [x._replace(known=None) for x in slices]
+        carry = [x._replace(known=None, limits=None) for x in carry]
+        slices = [x._replace(known=None, limits=None) for x in slices]
         depend = [x.rows is not None for x in carry]
         while True:
             found = self._relation(symbol, [*consts, *carry, *slices], len(consts), depend)
@@ -265,14 +277,14 @@ def _rows_of(x: Value, columns: Columns) -> Rows:
 
 
 def _cond(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    """The branch that is known to be taken; else what any branch gives."""
+    """What any branch gives that may be taken."""
     which, *arguments = operands
     branches = node.get("branches")
-    if which.known is not None:
-        index = int(which.known())
-        last = len(branches) - 1
-        return tracer.enter(branches[index if 0 <= index < last else last], arguments)
-    results = [tracer.enter(branch, arguments) for branch in branches]
+    first, last = (int(np.clip(x, 0, len(branches) - 1)) for x in which.bounds())
+    taken = branches[first : last + 1]
+    if len(taken) == 1:
+        return tracer.enter(taken[0], arguments)
+    results = [tracer.enter(branch, arguments) for branch in taken]
     joined = tracer.columns.union
     return [
         Value(values[0].shape, functools.reduce(joined, [x.rows for x in values]))

@@ -106,6 +106,32 @@ SOUND = {
 }
 
 
+# Functions whose pattern is all that is other than zero at some arguments.
+REACHED = {
+    "argmax": lambda x: x[jnp.argmax(x[:2])],
+    "taken": lambda x: jnp.take(x, jnp.array([0, 1]) + jnp.argmax(x[:2])),
+    "rows": lambda x: jnp.outer(x[:2], x)[jnp.arange(2), jnp.argmin(x[:4].reshape(2, 2), 1)],
+    "slice": lambda x: lax.dynamic_slice(x, (jnp.argmax(x[:2]),), (2,)),
+    "written": lambda x: lax.dynamic_update_slice(x, x[:2] ** 2, (jnp.argmax(x[:2]),)),
+    "set": lambda x: x[:3].at[jnp.argmax(x[3:])].set(x[3]),
+    "added": lambda x: x.at[jnp.argmax(x[:2]) + jnp.array([0, 2])].add(x[:2] ** 2),
+    "clipped": lambda x: x[jnp.clip((10 * x[0]).astype(int), 1, 2)],
+    "modulo": lambda x: x[jnp.argmax(x) % 2],
+    "compared": lambda x: x[(x[0] > x[1]).astype(int) + 1],
+    "power": lambda x: x[3 - jnp.argmax(x[:2]) ** 2],
+    "sign": lambda x: x[jnp.sign((10 * x[0]).astype(int)) + 1],
+    "branches": lambda x: lax.switch(jnp.argmax(x[:2]), [jnp.sin, jnp.square, jnp.cumsum], x),
+}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_an_index_reaches_the_places_that_its_bounds_allow(name):
+    f, draw = REACHED[name], np.random.default_rng(0).normal
+    points = jnp.asarray(draw(size=(40, *X.shape)), jnp.float32)
+    reached = (jax.vmap(jax.jacfwd(f))(points) != 0).any(0)
+    np.testing.assert_array_equal(pattern_of(f, X).to_dense(), reached.reshape(-1, X.size))
+
+
 @pytest.mark.sampled
 @pytest.mark.compat
 @pytest.mark.parametrize("name", TIGHT)
@@ -127,6 +153,30 @@ def test_a_backward_rule_is_what_counts():
     program = jaxmlir.trace(pulled_back)(X)
     np.testing.assert_array_equal(program.jacobian_sparsity().to_dense(), wanted != 0)
     np.testing.assert_allclose(program.sparse_jacobian()(X).todense(), wanted)
+
+
+def test_rules_that_a_derivative_brings_in_are_told_what_is_zero():
+    @jax.custom_jvp
+    def inner(x):
+        return jnp.sin(x)
+
+    inner.defjvp(lambda x, t: (inner(x[0]), jnp.cos(x[0]) * t[0]))
+
+    @jax.custom_vjp
+    def outer(x, y):
+        return inner(x) * y
+
+    outer.defvjp(
+        lambda x, y: (inner(x.value) * y.value, (x.value, y.value)),
+        lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * inner(kept[0])),
+        symbolic_zeros=True,
+    )
+
+    def f(x):
+        return lax.scan(lambda c, _: (outer(c, jnp.ones(5)), None), x, None, length=3)[0]
+
+    wanted = dense_jacobian(f, X, jax.jacrev) != 0
+    np.testing.assert_array_equal(pattern_of(f, X).to_dense(), wanted)
 
 
 def check(steps, jacobian):

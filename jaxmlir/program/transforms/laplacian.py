@@ -15,8 +15,8 @@ own:
   ``L_x``: ``A L_x = L_b - L_A x - 2 sum_k J_A[k] J_x[k]``.
 - *Custom rules*: a rule ``t_y = R(x, t)`` is itself a program.  ``J_y = R(x, J)``, and
   ``L_y = R(x, L) + sum_k dR/dx(x, J[k]) J[k]`` is half the Laplacian of ``R`` at ``t = 0``, where
-  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  So the rule of ``slogdet`` comes to
-  ``tr(A^-1 L) - sum_k tr(A^-1 J[k] A^-1 J[k])`` with one factorisation.
+  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  That of ``slogdet`` is known as a
+  formula (:mod:`jaxmlir.program.transforms.determinants`).
 
 Any other op with functions (a loop) is one op ``f``, whose derivatives are by its own rules.
 """
@@ -39,6 +39,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
 from jaxmlir.program.transforms.derivatives import composed
+from jaxmlir.program.transforms.determinants import is_slogdet, log_det
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
@@ -169,6 +170,8 @@ class _ForwardLaplacian(Interpreter):
         if not depending or node.name == "jaxpr.stop_gradient":
             return [_Value(x) for x in self._independent(node, [x.value for x in operands])]
         if node.name == "jaxpr.custom_jvp_call_jaxpr":
+            if is_slogdet(self.program, node):
+                return self._log_det(node, *operands)
             return self._by_rule(node, operands, depending)
         if node.name == "jaxpr.custom_linear_solve":
             return self._solution(node, operands)
@@ -309,6 +312,14 @@ class _ForwardLaplacian(Interpreter):
         zeros = jnp.zeros((self.inputs, *y.value.shape), y.value.dtype)
         left, right = (zeros if x.jacobian is None else self._aligned(x) for x in (y, z))
         return left - right
+
+    def _log_det(self, node: Node, x: _Value) -> list[_Value]:
+        sign, value = node.bind(self.program)(x.value)
+        jacobian, laplacian = log_det(*x[:4], self.inputs)
+        return [
+            _Value(sign),
+            _Value(value, jacobian, None if x.first else laplacian, None, x.first),
+        ]
 
     def _by_rule(self, node: Node, operands: list[_Value], depending: list[int]) -> list[_Value]:
         """The results of an op with a custom rule, of which the rule's own program tells."""
