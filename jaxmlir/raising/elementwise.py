@@ -27,13 +27,13 @@ from jaxmlir.raising.writer import (
 )
 
 _SAME = """
-abs atan2 ceil clamp complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
+abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
 exponential_minus_one:expm1 floor is_finite log log_plus_one:log1p logistic
 negate:neg not or popcnt:population_count remainder:rem rsqrt shift_left
 shift_right_arithmetic shift_right_logical sign sine:sin sqrt subtract:sub tan tanh xor and
 """
 _SAME_IN_CHLO = """
-acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma
+acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square zeta
 """
 PLAIN.update(
@@ -115,6 +115,23 @@ def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if isinstance(operands[0].type.element_type, ir.ComplexType):
         return w.emit(op.name.removeprefix("stablehlo."), operands, w.types(op))
     return operands if op.name == "stablehlo.real" else [w.filled(w.types(op)[0], 0)]
+
+
+@rule("clamp")
+def clamp(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Bounds that are scalars are repeated: the derivative of JAX's ``clamp`` is to be of one
+    shape."""
+    (type_,) = w.types(op)
+    same = [v if shape_of(v) else w.broadcast(v, type_) for v in operands]
+    return w.emit("clamp", same, [type_])
+
+
+@rule("chlo.conj")
+def conj(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A real number is its own conjugate."""
+    if isinstance(operands[0].type.element_type, ir.ComplexType):
+        return w.emit("conj", operands, w.types(op))
+    return operands
 
 
 @rule("cbrt")
@@ -258,7 +275,8 @@ def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...])
 
 
 _POINTWISE = frozenset(
-    f"stablehlo.{n}" for n in (*_ARITHMETIC, *"compare select convert power real imag cbrt".split())
+    f"stablehlo.{n}"
+    for n in (*_ARITHMETIC, *"clamp compare select convert power real imag cbrt".split())
 ) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
 
 
