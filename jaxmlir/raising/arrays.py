@@ -33,7 +33,7 @@ from jaxmlir.raising.writer import (
 )
 
 
-@rule("constant", "chlo.constant")
+@rule("constant", "chlo.constant", "arith.constant")
 def constant(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = codec.decode(op.attributes["value"])

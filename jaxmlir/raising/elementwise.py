@@ -36,9 +36,15 @@ _SAME_IN_CHLO = """
 acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square zeta
 """
+# What canonicalization of other compilers leaves among the ops of StableHLO, on tensors.
+_SAME_IN_ARITH = """
+addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
+minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
+"""
+_DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO, "arith": _SAME_IN_ARITH}
 PLAIN.update(
     (f"{dialect}.{name.partition(':')[0]}", f"jaxpr.{name.rpartition(':')[2]}")
-    for dialect, names in (("stablehlo", _SAME), ("chlo", _SAME_IN_CHLO))
+    for dialect, names in _DIALECTS.items()
     for name in names.split()
 )
 

@@ -155,7 +155,13 @@ def test_bounds_that_are_scalars():
       : (tensor<f32>, tensor<5xf32>, tensor<f32>) -> tensor<5xf32>"""
     arguments = "%low: tensor<f32>, %x: tensor<5xf32>, %high: tensor<f32>"
     program = program_of(arguments, body, "tensor<5xf32>")
-    check(program, lambda a, x, b: jnp.minimum(jnp.maximum(x, a), b), np.float32(-0.3), X[1], np.float32(0.4))
+    check(
+        program,
+        lambda a, x, b: jnp.minimum(jnp.maximum(x, a), b),
+        np.float32(-0.3),
+        X[1],
+        np.float32(0.4),
+    )
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -185,3 +191,14 @@ def test_the_gradient_of_a_normalization_is_of_the_moments_that_it_is_given():
         return scale * (cotangent - cotangent.mean(0) - normal * along) / jnp.sqrt(variance + 0.001)
 
     check(program, expected, X, X[0], X[1], X[2] ** 2 + 0.1, np.sin(7 * X))
+
+
+def test_arithmetic_of_another_dialect():
+    """As it is left by compilers that add derivatives with MLIR's own ops."""
+    body = """%two = arith.constant dense<2.0> : tensor<5xf32>
+      %s = arith.mulf %x, %two : tensor<5xf32>
+      %t = arith.maximumf %s, %x : tensor<5xf32>
+      %u = arith.subf %t, %two : tensor<5xf32>
+      %0 = arith.divf %u, %s : tensor<5xf32>"""
+    program = program_of("%x: tensor<5xf32>", body, "tensor<5xf32>")
+    check(program, lambda x: (jnp.maximum(2 * x, x) - 2) / (2 * x), X[0])
