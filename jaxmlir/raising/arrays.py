@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 
@@ -12,6 +14,13 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
+from jaxmlir.raising.derivatives import (
+    Function,
+    Scatter,
+    differentiated_as,
+    function_of,
+    has_derivative,
+)
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
 from jaxmlir.raising.writer import (
     RULES,
@@ -24,7 +33,7 @@ from jaxmlir.raising.writer import (
 )
 
 
-@rule("constant", "chlo.constant")
+@rule("constant", "chlo.constant", "arith.constant")
 def constant(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = codec.decode(op.attributes["value"])
@@ -314,7 +323,6 @@ def _flags(op: Any, *names: str) -> dict[str, bool]:
 
 @rule("torch_index_select")
 def torch_index_select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    import jax
     import jax.numpy as jnp
 
     dim, batch = attribute(op, "dim"), attribute(op, "batch_dims")
@@ -351,20 +359,6 @@ def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Ty
 
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
     array, indices, update = operands
-    params: dict[str, Any] = {}
-    suffix = ""
-    if how is None:
-        region = w.region(op.regions[0], op, "update")
-        if region.captured:
-            raise ImportingError("its region uses values from around it; expected none")
-        params["update_jaxpr"] = symbol_ref(region.symbol)
-    elif how in ("add", "sub", "mul", "min", "max"):
-        suffix = f"_{how}"
-        symbol = w.raising.combination(how, type_.element_type)
-        params["update_jaxpr"] = symbol_ref(symbol)
-    elif how != "second":
-        symbol = w.raising.combination(how, type_.element_type)
-        params["update_jaxpr"] = symbol_ref(symbol)
     dims = lax.ScatterDimensionNumbers(
         update_window_dims=tuple(numbers.update_window_dims),
         inserted_window_dims=tuple(numbers.inserted_window_dims),
@@ -372,15 +366,39 @@ def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Ty
         operand_batching_dims=tuple(numbers.input_batching_dims),
         scatter_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
     )
-    return w.one(
-        f"scatter{suffix}",
-        [array, _indices_last(w, indices, numbers.index_vector_dim), update],
-        type_,
-        dimension_numbers=dims,
-        mode=lax.GatherScatterMode.FILL_OR_DROP,
-        **_flags(op, "indices_are_sorted", "unique_indices"),
-        **params,
-    )
+    operands = [array, _indices_last(w, indices, numbers.index_vector_dim), update]
+    params: dict[str, Any] = _flags(op, "indices_are_sorted", "unique_indices")
+    params |= {"dimension_numbers": dims, "mode": lax.GatherScatterMode.FILL_OR_DROP}
+    once = "unique_indices" in params
+    if has_derivative([type_]) and (how is None or (how == "mul" and not once)):
+        combine = function_of(w, op.regions[0])
+        function = functools.partial(_scatter_by, combine, how, params)
+        return w.traced(
+            differentiated_as(Scatter(combine, dims, once), function), operands, [type_]
+        )[0]
+    suffix = ""
+    if how is None:
+        region = w.region(op.regions[0], op, "update")
+        if region.captured:
+            raise ImportingError("its region uses values from around it; expected none")
+        params["update_jaxpr"] = symbol_ref(region.symbol)
+    elif how != "second":
+        if how in ("add", "sub", "mul", "min", "max"):
+            suffix = f"_{how}"
+        symbol = w.raising.combination(how, type_.element_type)
+        params["update_jaxpr"] = symbol_ref(symbol)
+    return w.one(f"scatter{suffix}", operands, type_, **params)
+
+
+def _scatter_by(
+    combine: Function, how: str | None, params: dict[str, Any], x: Any, indices: Any, updates: Any
+) -> Any:
+    """JAX's scatter by a function, or by one that it knows."""
+    primitive = lax.scatter_p if how is None else lax.scatter_mul_p
+    scalar = jax.ShapeDtypeStruct((), x.dtype)
+    jaxpr = jax.make_jaxpr(combine)(scalar, scalar)
+    flags = {"indices_are_sorted": False, "unique_indices": False, "update_consts": ()}
+    return primitive.bind(x, indices, updates, update_jaxpr=jaxpr.jaxpr, **{**flags, **params})
 
 
 _COMBINATIONS = {

@@ -27,18 +27,24 @@ from jaxmlir.raising.writer import (
 )
 
 _SAME = """
-abs atan2 ceil clamp complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
+abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
 exponential_minus_one:expm1 floor is_finite log log_plus_one:log1p logistic
 negate:neg not or popcnt:population_count remainder:rem rsqrt shift_left
 shift_right_arithmetic shift_right_logical sign sine:sin sqrt subtract:sub tan tanh xor and
 """
 _SAME_IN_CHLO = """
-acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma
+acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square zeta
 """
+# What canonicalization of other compilers leaves among the ops of StableHLO, on tensors.
+_SAME_IN_ARITH = """
+addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
+minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
+"""
+_DIALECTS = {"stablehlo": _SAME, "chlo": _SAME_IN_CHLO, "arith": _SAME_IN_ARITH}
 PLAIN.update(
     (f"{dialect}.{name.partition(':')[0]}", f"jaxpr.{name.rpartition(':')[2]}")
-    for dialect, names in (("stablehlo", _SAME), ("chlo", _SAME_IN_CHLO))
+    for dialect, names in _DIALECTS.items()
     for name in names.split()
 )
 
@@ -115,6 +121,23 @@ def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if isinstance(operands[0].type.element_type, ir.ComplexType):
         return w.emit(op.name.removeprefix("stablehlo."), operands, w.types(op))
     return operands if op.name == "stablehlo.real" else [w.filled(w.types(op)[0], 0)]
+
+
+@rule("clamp")
+def clamp(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """Bounds that are scalars are repeated: the derivative of JAX's ``clamp`` is to be of one
+    shape."""
+    (type_,) = w.types(op)
+    same = [v if shape_of(v) else w.broadcast(v, type_) for v in operands]
+    return w.emit("clamp", same, [type_])
+
+
+@rule("chlo.conj")
+def conj(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    """A real number is its own conjugate."""
+    if isinstance(operands[0].type.element_type, ir.ComplexType):
+        return w.emit("conj", operands, w.types(op))
+    return operands
 
 
 @rule("cbrt")
@@ -258,7 +281,8 @@ def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...])
 
 
 _POINTWISE = frozenset(
-    f"stablehlo.{n}" for n in (*_ARITHMETIC, *"compare select convert power real imag cbrt".split())
+    f"stablehlo.{n}"
+    for n in (*_ARITHMETIC, *"clamp compare select convert power real imag cbrt".split())
 ) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
 
 

@@ -21,6 +21,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.derivatives import differentiated_as
 from jaxmlir.raising.writer import (
     RULES,
     Values,
@@ -43,12 +44,21 @@ def fft(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("cholesky")
 def cholesky(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
-    if attribute(op, "lower", False):
-        return w.emit("cholesky", operands, [type_])
-    # Of the upper triangle: what is read is the conjugate transpose, and so is what is given.
-    adjoint = functools.partial(_adjoint, w)
-    return [adjoint(w.one("cholesky", [adjoint(operands[0])], type_))]
+    """The derivative is along symmetric matrices, as JAX's is, so a gradient is one of these."""
+    lower = attribute(op, "lower", False)
+    factor, model = (functools.partial(_factor, lower, k) for k in (False, True))
+    return w.traced(differentiated_as(model, factor), operands, w.types(op))
+
+
+def _factor(lower: bool, symmetrized: bool, x: Any) -> Any:
+    """The factor of a triangle of a matrix, or of the mean of both."""
+
+    def adjoint(x: Any) -> Any:
+        return jnp.conj(jnp.swapaxes(x, -1, -2))
+
+    if lower:
+        return lax.linalg.cholesky(x, symmetrize_input=symmetrized)
+    return adjoint(lax.linalg.cholesky(adjoint(x), symmetrize_input=symmetrized))
 
 
 def _adjoint(w: Writer, x: ir.Value) -> ir.Value:
@@ -107,11 +117,20 @@ def batch_norm_training(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("batch_norm_grad")
 def batch_norm_grad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    def gradient(x: Any, scale: Any, mean: Any, variance: Any, cotangent: Any) -> Any:
-        def train(x: Any, scale: Any, offset: Any) -> Any:
-            return _normalized(op)(x, scale, offset, *_moments(op, x))
+    """The gradient of ``batch_norm_training``, of the moments that are given, not the operand's."""
+    epsilon = attribute(op, "epsilon")
+    kept = attribute(op, "feature_index")
 
-        return jax.vjp(train, x, scale, jnp.zeros_like(scale))[1](cotangent)
+    def gradient(x: Any, scale: Any, mean: Any, variance: Any, cotangent: Any) -> Any:
+        axes = [d for d in range(x.ndim) if d != kept]
+        wide = functools.partial(jnp.expand_dims, axis=axes)
+        deviation = jnp.sqrt(variance + jnp.asarray(epsilon, x.dtype))
+        centered = x - wide(mean)
+        offset = jnp.sum(cotangent, axes)
+        along = jnp.sum(cotangent * centered, axes)
+        count = x.size // mean.size
+        rest = cotangent - wide(offset / count) - centered * wide(along / deviation**2 / count)
+        return rest * wide(scale / deviation), along / deviation, offset
 
     return w.traced(gradient, operands, w.types(op))
 

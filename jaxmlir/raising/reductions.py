@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -15,6 +16,13 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations, pairs
+from jaxmlir.raising.derivatives import (
+    Fold,
+    WindowFold,
+    differentiated_as,
+    function_of,
+    has_derivative,
+)
 from jaxmlir.raising.elementwise import lifted
 from jaxmlir.raising.matching import region_by_jax, region_text
 from jaxmlir.raising.writer import (
@@ -89,10 +97,40 @@ def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     index = _arg_reduction(w, op, arrays, inits, axes)
     if index is not None:
         return index
+    if has_derivative(types):
+        combine = function_of(w, op.regions[0])
+        reduced = functools.partial(lax.reduce, dimensions=axes)
+        return _folded(w, Fold(combine, axes), reduced, operands, types)
     region = w.region(op.regions[0], op, "reducer")
     if region.captured:
         raise ImportingError("its region uses values from around it; expected none")
     return w.emit("reduce", operands, types, dimensions=axes, jaxpr=symbol_ref(region.symbol))
+
+
+def _folded(
+    w: Writer,
+    fold: Fold | WindowFold,
+    reduction: Callable[..., Any],
+    operands: Values,
+    types: Sequence[ir.Type],
+) -> Values:
+    """A reduction of JAX's with the derivative of a fold; the fold itself where an initial value is
+    not known, of which JAX has no batches."""
+    if any(constant_of(init) is None for init in operands[len(types) :]):
+        return w.traced(fold, operands, types)
+    reduced = _Combined(reduction, fold.combine)
+    return w.traced(differentiated_as(fold, reduced), operands, types)
+
+
+class _Combined(NamedTuple):
+    """A reduction of JAX's as a function of operands and initial values."""
+
+    reduction: Callable[..., Any]
+    combine: Callable[..., Any]
+
+    def __call__(self, *args: Any) -> Any:
+        n = len(args) // 2
+        return self.reduction(args[:n], args[n:], lambda a, b: tuple(self.combine(*a, *b)))
 
 
 def _reduced(
@@ -182,13 +220,39 @@ def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if how and all(h in ("add", "max", "min") for h in how):
         if all(map(is_identity, how, inits)):
             return [
-                w.one(f"reduce_window_{_REDUCTIONS.get(h, h)}", [x], t, **window)
-                for h, x, t in zip(how, arrays, types, strict=True)
+                _known_windows(w, h, x, init, t, window)
+                for h, x, init, t in zip(how, arrays, inits, types, strict=True)
             ]
+    if has_derivative(types):
+        combine = function_of(w, op.regions[0])
+        reduced = functools.partial(lax.reduce_window, **window)
+        return _folded(w, WindowFold(combine, _hashable(window)), reduced, operands, types)
     region = w.region(op.regions[0], op, "reducer")
     if region.captured:
         raise ImportingError("its region uses values from around it; expected none")
     return w.emit("reduce_window", operands, types, jaxpr=symbol_ref(region.symbol), **window)
+
+
+def _hashable(window: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, window.values()))
+
+
+def _known_windows(
+    w: Writer, how: str, x: ir.Value, init: ir.Value, type_: ir.Type, window: dict[str, Any]
+) -> ir.Value:
+    """Sums of windows, or their greatest or smallest elements.
+
+    JAX cannot transpose the latter where windows are dilated.
+    """
+    name = f"reduce_window_{_REDUCTIONS.get(how, how)}"
+    if how == "add" or set(window["window_dilation"]) <= {1} or not has_derivative([type_]):
+        return w.one(name, [x], type_, **window)
+    start = constant_of(init)
+    binary = getattr(lax, how)
+    fold = WindowFold(lambda a, b: [binary(a, b)], _hashable(window))
+    prim = getattr(lax, f"{name}_p")
+    function = differentiated_as(lambda x: fold(x, start)[0], lambda x: prim.bind(x, **window))
+    return w.traced(function, [x], [type_])[0]
 
 
 _CUMULATIVE = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummin"}
@@ -254,11 +318,12 @@ def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     }
     choice, combine = op.regions[0].blocks[0], op.regions[1].blocks[0]
     select = _comparison(choice)
-    if select in ("ge", "le") and combinations(combine, 1) == ["add"] and is_identity("add", init):
-        prim = getattr(lax, f"{select}_p")
-        return w.emit(
-            "select_and_scatter_add", [source, x], w.types(op), select_prim=prim, **window
-        )
+    if select in ("ge", "le") and combinations(combine, 1) == ["add"]:
+        prim, (type_,) = getattr(lax, f"{select}_p"), w.types(op)
+        sums = w.one("select_and_scatter_add", [source, x], type_, select_prim=prim, **window)
+        if is_identity("add", init):
+            return [sums]
+        return [w.like("add", sums, w.broadcast(init, type_))]
     regions = [w.region(op.regions[k], op, hint) for k, hint in ((0, "select"), (1, "scatter"))]
     if any(region.captured for region in regions):
         raise ImportingError("its regions use values from around them; expected none")

@@ -1,0 +1,171 @@
+"""Derivatives of reductions and scatters by any function, which JAX's primitives lack.
+
+JAX differentiates a reduction by a tree, which is another function where the region is not
+associative or begins with anything but its identity.  XLA folds from the left, so does the
+derivative: it is that of a loop over the elements, of which small ones are unrolled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxmlir._compat import core
+from jaxmlir.bridge.exporter import Exporter
+from jaxmlir.dialect.ir import functions, ir
+from jaxmlir.errors import ImportingError
+from jaxmlir.raising.writer import Outer, Raising, Writer, outer_of
+
+Function = Callable[..., Any]
+
+_UNROLLED = 16
+
+
+def function_of(w: Writer, region: Any) -> Function:
+    """The JAX function of the scalars that a region takes.
+
+    Raises:
+      ImportingError: the region uses values from around it.
+    """
+    block = region.blocks[0]
+    outer = outer_of([block])
+    if outer.values:
+        raise ImportingError("its region uses values from around it; expected none")
+    inner = Raising(w.raising.module, w.raising.of_import)
+    symbol = inner.region(block, Outer([], outer.constants), "combine", w.location)
+    inner.write()
+    # A program is what can be called.
+    written = functions(inner.importer.module)
+    written[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
+    return core.jaxpr_as_fun(Exporter(inner.of_import(inner.importer)).jaxpr(symbol))
+
+
+def differentiated_as(model: Function, function: Function) -> Function:
+    """A function with the derivative of one that computes the same."""
+    new = jax.custom_jvp(function)
+
+    @new.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        return new(*primals), jax.jvp(model, primals, tangents)[1]
+
+    return new
+
+
+def has_derivative(types: Sequence[ir.Type]) -> bool:
+    """Whether one of some types of tensors is of floats or complex numbers."""
+    return not all(isinstance(t.element_type, ir.IntegerType) for t in types)
+
+
+class Fold(NamedTuple):
+    """A reduction of the first half of its arguments, which begins with the others."""
+
+    combine: Function
+    axes: tuple[int, ...]
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        xs, inits = args[: len(args) // 2], args[len(args) // 2 :]
+        kept = [d for d in range(xs[0].ndim) if d not in self.axes]
+        shape = [xs[0].shape[d] for d in kept]
+        size = int(np.prod([xs[0].shape[d] for d in self.axes]))
+        rows = [jnp.reshape(jnp.transpose(x, (*self.axes, *kept)), (size, *shape)) for x in xs]
+        combine = _elementwise(self.combine, len(shape))
+        carry = [jnp.broadcast_to(init, shape) for init in inits]
+        if size > _UNROLLED:
+            return tuple(lax.scan(lambda c, row: (combine(*c, *row), None), carry, rows)[0])
+        for k in range(size):
+            carry = combine(*carry, *(lax.index_in_dim(x, k, keepdims=False) for x in rows))
+        return tuple(carry)
+
+
+class WindowFold(NamedTuple):
+    """A reduction of windows, of the first half of its arguments; it begins with the others.
+
+    It copies each window.  As in XLA, what a window has beyond the array is not combined.
+    """
+
+    combine: Function
+    window: tuple[tuple[Any, ...], ...]
+    """The sizes, strides and padding, and the dilation of the base and of the windows."""
+
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        n = len(args) // 2
+        inside = jnp.ones(args[0].shape, np.bool_)
+        windows = [self._windows(x) for x in (*args[:n], inside)]
+        axes = tuple(range(1, windows[0].ndim, 2))
+        return Fold(self._combined_inside, axes)(*windows, *args[n:], np.True_)[:n]
+
+    def _combined_inside(self, *args: Any) -> list[Any]:
+        *carry, _ = args[: len(args) // 2]
+        *xs, inside = args[len(args) // 2 :]
+        new = self.combine(*carry, *xs)
+        return [*(jnp.where(inside, a, b) for a, b in zip(new, carry, strict=True)), np.True_]
+
+    def _windows(self, x: Any) -> Any:
+        """Each dimension of an array as two: which window, and where in it."""
+        sizes, strides, padding, base, dilation = self.window
+        config = [(*p, b - 1) for p, b in zip(padding, base, strict=True)]
+        x = lax.pad(x, np.zeros((), x.dtype), config)
+        for d in reversed(range(x.ndim)):
+            count = (x.shape[d] - dilation[d] * (sizes[d] - 1) - 1) // strides[d] + 1
+            first = strides[d] * np.arange(max(count, 0))
+            index = first[:, None] + dilation[d] * np.arange(sizes[d])
+            x = jnp.take(x, index, axis=d, mode="clip")
+        return x
+
+
+class Scatter(NamedTuple):
+    """A scatter of an array, indices and updates; indices that are there twice are so in order."""
+
+    combine: Function
+    numbers: lax.ScatterDimensionNumbers
+    unique: bool
+
+    def __call__(self, x: Any, indices: Any, updates: Any) -> Any:
+        if self.unique:
+            return self._once(x, indices, updates, self.numbers)
+        n = self.numbers
+        window = n.update_window_dims
+        placed = [d for d in range(updates.ndim) if d not in window]
+        if n.operand_batching_dims:
+            raise NotImplementedError(
+                "the derivative of a scatter by any function, of batches of indices that may be "
+                "there twice; expected unique_indices = true"
+            )
+        rows = jnp.reshape(indices, (-1, 1, indices.shape[-1]))
+        order = (*placed, *window)
+        shape = (len(rows), 1, *(updates.shape[d] for d in window))
+        each = jnp.reshape(jnp.transpose(updates, order), shape)
+        single = n._replace(update_window_dims=tuple(range(1, 1 + len(window))))
+
+        def step(x: Any, row: Any) -> Any:
+            return self._once(x, *row, single), None
+
+        return lax.scan(step, x, (rows, each))[0]
+
+    def _once(self, x: Any, indices: Any, updates: Any, n: lax.ScatterDimensionNumbers) -> Any:
+        """The scatter of indices that are there once: what is there, combined, takes its place."""
+        window = iter(n.update_window_dims)
+        alone = {*n.inserted_window_dims, *n.operand_batching_dims}
+        sizes = tuple(1 if d in alone else updates.shape[next(window)] for d in range(x.ndim))
+        numbers = lax.GatherDimensionNumbers(
+            offset_dims=n.update_window_dims,
+            collapsed_slice_dims=n.inserted_window_dims,
+            start_index_map=n.scatter_dims_to_operand_dims,
+            operand_batching_dims=n.operand_batching_dims,
+            start_indices_batching_dims=n.scatter_indices_batching_dims,
+        )
+        mode = lax.GatherScatterMode.FILL_OR_DROP
+        there = lax.gather(x, indices, numbers, sizes, mode=mode, fill_value=1)
+        (new,) = _elementwise(self.combine, updates.ndim)(there, updates)
+        return lax.scatter(x, indices, new, n, mode=mode, unique_indices=True)
+
+
+def _elementwise(combine: Function, rank: int) -> Function:
+    """A function of scalars as one of arrays."""
+    return functools.reduce(lambda f, _: jax.vmap(f), range(rank), combine)
