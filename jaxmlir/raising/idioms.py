@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 import numpy as np
 from jax import export, lax
 
@@ -51,6 +52,8 @@ for _idiom in (
     Idiom(lax.polygamma, "select(or, constant, select)", 2),
     Idiom(lax.bessel_i0e, "select(compare, multiply, divide)"),
     Idiom(lax.bessel_i1e, "multiply(sign, select)"),
+    Idiom(jax.scipy.special.i0, "multiply(exponential, select)"),
+    Idiom(jax.scipy.special.i1, "multiply(exponential, multiply)"),
 ):
     LAST.setdefault(f"stablehlo.{_idiom.last.partition('(')[0]}", []).append(_idiom)
 
@@ -61,7 +64,9 @@ CALLED = {
 """Functions that are called, by their name: other ones may be the same ops."""
 
 SOLVERS = {name: getattr(jnp.linalg, name) for name in ("inv", "solve", "det", "slogdet")}
-"""Functions that are called, of loops and calls, whose derivatives are solutions again."""
+SOLVERS["lgamma_impl"] = lax.lgamma
+"""Functions that are called, of loops and calls: those whose derivatives are solutions again, and
+what newer versions of JAX write a primitive as."""
 
 
 def written(w: Writer, op: Any) -> Values | None:
@@ -138,7 +143,12 @@ def _solutions(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> list
     for text in texts:
         module = parse_module(text)
         there = functions(module)
-        found.append(computation(body_of(there["main"]), there))
+        block = body_of(there["main"])
+        first, *others = (view.operation for view in block.operations)
+        if first.name == "func.call" and len(others) == 1:
+            # A primitive is a call of its function.
+            block = body_of(there[ir.FlatSymbolRefAttr(first.attributes["callee"]).value])
+        found.append(computation(block, there))
     return found
 
 

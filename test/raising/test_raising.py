@@ -548,6 +548,7 @@ FUNCTIONS = {
     "digamma": lambda x: lax.digamma(jnp.abs(x) + 0.5),
     "polygamma": lambda x: lax.polygamma(jnp.ones_like(x), jnp.abs(x) + 0.5),
     "i0": jax.scipy.special.i0,
+    "i1": jax.scipy.special.i1,
     "bessel_i1e": lax.bessel_i1e,
 }
 
