@@ -100,7 +100,7 @@ def check_random(steps: Any, *, twice: bool) -> str:
         if twice:
             pattern = jaxmlir.trace(energy)(z).hessian_sparsity()
             wrong += missed(pattern, everything, reference(energy, z, 2))
-    except (NotImplementedError, TransformError) as e:
+    except (NotImplementedError, TypeError, ValueError, TransformError) as e:
         return f"random program {steps}: {_UNKNOWN}: {e}"
     return f"random program {steps}: {wrong} {_OUTSIDE}" if wrong else ""
 

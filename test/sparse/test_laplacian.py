@@ -37,6 +37,11 @@ def orbitals(x):
     return jnp.linalg.slogdet(jnp.stack([jnp.tanh(a), jnp.sin(a)]))[1].sum()
 
 
+def banded(x):
+    """A determinant in which an input is in two rows."""
+    return jnp.linalg.slogdet(3 * jnp.eye(6) + jnp.diag(x**2) + jnp.diag(jnp.sin(x[1:]), 1))[1]
+
+
 def pairs(x):
     """Features of pairs of electrons, averaged for each of them."""
     x = x.reshape(3, 2)
@@ -48,6 +53,19 @@ def pairs(x):
 
 def system(x):
     return jnp.tanh(jnp.outer(x, x[::-1])) + 3 * jnp.eye(6)
+
+
+@jax.custom_jvp
+def slogdet(a):
+    """JAX's function with another rule."""
+    return tuple(jnp.linalg.slogdet(a))
+
+
+@slogdet.defjvp
+def _(primals, tangents):
+    (a,), (t,) = primals, tangents
+    sign, value = slogdet(a)
+    return (sign, value), (jnp.zeros_like(sign), jnp.sum(a * t))
 
 
 @jax.custom_jvp
@@ -64,6 +82,9 @@ def _(primals, tangents):
 ORBITALS = weights(2, 3, 2, seed=9)
 FUNCTIONS = {
     "orbitals": orbitals,
+    "orbitals-in-columns": lambda x: jnp.linalg.slogdet(jnp.cos(x.reshape(2, 3)[:, :2]).T)[1],
+    "banded": banded,
+    "determinant-by-another-rule": lambda x: slogdet(system(x))[1],
     "pairs": pairs,
     "det": lambda x: jnp.linalg.det(system(x)),
     "solve": lambda x: jnp.linalg.solve(system(x), jnp.sin(x)),

@@ -42,12 +42,16 @@ def is_slogdet(program: Module, node: Node) -> bool:
             return False
         known = trace(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
         ops = (op for f in known.functions.values() for op, name in named_ops(f) if name == _RULE)
-        return _text(program, node.op) == _text(known, next(ops))
+        found = _text(program, node.op)
+        return found is not None and found == _text(known, next(ops))
 
 
 def _text(program: Module, op: Any) -> Any:
-    """The functions that a custom JVP has, by themselves: equal for equal ones in any program."""
+    """The functions that a custom JVP has, by themselves: equal for equal ones in any program;
+    ``None`` where its rule is not traced."""
     functions = program.functions
+    if not all(name in op.attributes for name in ("call_jaxpr", "jvp_jaxpr")):
+        return None
     roots = [op.attributes[name].value for name in ("call_jaxpr", "jvp_jaxpr")]
     numbers = {name: i for i, name in enumerate(reachable(functions, *roots))}
     shapes = [shape_of(functions[name]) for name in numbers]
