@@ -7,6 +7,7 @@ is compiled; elsewhere they have to agree to a rounding that fusing differently 
 import functools
 import itertools
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from programs import PROGRAMS
+from programs.effects import mesh
 from round_trip import reread, through_artifact
 
 import jaxmlir
@@ -82,6 +84,14 @@ CANNOT_BE_SAVED = {
 # Programs that load with something else in place of a Python object -> what.
 EXPANDED = {"batching_rule": "a custom_vmap function as a call with its rules"}
 
+# Programs that load with the axes of a mesh in place of its devices -> these axes.
+ON_MESHES = {
+    "sharding_constraints": {"data": 4, "model": 2},
+    "shard_map_collectives": {"devices": 8},
+    "shard_map_gradient": {"data": 4, "model": 2},
+    "shard_map_psum": {"devices": 8},
+}
+
 
 @pytest.mark.sampled
 @each_program
@@ -94,9 +104,11 @@ def test_saves(name):
             through_artifact(program)
         return
     again = through_artifact(program)
-    if name in EXPANDED:
+    if name in EXPANDED or name in ON_MESHES:
         args = PROGRAMS[name]()[1]
-        jax.tree.map(np.testing.assert_array_equal, again(*args), jax.jit(function)(*args))
+        with jax.set_mesh(mesh(**ON_MESHES[name])) if name in ON_MESHES else nullcontext():
+            results = again(*args)
+        jax.tree.map(np.testing.assert_array_equal, results, jax.jit(function)(*args))
         return
     assert again.as_text(debug_info=True) == program.as_text(debug_info=True)
 
