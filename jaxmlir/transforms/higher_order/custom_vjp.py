@@ -2,13 +2,14 @@
 
 The derivative of a call runs the forward rule for values and residuals, and hands these with the
 tangents to a ``custom_lin``: the linear map of which nothing is known but its transpose, the
-backward rule.  Transposition puts that in its place; to push tangents through it is JAX's error (or
-see ``jaxpr-expand-custom-lin``).  Of rules that are told which tangents and cotangents are zero,
-the one is taken that was told of most of them; others that it takes are written down.
+backward rule.  Transposition replaces it by the backward rule; pushing tangents through it is
+JAX's error (or see ``jaxpr-expand-custom-lin``).  A rule may be told which tangents and cotangents
+are zero, and be written for several such cases: a call takes the case with most zeros of those that
+fit, and other cases that are needed are written as well.
 
 Batching batches the function, its forward and its backward rule; the cotangent of an operand that
-is not batched is summed over the batch.  Then all results are batched: the cotangent of one that is
-not is that of all elements together, and each of the summands would have all of it.
+is not batched is summed over the batch.  All results are batched then: the cotangent of a result
+that is not would be the sum over all elements, and each element would add all of it.
 """
 
 from __future__ import annotations
