@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import jaxmlir
 from jaxmlir.analysis.cost import Counter, FunctionCost
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.ir import ir, scope
 
 
 class Peaks(NamedTuple):
@@ -64,11 +64,11 @@ def _least(function: Callable[..., jax.Array], *args: jax.Array) -> float:
 class _Least(Counter):
     """Counts the cheapest of several branches."""
 
-    def op(self, node: OpView, found: FunctionCost) -> None:
+    def op(self, node: OpView, found: FunctionCost, function: ir.Location | None = None) -> None:
         if node.name == "jaxpr.cond":
             found.add(min(map(self.function, node.get("branches")), key=_work))
         else:
-            super().op(node, found)
+            super().op(node, found, function)
 
 
 def _work(cost: FunctionCost) -> int:
