@@ -97,7 +97,8 @@ class Module:
     def __dir__(self) -> list[str]:
         """The names that users may count on, without those that only the package itself uses."""
         internal = (getattr(cls, "_internal", ()) for cls in type(self).__mro__)
-        return sorted({*super().__dir__()}.difference(*internal))
+        names = {*super().__dir__()}.difference(*internal)
+        return sorted(name for name in names if name.startswith("__") or not name.startswith("_"))
 
     def new_rule_tracing(self, *imported: Any) -> Any:
         """The tracer of this module's custom derivative rules.

@@ -33,6 +33,7 @@ def public(names: list[str]) -> set[str]:
 def test_every_public_name_of_a_program_is_documented():
     program = jaxmlir.trace(jnp.sin)(1.0)
     assert public(dir(program)) - documented_names() == set()
+    assert [name for name in dir(program) if re.match(r"_[^_]", name)] == []
     # A name that is only for the package is one: nothing is hidden that is not there.
     hidden = {name for cls in type(program).__mro__ for name in getattr(cls, "_internal", ())}
     assert [name for name in hidden if not hasattr(program, name)] == []
