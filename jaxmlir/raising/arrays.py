@@ -378,10 +378,8 @@ def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Ty
         )[0]
     suffix = ""
     if how is None:
-        region = w.region(op.regions[0], op, "update")
-        if region.captured:
-            raise ImportingError("its region uses values from around it; expected none")
-        params["update_jaxpr"] = symbol_ref(region.symbol)
+        symbol = w.closed_region(op.regions[0], op, "update")
+        params["update_jaxpr"] = symbol_ref(symbol)
     elif how != "second":
         if how in ("add", "sub", "mul", "min", "max"):
             suffix = f"_{how}"

@@ -18,9 +18,8 @@ from jax import lax
 
 from jaxmlir._compat import core
 from jaxmlir.bridge.exporter import Exporter
-from jaxmlir.dialect.ir import functions, ir
-from jaxmlir.errors import ImportingError
-from jaxmlir.raising.writer import Outer, Raising, Writer, outer_of
+from jaxmlir.dialect.ir import ir
+from jaxmlir.raising.writer import Writer
 
 Function = Callable[..., Any]
 
@@ -33,16 +32,7 @@ def function_of(w: Writer, region: Any) -> Function:
     Raises:
       ImportingError: the region uses values from around it.
     """
-    block = region.blocks[0]
-    outer = outer_of([block])
-    if outer.values:
-        raise ImportingError("its region uses values from around it; expected none")
-    inner = Raising(w.raising.module, w.raising.of_import)
-    symbol = inner.region(block, Outer([], outer.constants), "combine", w.location)
-    inner.write()
-    # A program is what can be called.
-    written = functions(inner.importer.module)
-    written[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
+    inner, symbol = w.alone(region, "combine")
     return core.jaxpr_as_fun(Exporter(inner.of_import(inner.importer)).jaxpr(symbol))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jaxmlir.analysis.function_view import array_of, node_of, number_of
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.passes.remarks import remark
-from jaxmlir.raising.reductions import constant_of
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -46,10 +46,10 @@ def _said_of(op: Any) -> str | None:
     """What is to be said of the derivative of an op."""
     name = op.name.removeprefix("jaxpr.")
     if name in ("max", "min") and _is_float(op.results[0]):
-        bound = next((n for n in map(_number_of, op.operands) if n is not None), None)
+        bound = next((n for n in map(number_of, op.operands) if n is not None), None)
         if bound is not None:
             return (
-                f"its derivative where the operand is {bound:g} is 1/2; a custom rule, such "
+                f"its derivative where the operand is {float(bound):g} is 1/2; a custom rule, such "
                 "as that of jax.nn.relu, may have said 0"
             )
     if name == "sqrt" and _is_sum_of_squares(op.operands[0]):
@@ -75,18 +75,6 @@ def _is_float(value: ir.Value) -> bool:
     ).kind not in ("i", "u", "b")
 
 
-def _number_of(value: ir.Value) -> float | None:
-    """The number that a constant repeats."""
-    held = constant_of(value)
-    if held is None or not held.size or (held != held.reshape(-1)[0]).any():
-        return None
-    return float(held.reshape(-1)[0])
-
-
-def _made_by(value: ir.Value) -> Any | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 _SAME_ELEMENTS = ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.neg", "jaxpr.mul")
 
 
@@ -94,13 +82,13 @@ def _undefined_in(value: ir.Value) -> Any | None:
     """The op with a derivative that is not everywhere finite, of which a value is made by the next
     few ops."""
     for _ in range(4):
-        op = _made_by(value)
+        op = node_of(value)
         if op is None:
             return None
         if op.name.removeprefix("jaxpr.") in _UNDEFINED:
-            guarded = _made_by(op.operands[-1])
+            guarded = node_of(op.operands[-1])
             # The operand may have been guarded, too, and it may be a number.
-            known = constant_of(op.operands[-1]) is not None
+            known = array_of(guarded) is not None
             return None if known or (guarded and guarded.name == "jaxpr.select_n") else op
         if op.name not in _SAME_ELEMENTS:
             return None
@@ -109,12 +97,12 @@ def _undefined_in(value: ir.Value) -> Any | None:
 
 
 def _is_sum_of_squares(value: ir.Value) -> bool:
-    op = _made_by(value)
+    op = node_of(value)
     while op is not None and op.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
-        op = _made_by(op.operands[0])
+        op = node_of(op.operands[0])
     if op is None or op.name != "jaxpr.reduce_sum":
         return False
-    squares = _made_by(op.operands[0])
+    squares = node_of(op.operands[0])
     return squares is not None and (
         squares.name == "jaxpr.square"
         or (squares.name == "jaxpr.mul" and squares.operands[0] == squares.operands[1])

@@ -101,10 +101,8 @@ def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         combine = function_of(w, op.regions[0])
         reduced = functools.partial(lax.reduce, dimensions=axes)
         return _folded(w, Fold(combine, axes), reduced, operands, types)
-    region = w.region(op.regions[0], op, "reducer")
-    if region.captured:
-        raise ImportingError("its region uses values from around it; expected none")
-    return w.emit("reduce", operands, types, dimensions=axes, jaxpr=symbol_ref(region.symbol))
+    symbol = w.closed_region(op.regions[0], op, "reducer")
+    return w.emit("reduce", operands, types, dimensions=axes, jaxpr=symbol_ref(symbol))
 
 
 def _folded(
@@ -227,10 +225,8 @@ def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         combine = function_of(w, op.regions[0])
         reduced = functools.partial(lax.reduce_window, **window)
         return _folded(w, WindowFold(combine, _hashable(window)), reduced, operands, types)
-    region = w.region(op.regions[0], op, "reducer")
-    if region.captured:
-        raise ImportingError("its region uses values from around it; expected none")
-    return w.emit("reduce_window", operands, types, jaxpr=symbol_ref(region.symbol), **window)
+    symbol = w.closed_region(op.regions[0], op, "reducer")
+    return w.emit("reduce_window", operands, types, jaxpr=symbol_ref(symbol), **window)
 
 
 def _hashable(window: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
@@ -324,10 +320,8 @@ def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         if is_identity("add", init):
             return [sums]
         return [w.like("add", sums, w.broadcast(init, type_))]
-    regions = [w.region(op.regions[k], op, hint) for k, hint in ((0, "select"), (1, "scatter"))]
-    if any(region.captured for region in regions):
-        raise ImportingError("its regions use values from around them; expected none")
-    selected, scattered = (symbol_ref(region.symbol) for region in regions)
+    hints = zip(op.regions, ("select", "scatter"), strict=True)
+    selected, scattered = (symbol_ref(w.closed_region(r, op, hint)) for r, hint in hints)
     return w.emit(
         "select_and_scatter",
         operands,

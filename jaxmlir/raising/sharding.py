@@ -28,7 +28,7 @@ from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.ir import func, functions, ir, sdy
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations
-from jaxmlir.raising.writer import Outer, Raising, Values, Writer, attribute, outer_of, rule
+from jaxmlir.raising.writer import Raising, Values, Writer, attribute, rule
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -149,17 +149,8 @@ def manual_computation(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         )
     named = _QUOTED.findall(str(op.attributes["manual_axes"]))
     axes = tuple(name for name in mesh.axis_names if name in named)
-    block = op.regions[0].blocks[0]
-    if outer_of([block]).values:
-        raise ImportingError("its region uses values from around it; expected none")
-    inner = Raising(w.raising.module, w.raising.of_import)
-    inner.manual = Manual(mesh, axes)
-    symbol = inner.region(block, Outer([], []), "manual", op.location)
-    inner.write()
-    # Passes look at what can be called.
-    written = functions(inner.importer.module)
-    written[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
-    _name_axes(written)
+    inner, symbol = w.alone(op.regions[0], "manual", Manual(mesh, axes))
+    _name_axes(functions(inner.importer.module))
     program = inner.of_import(inner.importer)
     _put_inside(program, inner.manual)
     body = Exporter(program).jaxpr(symbol)

@@ -555,6 +555,32 @@ class Writer:
         symbol = self.raising.region(block, outer, hint, op.location)
         return Region(symbol, [self.env[v] for v in outer.values])
 
+    def closed_region(self, region: Any, op: Any, hint: str) -> str:
+        """The symbol of the function of a region that takes constants alone from around it.
+
+        Raises:
+          ImportingError: it uses other values.
+        """
+        block = region.blocks[0]
+        return self.raising.region(block, _constants_around(block), hint, op.location)
+
+    def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[Raising, str]:
+        """A module with the function of a region, which takes constants alone from around it; and
+        the function's symbol.
+
+        Raises:
+          ImportingError: the region uses other values.
+        """
+        inner = Raising(self.raising.module, self.raising.of_import)
+        inner.manual = manual
+        block = region.blocks[0]
+        symbol = inner.region(block, _constants_around(block), hint, self.location)
+        inner.write()
+        # A program is what can be called.
+        function = functions(inner.importer.module)[symbol]
+        function.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        return inner, symbol
+
 
 @functools.lru_cache(256)
 def _jaxpr_of(fun: Callable[..., Any], avals: Sequence[Any], wide: bool) -> Any:
@@ -597,6 +623,18 @@ def outer_of(blocks: Sequence[ir.Block]) -> Outer:
         else:
             constants.update(dict.fromkeys(ops))
     return Outer(values, list(constants))
+
+
+def _constants_around(block: ir.Block) -> Outer:
+    """What a block takes from around it, where that is constants alone.
+
+    Raises:
+      ImportingError: it uses other values.
+    """
+    outer = outer_of([block])
+    if outer.values:
+        raise ImportingError("its region uses values from around it; expected none")
+    return outer
 
 
 def _constant_ops(value: ir.Value) -> list[Any] | None:

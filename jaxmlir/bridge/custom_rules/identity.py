@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import functools
 import types as py_types
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -28,6 +27,7 @@ from jaxmlir._compat import (
     wrapped_rule,
 )
 from jaxmlir.bridge.custom_rules import closures, hijax
+from jaxmlir.dialect.codec.pytrees import nodes
 
 
 def rules_key(eqn: Any, identity: Identities) -> Any:
@@ -106,7 +106,7 @@ class Identities:
                 # What nodes hold besides their children is equal as they say, as in JAX: but it is
                 # not all that numbers are.
                 found = value if _has_hash(value) else ("object", id(value))
-                return (type(value), found, *map(self._number_in, _node_data(value)))
+                return (type(value), found, *(self._number_in(data) for _, data in nodes(value)))
             case "set":
                 return (type(value), frozenset(map(self, value)))
             case "rule":
@@ -151,15 +151,6 @@ def _has_hash(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _node_data(tree: Any) -> Iterator[Any]:
-    """What the nodes of a pytree hold besides their children."""
-    node = tree.node_data()
-    if node is not None:
-        yield node[1]
-        for child in tree.children():
-            yield from _node_data(child)
 
 
 # In what rules are made of, by the first class that fits.

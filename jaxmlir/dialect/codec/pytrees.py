@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import collections
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -200,6 +200,15 @@ class _Decoder:
         return tree_util.PyTreeDef.from_node_data_and_children(
             self.registry, (cls, metadata), trees
         )
+
+
+def nodes(tree: Any) -> Iterator[tuple[type, Any]]:
+    """The containers of a pytree: the type of each, and what it holds besides its children."""
+    node = tree.node_data()
+    if node is not None:
+        yield node
+        for child in tree.children():
+            yield from nodes(child)
 
 
 def is_of_arguments(tree: Any) -> bool:

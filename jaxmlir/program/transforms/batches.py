@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -69,7 +69,7 @@ def vmap(
 def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:
     """The pytree of a batched result: a sparse matrix becomes a batch of them, as in JAX."""
     tree = program.out_tree
-    if not any(kind in batching.vmappables for kind in _kinds_in(tree)):
+    if not any(kind in batching.vmappables for kind, _ in pytrees.nodes(tree)):
         return tree
 
     def result(_: Any) -> Any:
@@ -77,15 +77,6 @@ def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:
 
     given = jax.ShapeDtypeStruct((axis_size,), bool)
     return jax.tree.structure(jax.eval_shape(jax.vmap(result, 0, out_axes), given))
-
-
-def _kinds_in(tree: Any) -> Iterator[Any]:
-    """The types of the containers of a pytree."""
-    node = tree.node_data()
-    if node is not None:
-        yield node[0]
-    for child in tree.children():
-        yield from _kinds_in(child)
 
 
 def _size(given: Any) -> Any:
