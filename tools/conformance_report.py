@@ -12,6 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+LEFT_OUT = "left out: "
+"""What the outcome of a step begins with that is not asked of a harness; the reason follows."""
+
 Record = dict[str, Any]
 Summary = dict[str, Any]
 
@@ -71,6 +74,7 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
     same_text: Counter[str] = Counter()
     op_by_op: Counter[str] = Counter()
     refused: Counter[str] = Counter()
+    left_out: dict[str, Counter[str]] = {}
     for record in records:
         row = groups.setdefault(record["group"], {"harnesses": 0})
         row["harnesses"] += 1
@@ -82,6 +86,9 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
             if step not in steps:
                 continue
             counts = row.setdefault(step, {"passed": 0, "failed": 0})
+            if outcome.startswith(LEFT_OUT):
+                left_out.setdefault(step, Counter())[outcome.removeprefix(LEFT_OUT)] += 1
+                continue
             counts["failed" if outcome.startswith("failed") else "passed"] += 1
             same_text[step] += outcome == "same text"
             op_by_op[step] += outcome == "op by op"
@@ -98,6 +105,7 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
         "same_text": {step: n for step, n in same_text.items() if n},
         "op_by_op": {step: n for step, n in op_by_op.items() if n},
         "refused": {step: n for step, n in refused.items() if n},
+        "left_out": {step: dict(n.most_common()) for step, n in left_out.items()},
         "excluded": dict(excluded.most_common()),
         "failures": failures,
         "groups": dict(sorted(groups.items())),
@@ -128,7 +136,7 @@ def joined(before: Summary, now: Summary, order: Sequence[str]) -> Summary:
     kept = [failure for failure in before["failures"] if failure["step"] not in renewed]
     result = {**now, "groups": groups, "failures": kept + now["failures"]}
     result["steps"] = [s for s in order if s in renewed or s in before["steps"]]
-    for count in ("same_text", "op_by_op", "refused"):
+    for count in ("same_text", "op_by_op", "refused", "left_out"):
         old = {s: n for s, n in before.get(count, {}).items() if s not in renewed}
         result[count] = old | now[count]
     return result
@@ -160,6 +168,8 @@ primitive with its arguments. Here, all of them go through every step of jaxmlir
 | jvp | `program.jvp()` gives what `jax.jvp` gives, for random tangents |
 | vjp | `program.vjp()` gives what `jax.vjp` gives, for random cotangents |
 | vmap | `program.vmap(...)` gives what `jax.vmap` gives: batched over all operands, over each |
+| raise | JAX's own StableHLO, raised to a program, gives `jax.jit`'s result |
+| raise jvp, raise vjp, raise vmap | these, of the raised program |
 
 Results are compared bit for bit (a NaN equals a NaN). Often the lowered text is the same as that of
 `jax.jit`, except for names, locations and uses that share a constant. Then results are the same by
@@ -190,6 +200,11 @@ def markdown(summaries: Sequence[Summary]) -> str:
             parts.append("None.\n")
         for reason, n in summary["excluded"].items():
             parts.append(f"- {n}: {reason}\n")
+    for summary in summaries:
+        if left_out := summary.get("left_out"):
+            parts.append(f"\n## Left out of a step, jax {summary['jax']}\n\n")
+            for step, reasons in left_out.items():
+                parts += (f"- {step}, {n}: {reason}\n" for reason, n in reasons.items())
     for summary in summaries:
         parts.append(f"\n## Failed, jax {summary['jax']}\n\n")
         if not summary["failures"]:

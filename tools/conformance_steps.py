@@ -27,6 +27,7 @@ from typing import Any
 import conformance_transforms as transforms
 import jax
 import numpy as np
+from conformance_report import LEFT_OUT
 from jax.extend.core import jaxpr_as_fun
 
 import jaxmlir
@@ -40,7 +41,6 @@ PASSED = "passed"
 SAME_TEXT = "same text"
 REFUSED = "refused, as by JAX"
 OP_BY_OP = "op by op"
-OWN_RULE = "custom rule"
 
 
 class Mismatch(AssertionError):
@@ -230,12 +230,12 @@ def raise_(case: Case) -> str:
 
 def raise_jvp(case: Case) -> str:
     """The raised program's values and tangents are those of ``jax.jvp``."""
-    return _raised_and_transformed(case, transforms.jvp)
+    return _raised_and_differentiated(case, transforms.jvp)
 
 
 def raise_vjp(case: Case) -> str:
     """The raised program's values and cotangents are those of ``jax.vjp``."""
-    return _raised_and_transformed(case, transforms.vjp)
+    return _raised_and_differentiated(case, transforms.vjp)
 
 
 def raise_vmap(case: Case) -> str:
@@ -243,9 +243,27 @@ def raise_vmap(case: Case) -> str:
     return _raised_and_transformed(case, transforms.vmap)
 
 
+def _raised_and_differentiated(case: Case, pairs: Callable[..., Iterator[transforms.Pair]]) -> str:
+    if reason := _lost_rule(case.imported):
+        return LEFT_OUT + reason
+    try:
+        return _raised_and_transformed(case, pairs)
+    except Mismatch:
+        args = case.flat_args
+        value, tangents = case.flat_function(*args), map(_zeros, args)
+        try:
+            compare_closely(value, jax.jvp(case.flat_function, args, [*tangents])[0])
+        except Mismatch:
+            return f"{LEFT_OUT}JAX's derivative goes with another value than the function's"
+        raise
+
+
+def _zeros(x: Any) -> Any:
+    is_real = jax.numpy.issubdtype(x.dtype, jax.numpy.inexact)
+    return np.zeros(x.shape, x.dtype if is_real else jax.dtypes.float0)
+
+
 def _raised_and_transformed(case: Case, pairs: Callable[..., Iterator[transforms.Pair]]) -> str:
-    if primitives_of(case.imported) & RULES_THAT_ARE_LOST:
-        return OWN_RULE
     if case.comes_back and not case.always_run:
         return SAME_TEXT
     args = case.flat_args
@@ -255,19 +273,22 @@ def _raised_and_transformed(case: Case, pairs: Callable[..., Iterator[transforms
 
 
 def _without_promises(function: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
-    """The function whose gathers read the nearest window where an index is out of bounds.
+    """The function that does what StableHLO does at indices that are out of bounds: its gathers
+    read the nearest window, its scatters write nothing.
 
-    StableHLO's gather does so.  It doesn't hold a promise that none is, which some harnesses make
-    and break: there, JAX's derivative isn't that of what is computed.
+    StableHLO doesn't hold a promise that there are none, which some harnesses make and break:
+    there, JAX's derivative isn't that of what is computed.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
     modes = jax.lax.GatherScatterMode
-    eqns = [
-        eqn.replace(params={**eqn.params, "mode": modes.CLIP})
-        if eqn.primitive.name == "gather" and eqn.params["mode"] == modes.PROMISE_IN_BOUNDS
-        else eqn
-        for eqn in closed.jaxpr.eqns
-    ]
+
+    def kept(eqn: Any) -> Any:
+        if eqn.params.get("mode") != modes.PROMISE_IN_BOUNDS:
+            return eqn
+        mode = modes.CLIP if eqn.primitive.name == "gather" else modes.FILL_OR_DROP
+        return eqn.replace(params={**eqn.params, "mode": mode})
+
+    eqns = list(map(kept, closed.jaxpr.eqns))
     if eqns == closed.jaxpr.eqns:
         return function
     flat = jaxpr_as_fun(closed.replace(jaxpr=closed.jaxpr.replace(eqns=eqns)))
@@ -287,27 +308,30 @@ def _plain_text(program: jaxmlir.Program) -> str:
     return re.sub(r"@\w+", number, str(program)).replace(", {weak_type}", "")
 
 
+_CUSTOM_RULE = "StableHLO has no custom derivative rules"
+_SERIES = "what JAX lowers to a series or a search has another derivative rule in JAX"
+
 RULES_THAT_ARE_LOST = {
-    f"jaxpr.{name}"
-    for name in (
-        "custom_jvp_call_jaxpr",
-        "custom_vjp_call_jaxpr",
-        "custom_linear_solve",
-        # It is lowered to nothing.
-        "stop_gradient",
-        # They are lowered to series, or a search: what is raised is that, JAX's rule is another.
-        "igamma",
-        "igammac",
-        "random_gamma",
-        "random_gamma_grad",
-        "regularized_incomplete_beta",
-        # It is lowered to a windowed reduction of pairs, which JAX cannot transpose.
-        "select_and_gather_add",
-        # LAPACK's packed form, which it is lowered to, has no derivative in JAX.
-        "qr",
-    )
+    "custom_jvp_call_jaxpr": _CUSTOM_RULE,
+    "custom_vjp_call_jaxpr": _CUSTOM_RULE,
+    "custom_linear_solve": _CUSTOM_RULE,
+    "stop_gradient": "it is lowered to nothing",
+    "igamma": _SERIES,
+    "igammac": _SERIES,
+    "random_gamma": _SERIES,
+    "random_gamma_grad": _SERIES,
+    "regularized_incomplete_beta": _SERIES,
+    "select_and_gather_add": "JAX cannot transpose the windowed reduction of pairs that it becomes",
+    "qr": "LAPACK's packed form, which it becomes, has no derivative in JAX",
 }
-"""Ops with derivative rules that StableHLO does not hold: they are not asked for those."""
+"""By the names of ops: why derivatives of what they are in StableHLO are other ones, or none."""
+
+
+def _lost_rule(program: jaxmlir.Program) -> str | None:
+    """Why JAX's derivatives of a program aren't those of its StableHLO."""
+    names = (name.removeprefix("jaxpr.") for name in sorted(primitives_of(program)))
+    reasons = (RULES_THAT_ARE_LOST[name] for name in names if name in RULES_THAT_ARE_LOST)
+    return next(reasons, None)
 
 
 def primitives_of(program: jaxmlir.Program) -> set[str]:

@@ -98,6 +98,18 @@ def test_what_jax_cannot_run_is_excluded():
     assert outcome["excluded"].startswith("jax.jit fails: ")
 
 
+def test_what_is_left_out_is_counted_by_its_reason():
+    case = steps.Case(lax.igamma, (np.float32(1.0), np.float32(2.0)))
+    found = steps.check(case, ["raise jvp", "raise vmap"])
+    record = {"name": "igamma", "group": "igamma", **found}
+    summary = report.summarise([record], jax.__version__, list(found["steps"]))
+    (reason,) = summary["left_out"].pop("raise jvp")
+    assert "another derivative rule" in reason
+    assert not summary["left_out"]
+    assert summary["groups"]["igamma"]["raise jvp"] == {"passed": 0, "failed": 0}
+    assert summary["groups"]["igamma"]["raise vmap"] == {"passed": 1, "failed": 0}
+
+
 @pytest.mark.parametrize(
     ("expected", "got", "message"),
     [
