@@ -52,8 +52,10 @@ def test_does_not_look_through_other_ops(move):
 def test_a_scan_reads_its_part_of_a_split_in_place():
     def last(x):
         parts = lax.split(x, (3, 5))
-        step = lambda carry, row: (jnp.sin(carry) + row, None)
-        return [lax.scan(step, jnp.zeros(64), part)[0] for part in parts]
+        return [lax.scan(add, jnp.zeros(64), part)[0] for part in parts]
+
+    def add(carry, row):
+        return jnp.sin(carry) + row, None
 
     x = np.random.RandomState(0).randn(8, 64).astype(np.float32)
     program = jaxmlir.trace(last)(x).run_passes("jaxpr-inplace-scans")
