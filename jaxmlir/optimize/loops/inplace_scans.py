@@ -22,7 +22,6 @@ written has no other use; and if a row is not in too many pieces for the cache (
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView, OpView
 from jaxmlir.analysis.fusion import FUSIBLE
@@ -41,7 +39,7 @@ from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shap
 from jaxmlir.analysis.strided_view import StridedView, unit_dims
 from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled
 from jaxmlir.dialect.ir import body_of, func, ir, scope
-from jaxmlir.dialect.types import type_of
+from jaxmlir.dialect.types import scalar_type
 from jaxmlir.optimize.loops.scan_editor import (
     Carried,
     Constant,
@@ -504,7 +502,7 @@ class _Counter:
     def __init__(self, editor: ScanEditor):
         self._block, self._location = body_of(editor.body), editor.op.location
         self._indices: dict[tuple[int, int], ir.Value] = {}
-        type_, by = _number_type(), -1 if editor.scan.reverse else 1
+        type_, by = scalar_type(np.int32), -1 if editor.scan.reverse else 1
         init = _first_number(editor.op, editor.scan)
         self._step = editor.new_argument(type_)
         with ir.InsertionPoint.at_block_begin(self._block), self._location:
@@ -536,9 +534,4 @@ class _Counter:
 def _first_number(op: Any, scan: ScanOp) -> ir.Value:
     """The number of the first step, written before the loop."""
     with ir.InsertionPoint(op), op.location:
-        return filled(_number_type(), scan.length - 1 if scan.reverse else 0)
-
-
-@functools.cache
-def _number_type() -> ir.Type:
-    return type_of(core.ShapedArray((), np.dtype(np.int32)))
+        return filled(scalar_type(np.int32), scan.length - 1 if scan.reverse else 0)
