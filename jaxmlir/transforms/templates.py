@@ -44,7 +44,7 @@ from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
+from jaxmlir.errors import JaxmlirError, TransformError, cause_of
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms import higher_order, jax_rules
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, Template
@@ -574,4 +574,4 @@ def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
         reason = f"{type(error).__name__}: {error}"
     message = f"'{name}' op cannot be {_VERBS[kind]}: {reason}"
     message += _hint(kind, op, name)
-    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
+    return locations.error_at(TransformError, op.location, message)

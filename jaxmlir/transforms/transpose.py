@@ -17,7 +17,7 @@ from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen
@@ -283,7 +283,7 @@ class Cotangents:
             "backward rule of a custom_vjp function that uses it gives another type than that of "
             "its argument"
         )
-        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+        raise locations.error_at(TransformError, location, message)
 
 
 def _dtype(type_: ir.Type) -> Any:
