@@ -33,7 +33,7 @@ from jaxmlir.dialect import locations, ops
 from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import check_program
-from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
 from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
@@ -258,10 +258,9 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     return (Cost(0, count, size) if node.name in _TRANSCENDENTAL else Cost(count, 0, size)), True
 
 
-_CALLED = {
-    record.name: record.functions[0].name
-    for record in ops.OPS.values()
-    if Trait.CALL in record.traits or record.name in ("linear_call", "remat_opt", "shard_map")
+_CALLED = CALLEES | {
+    f"jaxpr.{name}": ops.OPS[name].functions[0].name
+    for name in ("linear_call", "remat_opt", "shard_map")
 }
 """The attribute that names the function, of ops that call one once."""
 
@@ -280,14 +279,14 @@ class Call(NamedTuple):
 
 def calls_of(node: OpView) -> list[Call]:
     """The calls that an op makes; none of ops that call in other ways."""
-    match node.name.removeprefix("jaxpr."):
-        case "cond":
+    match node.name:
+        case "jaxpr.cond":
             return [Call(tuple(node.get("branches")))]
-        case "scan":
+        case "jaxpr.scan":
             return [Call((node.get("jaxpr"),), trip_count(node.get("length")))]
-        case "while":
+        case "jaxpr.while":
             return [Call((node.get(name),), None) for name in ("cond_jaxpr", "body_jaxpr")]
-        case "custom_linear_solve":
+        case "jaxpr.custom_linear_solve":
             return [Call((node.get("jaxprs").solve,))]
         case name if name in _CALLED:
             return [Call((node.get(_CALLED[name]),))]

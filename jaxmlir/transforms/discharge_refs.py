@@ -30,6 +30,7 @@ from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.ops.effects import MAKERS
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import TransformError
@@ -315,11 +316,7 @@ def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> lis
 
 
 _RULES: dict[str, Callable[..., list[ir.Value] | None]] = {
-    "jaxpr.jit": _call("jaxpr"),
-    "jaxpr.remat2": _call("jaxpr"),
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    **{name: _call(attribute) for name, attribute in CALLEES.items()},
     "jaxpr.cond": _cond,
     "jaxpr.scan": _scan,
     "jaxpr.while": _while,

@@ -37,7 +37,6 @@ class ExpandCustomLin(Pass):
     def run(self, program: Module) -> None:
         with scope():
             expand_custom_lin(Rules(program))
-        program.changed()
 
 
 def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:

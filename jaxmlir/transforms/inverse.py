@@ -64,7 +64,6 @@ class Inverse(Pass):
                 known = tuple(i for i in range(count) if i not in argnums)
             wanted = argnums or tuple(i for i in range(count) if i not in known)
             inverse(Rules(program), symbol, wanted, known, self.log_det, self.newton)
-        program.changed()
 
 
 def inverse(

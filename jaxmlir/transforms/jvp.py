@@ -20,6 +20,7 @@ from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Emitter, Template
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -54,7 +55,6 @@ class Jvp(Pass):
             new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
             if self.custom_vjp_forward == "transpose":
                 expand_custom_lin(rules, [new])
-        program.changed()
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:
@@ -73,11 +73,6 @@ def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> 
             type_ = function.arguments[i].type
             raise at_function(function, f"argument {i} of @{symbol}, a {type_}, has no tangents")
     return named
-
-
-def jvp_of(rules: Rules, symbol: str, active: Mask, required: Mask = ()) -> tuple[str, Mask]:
-    """What :func:`jvp` gives for these, written once."""
-    return rules.functions.derived(jvp, symbol, active, required)
 
 
 def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) -> tuple[str, Mask]:
@@ -128,3 +123,7 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
     new.finish([*(primals[v] for v in body.returned), *of_results])
     set_attribute(new.op, "jaxpr.active", active_out)
     return new.name, active_out
+
+
+jvp_of = derived(jvp)
+"""What :func:`jvp` gives for a function and a pattern, written once."""

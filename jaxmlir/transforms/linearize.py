@@ -69,7 +69,6 @@ class Linearize(Pass):
             found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
             if self.custom_vjp_forward == "transpose":
                 expand_custom_lin(rules, [found.lin])
-        program.changed()
 
 
 class Linearized(NamedTuple):

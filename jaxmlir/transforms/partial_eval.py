@@ -19,6 +19,7 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled, left_out, split
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -47,7 +48,6 @@ class PartialEval(Pass):
             symbol = program.chosen(self.func)
             unknown = named_arguments(program, symbol, self.unknown)
             partial_eval(Rules(program), symbol, unknown)
-        program.changed()
 
 
 class Split(NamedTuple):
@@ -168,12 +168,9 @@ def _write_known(
     return values, waiting, later
 
 
+@derived
 def unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
     """Which results of ``@symbol`` depend on an unknown argument."""
-    return rules.functions.derived(_unknown_results, symbol, unknown)
-
-
-def _unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
     body = rules.functions.body(symbol)
     waiting = _arguments_waiting(body, unknown)
     for _ in _waiting_ops(rules, body, waiting):

@@ -22,6 +22,7 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Template
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -51,7 +52,6 @@ class Transpose(Pass):
             if not self.linear:
                 linear = tuple(i >= first for i in range(len(linear)))
             transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
-        program.changed()
 
 
 def _num_residuals(function: func.FuncOp) -> int:
@@ -86,12 +86,9 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
     return name
 
 
+@derived
 def transpose_of(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     """What :func:`transpose_nonzero` gives for these, written once."""
-    return rules.functions.derived(_transpose, symbol, linear, nonzero)
-
-
-def _transpose(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     name = f"{symbol.removesuffix('.lin')}.bwd"
     return transpose_nonzero(rules, symbol, linear, name, nonzero)
 

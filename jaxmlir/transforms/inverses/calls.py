@@ -33,7 +33,15 @@ from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.inverses.linear import Update
-from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, learn, log_difference, rule
+from jaxmlir.transforms.inverses.rule import (
+    RULES,
+    Formula,
+    Formulas,
+    dense_log_det,
+    learn,
+    log_difference,
+    rule,
+)
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
 
 
@@ -346,10 +354,8 @@ class LinearSolve(Rule):
             def product(flat: Any) -> Any:
                 return ravel_pytree(function(*consts, *unflatten(flat)))[0]
 
-            complex_ = bool(jnp.iscomplexobj(flat))
-            matrix = jax.jacfwd(product, holomorphic=complex_)(flat)
-            found = jnp.linalg.slogdet(matrix)[1].astype(site.solver.log_det)
-            return [2 * found if complex_ else found]
+            found = dense_log_det(product, flat).astype(site.solver.log_det)
+            return [2 * found if jnp.iscomplexobj(flat) else found]
 
         (term,) = site.emit("log_det", log_det, args)
         site.solver.terms.append(term)
