@@ -33,7 +33,7 @@ from jaxmlir.dialect import locations, ops
 from jaxmlir.dialect.builder import named_ops, trip_count
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import check_program
-from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
 from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
@@ -210,14 +210,11 @@ class Counter:
     def op(self, node: OpView, found: FunctionCost, function: ir.Location | None = None) -> None:
         line = self.line(node.op.location, function)
         name = node.name.removeprefix("jaxpr.")
-        if name == "cond":
-            branches = [self.function(symbol) for symbol in node.get("branches")]
-            found.add(max(branches, key=_order).at(line))
-        elif calls := calls_of(node):
-            for symbol, count in calls:
-                once = self.function(symbol).at(line)
-                found.add(once, 1 if count is None else count)
-                if count is None:
+        if calls := calls_of(node):
+            for call in calls:
+                once = max(map(self.function, call.symbols), key=_order).at(line)
+                found.add(once, 1 if call.times is None else call.times)
+                if call.times is None:
                     found.unbounded |= once.by_line.keys()
         else:
             cost, counted = leaf_cost(node, name)
@@ -261,28 +258,38 @@ def leaf_cost(node: OpView, name: str) -> tuple[Cost, bool]:
     return (Cost(0, count, size) if node.name in _TRANSCENDENTAL else Cost(count, 0, size)), True
 
 
-_CALLED = {
-    record.name: record.functions[0].name
-    for record in ops.OPS.values()
-    if Trait.CALL in record.traits or record.name in ("linear_call", "remat_opt", "shard_map")
+_CALLED = CALLEES | {
+    f"jaxpr.{name}": ops.OPS[name].functions[0].name
+    for name in ("linear_call", "remat_opt", "shard_map")
 }
 """The attribute that names the function, of ops that call one once."""
 
 
-def calls_of(node: OpView) -> list[tuple[str, int | None]]:
-    """The functions that an op calls, each with how often; ``None`` where that is not known.
+class Call(NamedTuple):
+    """The calls that an op makes of one function, or of one of several.
 
-    Not those of a ``cond``, of which it calls one, nor those of ops that call in other ways.
+    Attributes:
+      symbols: of the functions; of more than one, a call is of any of them.
+      times: how often; ``None`` where that is not known.
     """
-    match node.name.removeprefix("jaxpr."):
-        case "scan":
-            return [(node.get("jaxpr"), trip_count(node.get("length")))]
-        case "while":
-            return [(node.get("cond_jaxpr"), None), (node.get("body_jaxpr"), None)]
-        case "custom_linear_solve":
-            return [(node.get("jaxprs").solve, 1)]
+
+    symbols: tuple[str, ...]
+    times: int | None = 1
+
+
+def calls_of(node: OpView) -> list[Call]:
+    """The calls that an op makes; none of ops that call in other ways."""
+    match node.name:
+        case "jaxpr.cond":
+            return [Call(tuple(node.get("branches")))]
+        case "jaxpr.scan":
+            return [Call((node.get("jaxpr"),), trip_count(node.get("length")))]
+        case "jaxpr.while":
+            return [Call((node.get(name),), None) for name in ("cond_jaxpr", "body_jaxpr")]
+        case "jaxpr.custom_linear_solve":
+            return [Call((node.get("jaxprs").solve,))]
         case name if name in _CALLED:
-            return [(node.get(_CALLED[name]), 1)]
+            return [Call((node.get(_CALLED[name]),))]
     return []
 
 

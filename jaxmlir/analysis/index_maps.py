@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir.analysis.op_counts import is_plain_array
+from jaxmlir.analysis.op_counts import ASKED, is_plain_array
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
@@ -105,7 +105,7 @@ def maps_of(signature: Signature) -> IndexingMaps | None:
 
 _known: dict[Signature, IndexingMaps | None] = {}
 
-_ASKED = frozenset({"jaxpr.ctx", "jaxpr.effects", "sharding", "out_sharding"})
+_ASKED = ASKED | {"jaxpr.effects"}
 
 
 def _maps_of(signature: Signature) -> IndexingMaps | None:

@@ -170,17 +170,18 @@ def is_plain_array(type_: ir.Type) -> bool:
 _plain: dict[ir.Type, bool] = {}
 
 
-_ASKED = frozenset({"jaxpr.ctx", "sharding", "out_sharding"})
+ASKED = frozenset({"jaxpr.ctx", "sharding", "out_sharding"})
+"""Attributes that ask something of where the values of an op are."""
 
 
 def is_plain_op(node: OpView) -> bool:
     """Whether the values of an op are plain arrays, with nothing asked of where they are."""
     plain = (is_plain_array(v.type) for v in (*node.operands, *node.op.results))
-    return _ASKED.isdisjoint(node.attributes) and all(plain)
+    return ASKED.isdisjoint(node.attributes) and all(plain)
 
 
 @functools.cache
 def is_plain_signature(signature: Signature) -> bool:
     """Whether the values of the ops of a signature are plain arrays, wherever they are."""
-    asked = not _ASKED.isdisjoint(signature.named)
+    asked = not ASKED.isdisjoint(signature.named)
     return not asked and all(map(is_plain_array, (*signature.operands, *signature.results)))

@@ -183,8 +183,8 @@ def _reject_foreign_ops(program: Program) -> None:
     Raises:
       LoweringError: names the op.
     """
-    from jaxmlir.dialect.locations import position
-    from jaxmlir.errors import Diagnostic, LoweringError
+    from jaxmlir.dialect.locations import error_at
+    from jaxmlir.errors import LoweringError
 
     _reject_callbacks(program)
     found = _ops_by_dialect(program)
@@ -195,7 +195,7 @@ def _reject_foreign_ops(program: Program) -> None:
                 f"'{op.operation.name}' op: expected a module of the jaxpr dialect or of StableHLO"
             )
             message += ", got ops of both" if mixed else ""
-            raise LoweringError([Diagnostic("error", message, *position(op.location))])
+            raise error_at(LoweringError, op.location, message)
 
 
 # How JAX's lowering calls Python functions of its process: by numbers that mean nothing in another,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,6 +225,11 @@ def _key_data(type_: ir.Type) -> tuple[str, ir.Type, dict[str, ir.Attribute]] | 
 def zeros(type_: ir.Type) -> ir.Value:
     """A tensor of zeros; of random keys, those whose words are zeros."""
     return filled(type_, 0)
+
+
+def instantiated(values: Iterable[ir.Value | None], types: Iterable[ir.Type]) -> list[ir.Value]:
+    """The values, with zeros of these types for those that are ``None``."""
+    return [zeros(t) if v is None else v for v, t in zip(values, types, strict=True)]
 
 
 SPREAD = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.convert_element_type", "jaxpr.iota"})

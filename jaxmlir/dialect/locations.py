@@ -13,12 +13,15 @@ import re
 import threading
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from jaxmlir._compat import jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.dialect.ir import context, file_line_col, ir
 from jaxmlir.dialect.ir import frames as frames_of
+from jaxmlir.errors import Diagnostic, DiagnosticError
 from jaxmlir.support.files import PACKAGE, directory, may_be_shown
+
+E = TypeVar("E", bound=DiagnosticError)
 
 # The user's frames are wanted; ours are among them when a rule is traced.
 source_info_util.register_exclusion(PACKAGE)
@@ -145,6 +148,13 @@ def position(location: ir.Location) -> tuple[str, int, int]:
     found = frames_of(location)
     own = (p for p in found if not is_of_jax(p[0]))
     return next(own, found[0] if found else ("", 0, 0))
+
+
+def error_at(
+    kind: type[E], location: ir.Location, message: str, notes: tuple[Diagnostic, ...] = ()
+) -> E:
+    """An error of some kind about a place in a program, with the user's line."""
+    return kind([Diagnostic("error", message, *position(location), notes)])
 
 
 def is_of_jax(file: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxmlir.dialect import codec, effect_attributes, locations, ops
 from jaxmlir.dialect.ir import ir
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import TransformError
 
 
 class Signature:
@@ -72,7 +72,7 @@ class WithRegions(Signature):
 
     def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
         message = f"'{self.name}' op cannot be copied: it has regions"
-        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+        raise locations.error_at(TransformError, location, message)
 
 
 # What types begin with that are no builtin ones.  Some name objects of a process.

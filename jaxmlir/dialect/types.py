@@ -62,6 +62,12 @@ def _has_tangent(type_: ir.Type) -> bool:
     return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
 
+@functools.cache
+def scalar_type(dtype: Any) -> ir.Type:
+    """The type of a single number."""
+    return type_of(core.ShapedArray((), np.dtype(dtype)))
+
+
 def tangent_type(value: ir.Value) -> ir.Type:
     """The type of a value's tangents."""
     return tangent_type_of(value.type)

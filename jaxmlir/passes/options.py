@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from jaxmlir.dialect import locations
-from jaxmlir.errors import Diagnostic, TransformError, count
+from jaxmlir.errors import TransformError, count
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.ir import func
@@ -31,8 +31,7 @@ def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tup
 
 def at_function(function: func.FuncOp, message: str) -> TransformError:
     """An error about a function as a whole."""
-    place = locations.position(function.location)
-    return TransformError([Diagnostic("error", message, *place)])
+    return locations.error_at(TransformError, function.location, message)
 
 
 def at_public(program: Module, message: str) -> TransformError:

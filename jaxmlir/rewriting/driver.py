@@ -21,7 +21,7 @@ from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import Diagnostic, PassError
+from jaxmlir.errors import PassError
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -95,7 +95,7 @@ def replace(op: Any, values: Sequence[ir.Value]) -> None:
     if types != got and not _fits(types, got):
         name, wanted, given = op.operation.name, _type_list(types), _type_list(got)
         message = f"'{name}' op: expected values of the types {wanted} in its place, got {given}"
-        raise PassError([Diagnostic("error", message, *locations.position(op.location))])
+        raise locations.error_at(PassError, op.location, message)
     for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)
     op.operation.erase()

@@ -5,7 +5,7 @@ What the rules of loops share, be it of those in the dialect or of those that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -28,6 +28,32 @@ def split(values: Sequence[T], *counts: int) -> list[list[T]]:
 def chosen(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
     """The values where the mask is set."""
     return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def left_out(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
+    """The values where the mask is not set."""
+    return [v for v, m in zip(values, mask, strict=True) if not m]
+
+
+def filled(
+    values: Iterable[Any], mask: Sequence[Any], others: Sequence[Any] | None = None
+) -> list[Any]:
+    """The values, in order, where the mask is set; elsewhere those that ``others`` has there, by
+    default ``None``."""
+    given = iter(values)
+    if others is None:
+        return [next(given) if m else None for m in mask]
+    return [next(given) if m else other for m, other in zip(mask, others, strict=True)]
+
+
+def present(values: Sequence[T | None]) -> list[T]:
+    """The values that are not ``None``."""
+    return [v for v in values if v is not None]
+
+
+def both(a: Sequence[bool], b: Sequence[bool]) -> Mask:
+    """Where both masks are set."""
+    return tuple([x and y for x, y in zip(a, b, strict=True)])
 
 
 def fixpoint(start: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:

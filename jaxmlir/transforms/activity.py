@@ -18,8 +18,9 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import Mask, both
 from jaxmlir.transforms.higher_order import has_rule
+from jaxmlir.transforms.memo import derived
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.emitters import Linearization
@@ -124,23 +125,17 @@ def activity_of(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
     return rules.functions.once(forward, symbol, active, kind)
 
 
+@derived
 def active_results(rules: Rules, symbol: str, active: Mask, kind: str) -> Mask:
     """Which results of ``@symbol`` have tangents when it is differentiated by ``kind``."""
-    return rules.functions.derived(_active_results, symbol, active, kind)
-
-
-def _active_results(rules: Rules, symbol: str, active: Mask, kind: str) -> Mask:
     return activity_of(rules, symbol, active, kind).results
 
 
+@derived
 def used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
     """Which of the active arguments of ``@symbol`` the wanted results' tangents depend on."""
-    return rules.functions.derived(_used_arguments, symbol, active, wanted)
-
-
-def _used_arguments(rules: Rules, symbol: str, active: Mask, wanted: Mask) -> Mask:
     _, used = backward(rules, activity_of(rules, symbol, active, "linearize"), wanted)
-    return tuple([a and u for a, u in zip(active, used, strict=True)])
+    return both(active, used)
 
 
 def holds_rules(rules: Rules, op: Any) -> bool:

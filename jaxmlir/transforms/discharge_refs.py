@@ -30,9 +30,10 @@ from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.ops.effects import MAKERS
 from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
@@ -219,7 +220,7 @@ def _check_rules(rules: Rules, op: Any, name: str) -> None:
 
 def _error(op: Any, name: str, reason: str) -> TransformError:
     message = f"'{name}' op cannot be applied to the values of references: {reason}"
-    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
+    return locations.error_at(TransformError, op.location, message)
 
 
 def _pure(rules: Rules, symbol: str, order: Sequence[int | ir.Type], last: str = "after") -> str:
@@ -315,11 +316,7 @@ def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> lis
 
 
 _RULES: dict[str, Callable[..., list[ir.Value] | None]] = {
-    "jaxpr.jit": _call("jaxpr"),
-    "jaxpr.remat2": _call("jaxpr"),
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    **{name: _call(attribute) for name, attribute in CALLEES.items()},
     "jaxpr.cond": _cond,
     "jaxpr.scan": _scan,
     "jaxpr.while": _while,

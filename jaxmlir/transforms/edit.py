@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import clone, copy, erase, is_constant, returned, set_results
 from jaxmlir.dialect.ir import body_of, func, ir
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import Mask, chosen, left_out
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.partial_eval import loses_rules
 
@@ -99,7 +99,7 @@ def _split_calls(
                 continue
             callee = op.attributes["jaxpr"].value
             later = rules.functions.once(_dependent_results, callee, unknown)
-            if wanted.isdisjoint(v for v, u in zip(results, later, strict=True) if not u):
+            if wanted.isdisjoint(left_out(results, later)):
                 continue
         if loses_rules(rules, op, name, unknown):
             continue
@@ -107,13 +107,12 @@ def _split_calls(
         if halves is None or all(halves.unknown.pattern):
             continue
         with ir.InsertionPoint(op), op.location:
-            outs = halves.known.inline([v for v, u in zip(operands, unknown, strict=True) if not u])
-            first = [v for v, u in zip(results, halves.unknown.pattern, strict=True) if not u]
+            outs = halves.known.inline(left_out(operands, unknown))
+            first = left_out(results, halves.unknown.pattern)
             residuals = outs[len(first) :]
-            waiting = [v for v, u in zip(operands, unknown, strict=True) if u]
-            rest = halves.unknown.inline([*residuals, *waiting])
+            rest = halves.unknown.inline([*residuals, *chosen(operands, unknown)])
         known.update(outs)
-        second = (v for v, u in zip(results, halves.unknown.pattern, strict=True) if u)
+        second = chosen(results, halves.unknown.pattern)
         for old, new in (*zip(first, outs, strict=False), *zip(second, rest, strict=True)):
             old.replace_all_uses_with(new)
         op.operation.erase()
@@ -126,7 +125,7 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Ma
     rules.
     """
     function = rules.program.function(symbol)
-    waiting = {v for v, u in zip(body_of(function).arguments, unknown, strict=True) if u}
+    waiting = set(chosen(body_of(function).arguments, unknown))
     for op, name, operands in ops_of(function):
         pattern = tuple([v in waiting for v in operands])
         if True in pattern:
@@ -134,7 +133,7 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Ma
             if name == "jaxpr.jit":
                 callee = op.attributes["jaxpr"].value
                 later = rules.functions.once(_dependent_results, callee, pattern)
-            waiting.update(v for v, u in zip(op.results, later, strict=True) if u)
+            waiting.update(chosen(op.results, later))
     return tuple(v in waiting for v in returned(function))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxmlir._compat import jax_mlir_ext
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import Mask, chosen, filled, split
 
 
 class Template(NamedTuple):
@@ -69,11 +69,11 @@ class Linearization:
           num_results: of the op.
         """
         n = len(active)
-        used = [u for u, a in zip(self.uses, active, strict=True) if a]
+        used = chosen(self.uses, active)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             outs = self.primal.inline(list(args[:n]))
-            given = [t for t, u in zip(args[n:], used, strict=True) if u]
+            given = chosen(args[n:], used)
             tangents = self.tangent.inline([*outs[num_results:], *given])
             return [*outs[:num_results], *tangents]
 
@@ -96,8 +96,8 @@ def waiting(op: Any, unknown: Sequence[bool]) -> PartialEvaluation:
     attributes, later = dict(op.attributes.items()), (True,) * len(types)
 
     def rest(args: Sequence[ir.Value]) -> list[ir.Value]:
-        known, waited = iter(args), iter(args[len(unknown) - sum(unknown) :])
-        operands = [next(waited) if u else next(known) for u in unknown]
+        known, waited = split(args, len(unknown) - sum(unknown))
+        operands = filled(waited, unknown, filled(known, [not u for u in unknown]))
         return list(ir.Operation.create(name, types, operands, attributes).results)
 
     return PartialEvaluation(Emitter(later, list), Emitter(later, rest))

@@ -18,7 +18,7 @@ from jaxmlir.dialect.builder import attribute, reachable, returned, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.transforms.higher_order.custom_rules import out_zeros, rule_symbol
 from jaxmlir.transforms.new_function import call
@@ -37,7 +37,6 @@ class ExpandCustomLin(Pass):
     def run(self, program: Module) -> None:
         with scope():
             expand_custom_lin(Rules(program))
-        program.changed()
 
 
 def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:
@@ -195,7 +194,7 @@ def _not_linear(op: Any, name: str, symbol: str) -> TransformError:
 
 def _error(location: ir.Location, message: str) -> TransformError:
     message += ", so the rule has no transpose that would push tangents forward"
-    return TransformError([Diagnostic("error", message, *locations.position(location))])
+    return locations.error_at(TransformError, location, message)
 
 
 def _is_zero(op: Any) -> bool:

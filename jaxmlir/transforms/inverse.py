@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import call_signature
-from jaxmlir.dialect.builder import drop_dead_ops, filled, inline, reachable
+from jaxmlir.dialect.builder import drop_dead_ops, inline, reachable, zeros
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
-from jaxmlir.dialect.types import type_of
+from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
@@ -65,7 +64,6 @@ class Inverse(Pass):
                 known = tuple(i for i in range(count) if i not in argnums)
             wanted = argnums or tuple(i for i in range(count) if i not in known)
             inverse(Rules(program), symbol, wanted, known, self.log_det, self.newton)
-        program.changed()
 
 
 def inverse(
@@ -173,8 +171,7 @@ def _completed(
         outs = inline(rules.program.function(found.symbol), new.args) if found.symbol else []
         wanted = [outs[found.arguments.index(i)] for i in argnums]
         if dtype is not None:
-            zero = core.ShapedArray((), np.dtype(dtype))
-            wanted.append(outs[-1] if found.log_det else filled(type_of(zero), 0))
+            wanted.append(outs[-1] if found.log_det else zeros(scalar_type(dtype)))
     new.finish(wanted)
     if found.symbol:
         rules.program.function(found.symbol).operation.erase()

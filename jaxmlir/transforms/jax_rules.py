@@ -26,7 +26,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir.dialect.codec.pytrees import Flag
 from jaxmlir.dialect.types import linear_aval
-from jaxmlir.support.masks import Dims, Mask, chosen
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, split
 
 
 def jvp(closed: Any, active: Mask) -> tuple[Any, Mask]:
@@ -213,8 +213,7 @@ def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _Sp
     function = core.jaxpr_as_fun(closed)
 
     def of_active(*xs: Any) -> list[Any]:
-        it = iter(xs)
-        return function(*[next(it) if a else x for a, x in zip(active, args, strict=True)])
+        return function(*filled(xs, active, args))
 
     primals = flatten_primals(chosen(args, active))
     out, out_zeros, jaxpr, consts, *structured = ad.linearize(of_active, primals, is_vjp=reverse)
@@ -328,20 +327,14 @@ def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
     found: dict[str, Any] = {}
 
     def transposed(*args: Any) -> list[Any]:
-        it = iter(args)
-        primals = [
-            ad.UndefinedPrimal(linear_aval(v.aval)) if lin else next(it)
-            for v, lin in zip(jaxpr.invars, linear, strict=True)
-        ]
-        outs = ad.backward_pass(jaxpr, False, consts, primals, list(it))
-        outs = [ct for ct, lin in zip(outs, linear, strict=True) if lin]
+        known, cotangents = split(args, linear.count(False))
+        undefined = [ad.UndefinedPrimal(linear_aval(v.aval)) for v in jaxpr.invars]
+        primals = filled(known, [not lin for lin in linear], undefined)
+        outs = chosen(ad.backward_pass(jaxpr, False, consts, primals, cotangents), linear)
         found["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
         return [ct for ct in outs if type(ct) is not ad_util.Zero]
 
-    in_avals = [
-        *(v.aval for v, lin in zip(jaxpr.invars, linear, strict=True) if not lin),
-        *ct_avals,
-    ]
+    in_avals = [*(v.aval for v in left_out(jaxpr.invars, linear)), *ct_avals]
     return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from jaxmlir.dialect.builder import copy, set_attribute, zeros
+from jaxmlir.dialect.builder import copy, instantiated, set_attribute
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
-from jaxmlir.support.masks import Mask, chosen
+from jaxmlir.support.masks import Mask, chosen, filled
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.emitters import Emitter, Template
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -54,7 +55,6 @@ class Jvp(Pass):
             new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
             if self.custom_vjp_forward == "transpose":
                 expand_custom_lin(rules, [new])
-        program.changed()
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:
@@ -75,11 +75,6 @@ def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> 
     return named
 
 
-def jvp_of(rules: Rules, symbol: str, active: Mask, required: Mask = ()) -> tuple[str, Mask]:
-    """What :func:`jvp` gives for these, written once."""
-    return rules.functions.derived(jvp, symbol, active, required)
-
-
 def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) -> tuple[str, Mask]:
     """Writes ``@symbol.jvp``.
 
@@ -97,10 +92,9 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
     types = body.types[: body.arity]
     types += [tangent_type_of(t) for t in chosen(types, active)]
     new = NewFunction(rules, f"{symbol}.jvp", types, body.function)
-    given = iter(new.args[body.arity :])
     unwritten = [None] * (len(body.types) - body.arity)
     primals: list[Any] = [*new.args[: body.arity], *unwritten]
-    tangents: list[Any] = [*(next(given) if a else None for a in active), *unwritten]
+    tangents: list[Any] = [*filled(new.args[body.arity :], active), *unwritten]
     known: dict[tuple[Signature, Mask], Template | Emitter] = {}
     with new.body():
         for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
@@ -118,16 +112,18 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
             args += [tangents[v] for v in operands if tangents[v] is not None]
             outs = rule.inline(args, op.location)
             primals[first:last] = outs[: last - first]
-            found = iter(outs[last - first :])
-            tangents[first:last] = [next(found) if a else None for a in rule.pattern]
+            tangents[first:last] = filled(outs[last - first :], rule.pattern)
         of_results = [tangents[v] for v in body.returned]
         required = required or (False,) * len(of_results)
         active_out = tuple([t is not None or r for t, r in zip(of_results, required, strict=True)])
-        of_results = [
-            zeros(tangent_type_of(body.types[v])) if t is None else t
-            for v, t, a in zip(body.returned, of_results, active_out, strict=True)
-            if a
-        ]
+        of_results = instantiated(
+            chosen(of_results, active_out),
+            (tangent_type_of(body.types[v]) for v in chosen(body.returned, active_out)),
+        )
     new.finish([*(primals[v] for v in body.returned), *of_results])
     set_attribute(new.op, "jaxpr.active", active_out)
     return new.name, active_out
+
+
+jvp_of = derived(jvp)
+"""What :func:`jvp` gives for a function and a pattern, written once."""

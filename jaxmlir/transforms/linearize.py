@@ -16,7 +16,7 @@ from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zer
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
-from jaxmlir.support.masks import Mask, chosen
+from jaxmlir.support.masks import Mask, chosen, filled
 from jaxmlir.transforms.activity import (
     Activity,
     activity_of,
@@ -69,7 +69,6 @@ class Linearize(Pass):
             found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
             if self.custom_vjp_forward == "transpose":
                 expand_custom_lin(rules, [found.lin])
-        program.changed()
 
 
 class Linearized(NamedTuple):
@@ -128,9 +127,9 @@ def linearize(
         for i, halves, residuals in linear:
             args = [handed[v] for v in residuals]
             args += [tangent(v) for v in chosen(body.operands[i], halves.uses)]
-            found = iter(halves.tangent.inline(args, body.ops[i].location))
+            found = halves.tangent.inline(args, body.ops[i].location)
             first, last = body.results[i]
-            tangents[first:last] = [next(found) if a else None for a in halves.tangent.pattern]
+            tangents[first:last] = filled(found, halves.tangent.pattern)
         given = [g or (required is not None and required[i]) for i, g in enumerate(given)]
         lin.finish([tangent(v) for v in chosen(outs, given)])
     set_attribute(lin.op, "jaxpr.num_res", len(kept))

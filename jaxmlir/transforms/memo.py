@@ -2,7 +2,7 @@
 
 The passes on functions and the rules of ops call each other: a rule transforms the functions that
 its op refers to through this memo, which knows none of the transformations
-(``jvp_of(rules, symbol, active)`` is ``rules.functions.derived(jvp, symbol, active)``).
+(``jvp_of`` is ``derived(jvp)``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from jaxmlir._compat import effects
 from jaxmlir.analysis.function_view import FunctionView
@@ -22,6 +22,10 @@ from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
     from jaxmlir.rewriting.dedupe import Copy
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class GivenEffects:
@@ -177,6 +181,19 @@ class Functions:
             with ir.Location.unknown():
                 self._made[key] = transform(self._rules, symbol, *pattern)
         return self._made[key]
+
+
+def derived(
+    transform: Callable[Concatenate[Any, str, P], R],
+) -> Callable[Concatenate[Any, str, P], R]:
+    """A transformation of functions that makes each of its results once
+    (:meth:`Functions.derived`).  Patterns are given by position, and can be hashed."""
+
+    @functools.wraps(transform)
+    def once(rules: Any, symbol: str, *pattern: Any) -> R:
+        return rules.functions.derived(transform, symbol, *pattern)
+
+    return once
 
 
 def _body(rules: _Rules, symbol: str) -> FunctionView:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jaxmlir.dialect.builder import take_in, write_return, zeros
+from jaxmlir.dialect.builder import inline, instantiated, take_in, write_return
 from jaxmlir.dialect.ir import func, ir, new_function
+from jaxmlir.support.masks import filled
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
@@ -117,9 +118,24 @@ def adapt(
     new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
     args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
     with new.body(), function.location:
-        outs = iter(take_in(function, args))
-        full = [next(outs) if given else zeros(type_) for type_, given in results]
+        types, given = zip(*results, strict=True) if results else ((), ())
+        full = instantiated(filled(take_in(function, args), given), types)
     return new.finish(full)
+
+
+def ignoring(
+    rules: Rules, symbol: str, name: str, before: Sequence[ir.Type], after: Sequence[ir.Type]
+) -> str:
+    """``@symbol`` with arguments of these types before and after its own, which it has no use for;
+    written under a symbol that is made from ``name``, if there are any."""
+    if not before and not after:
+        return symbol
+    function = rules.program.function(symbol)
+    types = [*before, *function.type.inputs, *after]
+    new = NewFunction(rules, name, types, function)
+    with new.body():
+        results = inline(function, new.args[len(before) : len(types) - len(after)])
+    return new.finish(results)
 
 
 def call(rules: Rules, symbol: str, args: Sequence[ir.Value]) -> list[ir.Value]:

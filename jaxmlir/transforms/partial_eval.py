@@ -18,7 +18,8 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
-from jaxmlir.support.masks import Mask, chosen
+from jaxmlir.support.masks import Mask, chosen, filled, left_out, split
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -47,7 +48,6 @@ class PartialEval(Pass):
             symbol = program.chosen(self.func)
             unknown = named_arguments(program, symbol, self.unknown)
             partial_eval(Rules(program), symbol, unknown)
-        program.changed()
 
 
 class Split(NamedTuple):
@@ -93,19 +93,17 @@ def partial_eval(
     body = rules.functions.body(symbol)
     types, outs = body.types, body.returned
     rest = [i for i, u in enumerate(unknown) if u]
-    given = [types[i] for i, u in enumerate(unknown) if not u]
+    given = left_out(types[: body.arity], unknown)
     known = NewFunction(rules, f"{symbol}.{suffixes[0]}", given, body.function)
     with known.body():
-        values, waiting, later = _write_known(rules, body, unknown, iter(known.args))
+        values, waiting, later = _write_known(rules, body, unknown, known.args)
     unknown_out = tuple(
         waiting[v] and (wanted is None or wanted[i]) or (required is not None and required[i])
         for i, v in enumerate(outs)
     )
     asked_for = chosen(outs, unknown_out)
     later = _needed(body, later, asked_for)
-    first_outs = [
-        values[v] for v, u in zip(outs, unknown_out, strict=True) if not u and not waiting[v]
-    ]
+    first_outs = [values[v] for v in left_out(outs, unknown_out) if not waiting[v]]
     # What the second half uses of the first; constants are written again, not handed over.
     used = dict.fromkeys(
         v
@@ -142,11 +140,11 @@ def partial_eval(
 
 
 def _write_known(
-    rules: Rules, body: FunctionView, unknown: Sequence[bool], given: Iterator[ir.Value]
+    rules: Rules, body: FunctionView, unknown: Sequence[bool], args: Sequence[ir.Value]
 ) -> tuple[list[Any], list[bool], list[_Later]]:
     """Writes what is known: the values, which values have to wait, and what computes these."""
-    unwritten = len(body.types) - body.arity
-    values: list[Any] = [*(None if u else next(given) for u in unknown), *[None] * unwritten]
+    known = filled(args, [not u for u in unknown])
+    values: list[Any] = [*known, *[None] * (len(body.types) - body.arity)]
     waiting = _arguments_waiting(body, unknown)
     later = []
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
@@ -161,21 +159,18 @@ def _write_known(
             later.append(_Later(i, None, (), operands, range(first, last)))
             continue
         args = [values[v] for v in operands if not waiting[v]]
-        outs = iter(halves.known.inline(args, op.location))
         held_back = halves.unknown.pattern
+        given, residuals = split(halves.known.inline(args, op.location), held_back.count(False))
         waiting[first:last] = held_back
-        values[first:last] = [None if u else next(outs) for u in held_back]
+        values[first:last] = filled(given, [not u for u in held_back])
         rest = [v for v in operands if waiting[v]]
-        later.append(_Later(i, halves, [*outs], rest, chosen(range(first, last), held_back)))
+        later.append(_Later(i, halves, residuals, rest, chosen(range(first, last), held_back)))
     return values, waiting, later
 
 
+@derived
 def unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
     """Which results of ``@symbol`` depend on an unknown argument."""
-    return rules.functions.derived(_unknown_results, symbol, unknown)
-
-
-def _unknown_results(rules: Rules, symbol: str, unknown: Mask) -> Mask:
     body = rules.functions.body(symbol)
     waiting = _arguments_waiting(body, unknown)
     for _ in _waiting_ops(rules, body, waiting):

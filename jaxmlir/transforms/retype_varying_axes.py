@@ -21,9 +21,9 @@ from jaxmlir.bridge.manual_axes import Axes
 from jaxmlir.dialect import codec, effect_attributes
 from jaxmlir.dialect.builder import named_ops, ops_with_symbols, symbols_of
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.locations import position
+from jaxmlir.dialect.locations import error_at
 from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.errors import Diagnostic, TransformError, message_of
+from jaxmlir.errors import TransformError, message_of
 from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.verify import signatures
@@ -166,8 +166,7 @@ class _Retyping:
                 f"'{name}' op cannot be called where values vary over the mesh axes {axes}: "
                 f"{message_of(e)}"
             )
-            diagnostic = Diagnostic("error", message, *position(op.location))
-            raise TransformError([diagnostic]) from e
+            raise error_at(TransformError, op.location, message) from e
         return found
 
     def cast_result(self, op: Any, result: ir.Value, missing: Axes) -> None:

@@ -44,7 +44,7 @@ from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError, cause_of
+from jaxmlir.errors import JaxmlirError, TransformError, cause_of
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms import higher_order, jax_rules
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, Template
@@ -100,9 +100,7 @@ class Rules:
         def trace(closed: Any) -> tuple[Any, Mask]:
             return jax_rules.jvp(closed, active)
 
-        def write(jaxpr: Any, active_out: Any) -> Template:
-            return Template(self._template(jaxpr, "jvp"), active_out)
-
+        write = functools.partial(self._pattern_template, "jvp")
         return self._found("jvp", op, name, known, (active,), trace, write)
 
     def linearize(
@@ -117,11 +115,10 @@ class Rules:
             return jax_rules.linearize(closed, active, self.reverse)
 
         def write(primal: Any, tangent: Any, active_out: Mask) -> Linearization:
-            return Linearization(
-                Template(self._template(primal, "jvp"), active_out),
-                Template(self._template(tangent, "jvp"), active_out),
-                active,
+            halves = (
+                self._pattern_template("jvp", jaxpr, active_out) for jaxpr in (primal, tangent)
             )
+            return Linearization(*halves, active)
 
         return self._found("linearize", op, name, known, (active,), trace, write, wanted)
 
@@ -136,9 +133,7 @@ class Rules:
         def trace(closed: Any) -> tuple[Any, Mask]:
             return jax_rules.transpose(closed, linear, nonzero)
 
-        def write(jaxpr: Any, nonzero_in: Mask) -> Template:
-            return Template(self._template(jaxpr, "transpose"), nonzero_in)
-
+        write = functools.partial(self._pattern_template, "transpose")
         return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
 
     def pullback(
@@ -178,9 +173,7 @@ class Rules:
         def trace(closed: Any) -> tuple[Any, Any]:
             return jax_rules.batch(closed, dims, axis)
 
-        def write(jaxpr: Any, out_dims: Any) -> Template:
-            return Template(self._template(jaxpr, "vmap"), tuple(out_dims))
-
+        write = functools.partial(self._pattern_template, "vmap")
         return self._found("batch", op, name, known, (dims, axis), trace, write)
 
     def batched(
@@ -223,10 +216,8 @@ class Rules:
             return pe.partial_eval_jaxpr_nounits(closed, unknown, False)
 
         def write(first: Any, second: Any, unknown_out: Any, _: Any) -> PartialEvaluation:
-            pattern = tuple(unknown_out)
-            return PartialEvaluation(
-                Template(self._template(first), pattern), Template(self._template(second), pattern)
-            )
+            halves = (self._pattern_template("", jaxpr, unknown_out) for jaxpr in (first, second))
+            return PartialEvaluation(*halves)
 
         return self._rule("partial_eval", op, name, known, unknown, trace, write)
 
@@ -237,9 +228,7 @@ class Rules:
         def trace(closed: Any) -> tuple[Any]:
             return (state_discharge.discharge_state(closed, lower=False),)
 
-        def write(jaxpr: Any) -> Template:
-            return Template(self._template(jaxpr), ())
-
+        write = functools.partial(self._pattern_template, "", pattern=())
         return self._rule("discharge", op, name, None, (), trace, write)
 
     def split_call(self, op: Any, name: str, unknown: Mask) -> PartialEvaluation | None:
@@ -485,6 +474,11 @@ class Rules:
         effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
         return close_jaxpr(core.Jaxpr([], invars, eqn.outvars, [eqn], effects, info))
 
+    def _pattern_template(
+        self, transformation: str, jaxpr: Any, pattern: Sequence[Any]
+    ) -> Template:
+        return Template(self._template(jaxpr, transformation), tuple(pattern))
+
     def _template(self, closed: Any, transformation: str = "") -> func.FuncOp:
         """A function to copy in, whose ops are then where the op is that they stand for.
 
@@ -574,4 +568,4 @@ def _at_op(kind: str, op: Any, name: str, error: Exception) -> TransformError:
         reason = f"{type(error).__name__}: {error}"
     message = f"'{name}' op cannot be {_VERBS[kind]}: {reason}"
     message += _hint(kind, op, name)
-    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
+    return locations.error_at(TransformError, op.location, message)

@@ -17,11 +17,12 @@ from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Template
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -51,7 +52,6 @@ class Transpose(Pass):
             if not self.linear:
                 linear = tuple(i >= first for i in range(len(linear)))
             transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
-        program.changed()
 
 
 def _num_residuals(function: func.FuncOp) -> int:
@@ -86,12 +86,9 @@ def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> s
     return name
 
 
+@derived
 def transpose_of(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     """What :func:`transpose_nonzero` gives for these, written once."""
-    return rules.functions.derived(_transpose, symbol, linear, nonzero)
-
-
-def _transpose(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
     name = f"{symbol.removesuffix('.lin')}.bwd"
     return transpose_nonzero(rules, symbol, linear, name, nonzero)
 
@@ -283,7 +280,7 @@ class Cotangents:
             "backward rule of a custom_vjp function that uses it gives another type than that of "
             "its argument"
         )
-        raise TransformError([Diagnostic("error", message, *locations.position(location))])
+        raise locations.error_at(TransformError, location, message)
 
 
 def _dtype(type_: ir.Type) -> Any:

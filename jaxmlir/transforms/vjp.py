@@ -64,7 +64,6 @@ class Vjp(Pass):
                 symbol,
                 active_arguments(program, symbol, self.argnums),
             )
-        program.changed()
 
 
 class Grad(Pass):
@@ -95,7 +94,6 @@ class Grad(Pass):
             active = active_arguments(program, symbol, self.argnums)
             rules = Rules(program, reverse=True)
             grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
-        program.changed()
 
 
 class Pullback(NamedTuple):

@@ -25,6 +25,7 @@ from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Dims
 from jaxmlir.transforms.clone_plan import ClonePlan, places
 from jaxmlir.transforms.discharge_refs import discharge_refs
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -63,7 +64,6 @@ class Vmap(Pass):
             out_axes = _axes("out-axes", self.out_axes, signature.results)
             axis = batch_axis(self.axis_size, self.axis_name or None)
             vmap(Rules(program), symbol, in_axes, axis, out_axes)
-        program.changed()
 
 
 def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Dims:
@@ -87,13 +87,6 @@ def batch_axis(size: int, name: Any = None, spmd_name: Any = None) -> Any:
     """JAX's description of a batch dimension; the same object each time, which compares faster."""
     name = core.no_axis_name if name is None else name
     return batching.AxisData(name, size, spmd_name, None)
-
-
-def vmap_of(
-    rules: Rules, symbol: str, in_axes: Dims, axis: Any, out_axes: Any = None
-) -> tuple[str, Dims]:
-    """What :func:`vmap` gives for these, written once."""
-    return rules.functions.derived(vmap, symbol, in_axes, axis, out_axes)
 
 
 def vmap(
@@ -178,12 +171,13 @@ def vmap(
     return name, found
 
 
+vmap_of = derived(vmap)
+"""What :func:`vmap` gives for a function, dimensions and an axis, written once."""
+
+
+@derived
 def batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims:
     """Each result's batch dimension, where the rules leave it; writes nothing."""
-    return rules.functions.derived(_batched_results, symbol, in_axes, axis)
-
-
-def _batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims:
     body = rules.functions.read(symbol)
     dims = _dims(body, in_axes)
     for i, op, _, pattern in _patterns(rules, body, dims, axis):

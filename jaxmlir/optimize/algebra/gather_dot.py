@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 from jaxmlir.analysis.function_view import OpView, node_of, ops_of
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_op
+from jaxmlir.analysis.strided_view import view_of
 from jaxmlir.dialect.builder import drop_dead_ops, is_used, only_user
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of
@@ -171,16 +172,7 @@ def _parts(node: OpView) -> Iterator[tuple[ir.Value, Selection]]:
     if node.name == "jaxpr.slice":
         yield node.op.operation.results[0], Selection.of(node)
         return
-    shape = aval_of(node.operands[0].type).shape
-    axis, limit = node.get("axis"), 0
-    for result, size in zip(node.op.operation.results, node.get("sizes"), strict=True):
-        limit += size
-        if not is_used(result):
-            continue
-        starts, limits = [0] * len(shape), list(shape)
-        starts[axis], limits[axis] = limit - size, limit
-        params = {"limit_indices": tuple(limits), "start_indices": tuple(starts), "strides": None}
-        yield (
-            result,
-            Selection("slice", shape, aval_of(result.type).shape, tuple(params.items())),
-        )
+    for result in filter(is_used, node.op.operation.results):
+        view = view_of(result, _SLICES)
+        if view is not None:
+            yield result, Selection.box(view.array.type.shape, view.starts, view.limits)

@@ -49,6 +49,19 @@ class Selection:
         params = tuple((name, node.get(name)) for name in sorted(node.attributes))
         return Selection(node.name.removeprefix("jaxpr."), shape, result, params)
 
+    @staticmethod
+    def box(
+        shape: Sequence[int],
+        starts: Sequence[int],
+        limits: Sequence[int],
+        dropped: tuple[int, ...] = (),
+    ) -> Selection:
+        """The selection of ``x[starts[0] : limits[0], ...]``, without the dimensions dropped."""
+        sizes = enumerate(zip(starts, limits, strict=True))
+        result = tuple([b - a for d, (a, b) in sizes if d not in dropped])
+        params = (("limit_indices", tuple(limits)), ("start_indices", tuple(starts)))
+        return Selection("slice", tuple(shape), result, params, dropped)
+
     def __call__(self, array: Any, *indices: Any) -> Any:
         """The elements of an array; a dimension of size 1 is one that is repeated."""
         params = dict(self.params)

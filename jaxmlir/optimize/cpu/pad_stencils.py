@@ -43,6 +43,7 @@ from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.fusion import FUSED
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import ADDITIONS, elements, is_plain_op
+from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.optimize.barriers import fences
@@ -59,21 +60,7 @@ if TYPE_CHECKING:
 
 
 MOVES = NEEDED_OPS["jaxpr-pad-stencils"]
-_PARTS = frozenset({"jaxpr.slice", "jaxpr.split"})
-
-
-@dataclass(frozen=True)
-class Part:
-    """A box of an array: ``x[starts[0] : limits[0], ...]``."""
-
-    x: ir.Value
-    starts: tuple[int, ...]
-    limits: tuple[int, ...]
-
-    def differs_along(self) -> list[int]:
-        """The dimensions along which it is not all of the array."""
-        bounds = zip(self.starts, self.limits, self.x.type.shape, strict=True)
-        return [d for d, (a, b, n) in enumerate(bounds) if (a, b) != (0, n)]
+_SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
 
 
 class Moves:
@@ -89,29 +76,15 @@ class Moves:
         self.nodes: dict[ir.Value, OpView] = {}
         self.order: list[OpView] = []
         for node in ops_of(function):
-            if node.name in MOVES or node.name in _PARTS:
+            if node.name in MOVES or node.name in _SLICES:
                 self.nodes.update((v, node) for v in node.op.results)
                 if node.name in MOVES:
                     self.order.append(node)
 
-    def part(self, value: ir.Value) -> Part | None:
+    def part(self, value: ir.Value) -> StridedView | None:
         """The box that a slice or a result of a split is."""
-        node = self.nodes.get(value)
-        if node is None or not is_plain_op(node):
-            return None
-        if node.name == "jaxpr.slice":
-            if any(stride != 1 for stride in node.get("strides") or ()):
-                return None
-            starts, limits = node.get("start_indices"), node.get("limit_indices")
-            return Part(node.op.operands[0], tuple(starts), tuple(limits))
-        if node.name == "jaxpr.split":
-            x, axis = node.op.operands[0], node.get("axis")
-            index = list(node.op.results).index(value)
-            first = sum(node.get("sizes")[:index])
-            starts, limits = [0] * len(x.type.shape), list(x.type.shape)
-            starts[axis], limits[axis] = first, first + node.get("sizes")[index]
-            return Part(x, tuple(starts), tuple(limits))
-        return None
+        view = view_of(value, _SLICES)
+        return view if view is not None and view.is_box else None
 
     def filled(self, node: OpView) -> bytes | None:
         """What an array is padded with, if it is a number, and at its sides only."""
@@ -182,21 +155,20 @@ def _rolled_part(moves: Moves, node: OpView) -> tuple[ir.Value, int, int, bool] 
     of the two it is."""
     # Operands as they are now: they may be sums of which parts have been joined since.
     part = moves.part(node.op.operands[0])
-    if part is None or node.op.results[0].type != part.x.type:
+    if part is None or node.op.results[0].type != part.array.type:
         return None
-    along = part.differs_along()
-    if len(along) != 1:
+    if len(part.partial_dims) != 1:
         return None
-    (d,) = along
+    (d,) = part.partial_dims
     lows = [low for low, _, _ in node.get("padding_config")]
     if any(lows[:d] + lows[d + 1 :]):
         # Shifted along another dimension, too, as with edges of 1 and -1.
         return None
-    low, size = lows[d], part.x.type.shape[d]
+    low, size = lows[d], part.array.type.shape[d]
     if part.limits[d] == size and low == 0:
-        return part.x, d, part.starts[d], True
+        return part.array, d, part.starts[d], True
     if part.starts[d] == 0 and low == size - part.limits[d]:
-        return part.x, d, part.limits[d], False
+        return part.array, d, part.limits[d], False
     return None
 
 
@@ -288,11 +260,8 @@ class _Parts:
 # -- The shifted arrays of a function, and which of them are better read from one with a margin --
 
 
-# Ops that read their operands element by element.
-
-
 @dataclass(frozen=True)
-class View:
+class Shift:
     """``y[i] = x[i + start]`` of an array that goes on beyond its bounds.
 
     Attributes:
@@ -317,7 +286,7 @@ class Group:
 
     x: ir.Value
     fill: bytes | None
-    views: Sequence[View]
+    views: Sequence[Shift]
 
     def margins(self) -> tuple[tuple[int, int], ...]:
         """What the array is stored with, before and after it."""
@@ -335,8 +304,8 @@ class Group:
 
 def groups_of(moves: Moves, min_elements: int, margin: float) -> list[Group]:
     """The arrays to store with a margin, with their views."""
-    views: dict[ir.Value, View] = {}
-    groups: dict[tuple[ir.Value, bytes | None], list[View]] = collections.defaultdict(list)
+    views: dict[ir.Value, Shift] = {}
+    groups: dict[tuple[ir.Value, bytes | None], list[Shift]] = collections.defaultdict(list)
     for node in moves.order:
         view = _view(moves, node, views)
         if view is None or elements(view.x.type) < max(1, min_elements):
@@ -348,34 +317,34 @@ def groups_of(moves: Moves, min_elements: int, margin: float) -> list[Group]:
     return [group for group in found if group.pays(margin)]
 
 
-def _view(moves: Moves, node: OpView, views: dict[ir.Value, View]) -> View | None:
+def _view(moves: Moves, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
     if not is_plain_op(node):
         return None
     return _roll(moves, node, views) if node.name == "jaxpr.concatenate" else _pad(moves, node)
 
 
-def _roll(moves: Moves, node: OpView, views: dict[ir.Value, View]) -> View | None:
+def _roll(moves: Moves, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
     """``concatenate(x[k:], x[:k])``; of what is rolled already, both rolls at once."""
     parts = [moves.part(v) for v in node.operands]
     if len(parts) != 2 or None in parts:
         return None
     (first, second), dim = parts, int(node.get("dimension"))
     is_roll = (
-        first.x == second.x
-        and first.differs_along() == second.differs_along() == [dim]
-        and first.limits[dim] == first.x.type.shape[dim]
+        first.array == second.array
+        and first.partial_dims == second.partial_dims == [dim]
+        and first.limits[dim] == first.array.type.shape[dim]
         and second.starts[dim] == 0
         and first.starts[dim] == second.limits[dim]
     )
     if not is_roll:
         return None
-    x, start = first.x, [0] * len(first.x.type.shape)
+    x, start = first.array, [0] * len(first.sizes)
     start[dim] = first.starts[dim]
     before = views.get(x)
     if before is not None and before.fill is None:
         x, start = before.x, [a + b for a, b in zip(start, before.start, strict=True)]
     shortest = [_shortest(by, size) for by, size in zip(start, x.type.shape, strict=True)]
-    return View(node.op.results[0], x, None, tuple(shortest))
+    return Shift(node.op.results[0], x, None, tuple(shortest))
 
 
 def _shortest(by: int, size: int) -> int:
@@ -384,7 +353,7 @@ def _shortest(by: int, size: int) -> int:
     return by if 2 * by <= size else by - size
 
 
-def _pad(moves: Moves, node: OpView) -> View | None:
+def _pad(moves: Moves, node: OpView) -> Shift | None:
     """``pad(x, a, b)``, and ``pad(x[c:], a, b)`` where this shows nothing else."""
     fill = moves.filled(node)
     if fill is None:
@@ -395,11 +364,11 @@ def _pad(moves: Moves, node: OpView) -> View | None:
     if part is not None and all(
         (first == 0 or low <= 0) and (limit == size or high <= 0)
         for (low, high, _), first, limit, size in zip(
-            config, part.starts, part.limits, part.x.type.shape, strict=True
+            config, part.starts, part.limits, part.array.type.shape, strict=True
         )
     ):
-        x, start = part.x, [a + b for a, b in zip(start, part.starts, strict=True)]
-    return View(node.op.results[0], x, fill, tuple(start))
+        x, start = part.array, [a + b for a, b in zip(start, part.starts, strict=True)]
+    return Shift(node.op.results[0], x, fill, tuple(start))
 
 
 def _margin(x: ir.Value, margins: Sequence[tuple[int, int]]) -> float:

@@ -231,7 +231,6 @@ def _slices(
       leaves: the values that slices are taken of.
     """
     shape = aval_of(array.type).shape
-    kept = tuple(n for d, n in enumerate(shape) if d not in axes)
     elements = Elements(rules)
     found = []
     for indices in itertools.product(*(range(shape[d]) for d in axes)):
@@ -239,9 +238,8 @@ def _slices(
         limits = list(shape)
         for d, i in zip(axes, indices, strict=True):
             starts[d], limits[d] = i, i + 1
-        params = (("limit_indices", tuple(limits)), ("start_indices", tuple(starts)))
         # Without the axes from the start: loops over dimensions of size 1 are not vectorized.
-        selection = Selection("slice", shape, kept, params, axes)
+        selection = Selection.box(shape, starts, limits, axes)
         found.append(elements.write(array, selection, (), nodes, leaves))
     return found
 

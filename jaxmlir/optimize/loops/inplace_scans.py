@@ -17,12 +17,11 @@ stays.  That is what XLA makes of the rows of a scan anyway::
     h, _, zs = scan(step, (h, 0, concatenate([y0[:, None], zeros], 1)))
 
 so that nothing is copied.  It is done where loops are all that read the parts, and where what is
-written has no other use; and if a row is not in too many pieces for the cache (:class:`View`).
+written has no other use; and if a row is not in too many pieces for the cache (:class:`Rows`).
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -31,16 +30,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from jaxmlir import toolbox
-from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import SCANS, CallGraph, visit_functions
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, OpView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.liveness import count_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shape
+from jaxmlir.analysis.strided_view import StridedView, unit_dims
 from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled
 from jaxmlir.dialect.ir import body_of, func, ir, scope
-from jaxmlir.dialect.types import type_of
+from jaxmlir.dialect.types import scalar_type
 from jaxmlir.optimize.loops.scan_editor import (
     Carried,
     Constant,
@@ -82,164 +81,99 @@ MOST_SOONER = 16
 
 
 @dataclass(frozen=True)
-class View:
-    """An array whose elements are those of another one.
+class Rows:
+    """The rows of a view, along its first dimension.
 
     Attributes:
-      array: the other one.
-      dims: its dimensions in the order of the view's, which is ``None`` for one of size 1; those
-        left out have one element.
-      starts, steps, sizes: which elements, by dimension of the array.
+      along: the dimension of the array that they follow one another in.
+      others: its dimensions that they have, in the order of theirs.
     """
 
-    array: ir.Value
-    dims: tuple[int | None, ...]
-    starts: tuple[int, ...]
-    steps: tuple[int, ...]
-    sizes: tuple[int, ...]
+    view: StridedView
 
     @classmethod
-    def whole(cls, array: ir.Value) -> View:
-        """All of an array."""
-        shape = tuple(array.type.shape)
-        rank = len(shape)
-        return cls(array, tuple(range(rank)), (0,) * rank, (1,) * rank, shape)
-
-    @classmethod
-    def of(cls, value: ir.Value) -> View:
-        """The view that a value is of the farthest array from which its rows can be read."""
-        found = cls.whole(value)
-        while (farther := found._through()) is not None and farther.has_rows:
-            found = farther
-        return found
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """The view as a key in which only the type of the array counts."""
-        return self.array.type, self.dims, self.starts, self.steps, self.sizes
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether each row is a part of the array without gaps."""
-        return all(self.steps[d] == 1 or self.sizes[d] == 1 for d in self._others)
+    def of(cls, value: ir.Value) -> Rows:
+        """The rows of a value, in the farthest array from which they can be read."""
+        rows = cls(StridedView.whole(value))
+        while (view := rows.view.through()) is not None and cls(view).are_dense:
+            rows = cls(view)
+        return rows
 
     @property
     def along(self) -> int:
-        """The dimension of the array that its rows follow one another in."""
-        return self.dims[0]
+        return self.view.dims[0]
+
+    @property
+    def others(self) -> list[int]:
+        return [d for d in self.view.dims[1:] if d is not None]
+
+    @property
+    def are_dense(self) -> bool:
+        """Whether each row is a part of the array without gaps."""
+        view = self.view
+        return all(view.steps[d] == 1 or view.sizes[d] == 1 for d in self.others)
 
     @property
     def _pieces(self) -> tuple[int, int, int]:
         """The number of pieces of memory of a row, the bytes of one, and from one to the next."""
-        shape, sizes = self.array.type.shape, self._row_sizes
-        step = size(with_shape(self.array.type, ()))
+        array, sizes = self.view.array, self._sizes
+        step = size(with_shape(array.type, ()))
         piece, count, distance = step, 1, 0
-        for d in reversed(range(len(shape))):
+        for d in reversed(range(len(sizes))):
             if piece == step and d != self.along:
                 piece *= sizes[d]
             elif sizes[d] > 1:
                 count *= sizes[d]
                 distance = distance or step
-            step *= shape[d]
+            step *= array.type.shape[d]
         return count, piece, distance
 
     @property
     def pays_to_write(self) -> bool:
-        """Whether its rows are better written to the array than copied there in the end."""
+        """Whether the rows are better written to the array than copied there in the end."""
         count, piece, distance = self._pieces
         return piece >= LINE or count <= min(FEW, _kept(distance))
 
     @property
     def pays_to_read(self) -> bool:
-        """Whether its rows are better read from the array than from a copy."""
-        _, name = toolbox.definition(self.array) or (None, "")
-        is_fused = name in FUSIBLE
-        if is_fused and elements(self.array.type) > MOST * math.prod(self.sizes):
+        """Whether the rows are better read from the array than from a copy."""
+        array = self.view.array
+        _, name = toolbox.definition(array) or (None, "")
+        if name in FUSIBLE and elements(array.type) > MOST * math.prod(self.view.sizes):
             return False
         count, piece, distance = self._pieces
-        is_small = piece >= LINE or size(self.array.type) <= CACHED
+        is_small = piece >= LINE or size(array.type) <= CACHED
         return is_small or count <= max(FEW, _kept(distance))
 
-    def row(self, array: ir.Value, index: ir.Value) -> ir.Value:
+    def read(self, array: ir.Value, index: ir.Value) -> ir.Value:
         """A row, at the insertion point.
 
         Args:
           array: what stands for the array there.
           index: where the row is along it.
         """
-        sizes, others = self._row_sizes, self._others
-        type_ = with_shape(array.type, sizes)
-        row = build("dynamic_slice", [array, *self._indices(index)], type_, slice_sizes=sizes)
-        row = _reshaped(row, [self.sizes[d] for d in sorted(others)])
+        dims, sizes, others = self.view.dims[1:], self.view.sizes, self.others
+        type_ = with_shape(array.type, self._sizes)
+        row = build("dynamic_slice", [array, *self._indices(index)], type_, slice_sizes=self._sizes)
+        row = _reshaped(row, [sizes[d] for d in sorted(others)])
         row = _transposed(row, [sorted(others).index(d) for d in others])
-        return _reshaped(row, [1 if d is None else self.sizes[d] for d in self.dims[1:]])
+        return _reshaped(row, [1 if d is None else sizes[d] for d in dims])
 
-    def with_row(self, array: ir.Value, index: ir.Value, row: ir.Value) -> ir.Value:
+    def write(self, array: ir.Value, index: ir.Value, row: ir.Value) -> ir.Value:
         """The array with a row written, at the insertion point."""
-        others = self._others
-        row = _reshaped(row, [self.sizes[d] for d in others])
+        others = self.others
+        row = _reshaped(row, [self.view.sizes[d] for d in others])
         row = _transposed(row, [others.index(d) for d in sorted(others)])
-        row = _reshaped(row, self._row_sizes)
+        row = _reshaped(row, self._sizes)
         return build("dynamic_update_slice", [array, row, *self._indices(index)], array.type)
 
     @property
-    def _others(self) -> list[int]:
-        """The dimensions of a row."""
-        return [d for d in self.dims[1:] if d is not None]
-
-    @property
-    def _row_sizes(self) -> tuple[int, ...]:
-        return tuple(1 if d == self.along else n for d, n in enumerate(self.sizes))
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(1 if d == self.along else n for d, n in enumerate(self.view.sizes))
 
     def _indices(self, index: ir.Value) -> list[ir.Value]:
-        starts = enumerate(self.starts)
+        starts = enumerate(self.view.starts)
         return [index if d == self.along else filled(index.type, s) for d, s in starts]
-
-    def _through(self) -> View | None:
-        """The view of the operand that the op giving the array moves; ``None`` of other ops."""
-        op, name = toolbox.definition(self.array) or (None, "")
-        if op is None or len(op.operands) != 1 or not is_plain_array(op.operands[0].type):
-            return None
-        array = op.operands[0]
-        if name == "jaxpr.slice":
-            first = toolbox.attribute(op, "start_indices")
-            strides = toolbox.attribute(op, "strides") or (1,) * len(first)
-            return replace(
-                self,
-                array=array,
-                starts=tuple(
-                    f + by * s for f, by, s in zip(first, strides, self.starts, strict=True)
-                ),
-                steps=tuple(by * s for by, s in zip(strides, self.steps, strict=True)),
-            )
-        if name == "jaxpr.rev":
-            return self._reversed(array, toolbox.attribute(op, "dimensions"))
-        if name == "jaxpr.transpose":
-            return self._placed(array, toolbox.attribute(op, "permutation"))
-        places = _unit_dims(op, name, self.array.type.shape, array.type.shape)
-        return None if places is None else self._placed(array, places)
-
-    def _reversed(self, array: ir.Value, dimensions: Sequence[int]) -> View:
-        """The view as it is of an array that is its own reversed."""
-        starts, steps = list(self.starts), list(self.steps)
-        for d in dimensions:
-            starts[d] = array.type.shape[d] - 1 - starts[d]
-            steps[d] = -steps[d]
-        return replace(self, array=array, starts=tuple(starts), steps=tuple(steps))
-
-    def _placed(self, array: ir.Value, places: Sequence[int | None]) -> View:
-        """The view of an array, in which the dimensions of its own are at ``places``; of the
-        others, the first element.  A dimension of size 1 may be at none."""
-        rank = len(array.type.shape)
-        groups = []
-        for known, other in ((self.starts, 0), (self.steps, 1), (self.sizes, 1)):
-            group = [other] * rank
-            for place, item in zip(places, known, strict=True):
-                if place is not None:
-                    group[place] = item
-            groups.append(tuple(group))
-        dims = tuple(None if d is None else places[d] for d in self.dims)
-        return View(array, dims, *groups)
 
 
 @dataclass(frozen=True)
@@ -247,23 +181,28 @@ class Place:
     """The array and the place in it where the rows of a value end up.
 
     Attributes:
-      view: the value as a view of that array.
+      rows: those of the value, in that array.
       ops: those that move it there, with the number of the operand that they take it as.
       sooner: those that have to come before what gives the value, in order: of what it is put
         among.
     """
 
-    view: View
+    rows: Rows
     ops: tuple[tuple[Any, int], ...] = ()
     sooner: tuple[Any, ...] = ()
 
     @classmethod
     def of(cls, value: ir.Value, op: Any) -> Place:
         """The place where the ops that alone use a result of ``op`` put it."""
-        found = cls(View.whole(value))
-        while (farther := found._through(op)) is not None and farther.view.has_rows:
-            found = farther
-        return found
+        place = cls(Rows(StridedView.whole(value)))
+        while (farther := place._through(op)) is not None and farther.rows.are_dense:
+            place = farther
+        return place
+
+    @property
+    def array(self) -> ir.Value:
+        """The array that the rows are put in."""
+        return self.rows.view.array
 
     def prepared(self, rules: Rules, op: Any) -> ir.Value:
         """The array with anything in the place of the value, before ``op``."""
@@ -280,7 +219,7 @@ class Place:
                     (array,) = copy(mover, mover.name, operands)
                 elif array is not None:
                     (array,) = copy(mover, mover.name, [array])
-            return array or rules.filler(self.view.array.type)
+            return array or rules.filler(self.array.type)
 
     def erase(self) -> None:
         """Removes the ops, when nobody uses the array any more."""
@@ -288,56 +227,39 @@ class Place:
             erase(op)
 
     def _through(self, before: Any) -> Place | None:
-        uses = list(self.view.array.uses)
+        uses = list(self.array.uses)
         if len(uses) != 1:
             return None
         op, number = uses[0].owner.operation, uses[0].operand_number
         if len(op.results) != 1 or not is_plain_array(op.results[0].type):
             return None
-        view, array = self.view, op.results[0]
+        view, array = self.rows.view, op.results[0]
+        node = OpView(op, op.name, list(op.operands))
         sooner = dict.fromkeys(self.sooner)
-        if op.name == "jaxpr.transpose":
-            permutation = toolbox.attribute(op, "permutation")
-            found = view._placed(array, [permutation.index(d) for d in range(len(permutation))])
-        elif op.name == "jaxpr.rev":
-            found = view._reversed(array, toolbox.attribute(op, "dimensions"))
-        elif op.name == "jaxpr.concatenate":
-            operands, dimension = list(op.operands), toolbox.attribute(op, "dimension")
-            others = [v for i, v in enumerate(operands) if i != number]
+        if node.name == "jaxpr.transpose":
+            permutation = node.get("permutation")
+            view = view.placed(array, [permutation.index(d) for d in range(len(permutation))])
+        elif node.name == "jaxpr.rev":
+            view = view.reversed(array, node.get("dimensions"))
+        elif node.name == "jaxpr.concatenate":
+            others = [v for i, v in enumerate(node.operands) if i != number]
             if not all(_may_come_before(v, before, sooner) for v in others):
                 return None
-            starts = list(view.starts)
-            starts[dimension] += sum(v.type.shape[dimension] for v in operands[:number])
-            found = replace(view, array=array, starts=tuple(starts))
+            dimension = node.get("dimension")
+            before_it = sum(v.type.shape[dimension] for v in node.operands[:number])
+            view = replace(view, array=array).moved(dimension, before_it)
         else:
-            places = _unit_dims(op, op.name, view.array.type.shape, array.type.shape)
+            places = unit_dims(node, self.array.type.shape, array.type.shape)
             if places is None:
                 return None
-            found = view._placed(array, places)
-        return Place(found, (*self.ops, (op, number)), tuple(sooner))
+            view = view.placed(array, places)
+        return Place(Rows(view), (*self.ops, (op, number)), tuple(sooner))
 
 
 def _kept(distance: int) -> int:
     """The number of cache lines at a distance in bytes that the cache keeps."""
     shared = math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1
     return WAYS * SETS // shared
-
-
-def _unit_dims(
-    op: Any, name: str, shape: Sequence[int], other: Sequence[int]
-) -> list[int | None] | None:
-    """The places of the dimensions of one array in another, ``None`` for those of size 1; ``None``
-    altogether if the op between the two does more than add or drop such."""
-    is_one = name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.squeeze")
-    if not is_one or len(op.operands) != 1 or "sharding" in op.attributes:
-        return None
-    if name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is not None:
-        return None
-    left = [d for d, n in enumerate(other) if n != 1]
-    if [n for n in shape if n != 1] != [other[d] for d in left]:
-        return None
-    places = iter(left)
-    return [None if n == 1 else next(places) for n in shape]
 
 
 def _may_come_before(value: ir.Value, op: Any, sooner: dict[Any, None], others: int = 0) -> bool:
@@ -395,7 +317,7 @@ class _Loop(NamedTuple):
     """A scan that is to read and write in place.
 
     Attributes:
-      views: what is read in place of each slice.
+      rows: what is read in place of each slice.
       places: where each stacked result is written to.
     """
 
@@ -403,7 +325,7 @@ class _Loop(NamedTuple):
     scan: ScanOp
     operands: list[list[ir.Value]]
     results: list[list[ir.Value]]
-    views: list[View | None]
+    rows: list[Rows | None]
     places: list[Place | None]
 
     @property
@@ -412,8 +334,8 @@ class _Loop(NamedTuple):
         scan = self.scan
         return (
             (*scan.counts, scan.length, scan.reverse, *scan.other.items(), self.op.location.attr),
-            tuple([view and view.shape for view in self.views]),
-            tuple([place and place.view.shape for place in self.places]),
+            tuple([rows and rows.view.key for rows in self.rows]),
+            tuple([place and place.rows.view.key for place in self.places]),
         )
 
 
@@ -439,8 +361,8 @@ class _Scans:
         self._program = program
         self._bodies = LoopEditor(Rules(program), graph)
         # Of the function's values, which may be read by as many scans as there are: what
-        # :meth:`_view` gives.
-        self._views: dict[ir.Value, View | None] = {}
+        # :meth:`_rows_of` gives.
+        self._rows: dict[ir.Value, Rows | None] = {}
         # What functions refer to, of those that are as they were read or copies of others.
         self.uses = graph.uses_in(program)
         self._edited: dict[Hashable, _Edited] = {}
@@ -449,7 +371,7 @@ class _Scans:
     def visit(self, function: func.FuncOp) -> bool:
         """Has the scans of a function read and write in place; whether any do so now."""
         before = self.count
-        self._views.clear()
+        self._rows.clear()
         for op, name in loops_of(function):
             if name == "jaxpr.scan":
                 self._in_place(op)
@@ -463,11 +385,11 @@ class _Scans:
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
             return
         operands, results = scan.operands(list(op.operands)), scan.results(list(op.results))
-        views = [self._view(v) for v in operands[2]]
+        rows = [self._rows_of(v) for v in operands[2]]
         places = [_place(v, op) for v in results[1]]
-        loop = _Loop(op, scan, operands, results, views, places)
+        loop = _Loop(op, scan, operands, results, rows, places)
         function = self._program.function(scan.body)
-        read, written = (sum(x is not None for x in group) for group in (views, places))
+        read, written = (sum(x is not None for x in group) for group in (rows, places))
         if not (read or written) or not can_change(function):
             return
         self.count += read + written
@@ -485,7 +407,7 @@ class _Scans:
             if place is not None:
                 place.erase()
                 # Others may have been read by what is gone.
-                self._views.clear()
+                self._rows.clear()
         erase(op)
 
     def _edit(self, loop: _Loop, body: FunctionView | None = None) -> _Edited | None:
@@ -499,22 +421,23 @@ class _Scans:
         self.uses.pop(editor.body.name.value, None)
         first = next(iter(body_of(editor.body).operations))
         counter = _Counter(editor)
-        for item, view in zip(editor.xs, loop.views, strict=True):
-            if view is not None:
-                array = Constant(view.array, editor.new_argument(view.array.type))
+        for item, rows in zip(editor.xs, loop.rows, strict=True):
+            if rows is not None:
+                whole = rows.view.array
+                array = Constant(whole, editor.new_argument(whole.type))
                 editor.consts.append(array)
-                index = counter.along(view)
+                index = counter.along(rows)
                 with counter.behind(), op.location:
-                    item.arg.replace_all_uses_with(view.row(array.arg, index))
+                    item.arg.replace_all_uses_with(rows.read(array.arg, index))
         for item, place in zip(list(editor.ys), loop.places, strict=True):
             if place is not None:
                 init = place.prepared(editor.rules, op)
                 argument = editor.new_argument(init.type)
-                index = counter.along(place.view)
+                index = counter.along(place.rows)
                 with before_return(editor.body), op.location:
-                    after = place.view.with_row(argument, index, editor.out(item))
+                    after = place.rows.write(argument, index, editor.out(item))
                 editor.ys.remove(item)
-                editor.carry.append(Carried(init, argument, after, place.view.array))
+                editor.carry.append(Carried(init, argument, after, place.array))
         before = editor.consts, editor.xs
         editor.write()
         if body is None:
@@ -533,27 +456,28 @@ class _Scans:
         """Writes an op and its body as others were that are alike."""
         op, scan, rules = loop.op, loop.scan, self._bodies.rules
         symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
-        (consts, carry, xs), (final, rows) = loop.operands, loop.results
+        (consts, carry, xs), (final, stacked) = loop.operands, loop.results
         places = [place for place in loop.places if place is not None]
-        consts = [*consts, *(view.array for view in loop.views if view is not None)]
+        consts = [*consts, *(rows.view.array for rows in loop.rows if rows is not None)]
         carry = [*carry, _first_number(op, scan), *(place.prepared(rules, op) for place in places)]
         args = [*chosen(consts, known.consts), *carry, *chosen(xs, known.xs)]
         new = scan.with_body(symbol, sum(known.consts), len(carry))
         with ir.InsertionPoint(op), op.location:
             results = new.write(rules, args, known.types)
-        rows = [v for v, place in zip(rows, loop.places, strict=True) if place is None]
-        olds = [*final, None, *(place.view.array for place in places), *rows]
+        left = [v for v, place in zip(stacked, loop.places, strict=True) if place is None]
+        olds = [*final, None, *(place.array for place in places), *left]
         for old, value in zip(olds, results, strict=True):
             if old is not None:
                 old.replace_all_uses_with(value)
 
-    def _view(self, value: ir.Value) -> View | None:
-        """The array that a value is better read from, where loops are all that read it."""
-        if value not in self._views:
-            view = View.of(value) if is_plain_array(value.type) else None
-            pays = view is not None and view.array != value and view.pays_to_read
-            self._views[value] = view if pays and all(map(_is_scanned, value.uses)) else None
-        return self._views[value]
+    def _rows_of(self, value: ir.Value) -> Rows | None:
+        """The rows of a value in the array that they are better read from, where loops are all that
+        read them."""
+        if value not in self._rows:
+            rows = Rows.of(value) if is_plain_array(value.type) else None
+            pays = rows is not None and rows.view.array != value and rows.pays_to_read
+            self._rows[value] = rows if pays and all(map(_is_scanned, value.uses)) else None
+        return self._rows[value]
 
 
 def _place(value: ir.Value, op: Any) -> Place | None:
@@ -561,7 +485,7 @@ def _place(value: ir.Value, op: Any) -> Place | None:
     if not is_plain_array(value.type):
         return None
     place = Place.of(value, op)
-    return place if place.ops and place.view.pays_to_write else None
+    return place if place.ops and place.rows.pays_to_write else None
 
 
 def _is_scanned(use: ir.OpOperand) -> bool:
@@ -578,7 +502,7 @@ class _Counter:
     def __init__(self, editor: ScanEditor):
         self._block, self._location = body_of(editor.body), editor.op.location
         self._indices: dict[tuple[int, int], ir.Value] = {}
-        type_, by = _number_type(), -1 if editor.scan.reverse else 1
+        type_, by = scalar_type(np.int32), -1 if editor.scan.reverse else 1
         init = _first_number(editor.op, editor.scan)
         self._step = editor.new_argument(type_)
         with ir.InsertionPoint.at_block_begin(self._block), self._location:
@@ -586,9 +510,9 @@ class _Counter:
         self._last = after.owner
         editor.carry.append(Carried(init, self._step, after))
 
-    def along(self, view: View) -> ir.Value:
+    def along(self, rows: Rows) -> ir.Value:
         """The index of the step's row along the array that it is in."""
-        start, by = view.starts[view.along], view.steps[view.along]
+        start, by = rows.view.starts[rows.along], rows.view.steps[rows.along]
         index = self._indices.get((start, by))
         if index is None:
             index = self._step
@@ -610,9 +534,4 @@ class _Counter:
 def _first_number(op: Any, scan: ScanOp) -> ir.Value:
     """The number of the first step, written before the loop."""
     with ir.InsertionPoint(op), op.location:
-        return filled(_number_type(), scan.length - 1 if scan.reverse else 0)
-
-
-@functools.cache
-def _number_type() -> ir.Type:
-    return type_of(core.ShapedArray((), np.dtype(np.int32)))
+        return filled(scalar_type(np.int32), scan.length - 1 if scan.reverse else 0)

@@ -110,12 +110,10 @@ class Prices:
         return found
 
     def _calling(self, node: OpView) -> float:
-        if node.name == "jaxpr.cond":
-            return max(map(self.function, node.get("branches")))
         calls = calls_of(node)
-        if not calls or any(count is None for _, count in calls):
+        if not calls or any(call.times is None for call in calls):
             return inf
-        return sum(self.function(symbol) * count for symbol, count in calls)
+        return sum(max(map(self.function, call.symbols)) * call.times for call in calls)
 
     def function(self, symbol: str) -> float:
         """Running a function of the program once more."""

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
@@ -31,7 +30,7 @@ from jaxmlir.dialect.builder import build, clone, copy, erase, inline, is_used, 
 from jaxmlir.dialect.ir import body_of, ir, scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import type_of
+from jaxmlir.dialect.types import scalar_type
 from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, is_slow_alone
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack
 from jaxmlir.passes.base import Amount, Pass
@@ -473,8 +472,7 @@ def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
 
 
 def _constant(number: int) -> ir.Value:
-    index = type_of(core.ShapedArray((), np.dtype(np.int32)))
-    return build("constant", [], index, value=np.array(number, np.int32))
+    return build("constant", [], scalar_type(np.int32), value=np.array(number, np.int32))
 
 
 # -- Functions that differ in constants only: one function that takes these --

@@ -29,6 +29,7 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
+from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import build, converted, only_user
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of, shape_of
@@ -88,10 +89,10 @@ def taps_of(term: ir.Value) -> Iterator[Tap]:
         return
     contracted, _ = node.get("dimension_numbers")
     for side, value in enumerate(node.operands):
-        sliced, matrix = node_of(value), node.operands[1 - side]
-        if sliced is None or sliced.name != "jaxpr.slice" or not is_plain_op(sliced):
+        sliced, matrix = view_of(value, _SLICES), node.operands[1 - side]
+        if sliced is None:
             continue
-        shape, weights = (aval_of(v.type).shape for v in (value, matrix))
+        shape, weights = sliced.sizes, aval_of(matrix.type).shape
         if len(weights) != 2 or len(shape) < 2:
             continue
         (channel,), (summed,) = contracted[side], contracted[1 - side]
@@ -100,17 +101,16 @@ def taps_of(term: ir.Value) -> Iterator[Tap]:
         if order is not None:
             dims, features = [order.index(d) for d in dims], order.index(features)
         precision = node.get("precision")
-        start, strides = sliced.get("start_indices"), sliced.get("strides") or (1,) * len(shape)
         product = Product(
             shape,
-            tuple(strides),
+            sliced.steps,
             int(channel),
             int(summed),
             tuple(dims),
             features,
             precision and precision[:: -1 if side else 1],
         )
-        yield Tap(term, sliced.operands[0], tuple(start), matrix, product)
+        yield Tap(term, sliced.array, sliced.starts, matrix, product)
 
 
 def _is_plain_product(node: OpView) -> bool:
@@ -272,37 +272,17 @@ class _Stacked:
         return [lax.reshape(rows, (*self.counts, *matrices[0].shape))]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A matrix as a slice of an array.
-
-    Attributes:
-      dims: which dimensions of the array its rows and columns are.
-      shape: of the slice, of size 1 along all others.
-    """
-
-    array: ir.Value
-    start: tuple[int, ...]
-    shape: tuple[int, ...]
-    dims: tuple[int, ...]
+_SLICES = frozenset({"jaxpr.slice"})
+_TURNS = frozenset({"jaxpr.squeeze", "jaxpr.transpose"})
 
 
-def _part(matrix: ir.Value) -> _Part | None:
-    dims, node = (0, 1), node_of(matrix)
-    while node is not None and node.name in ("jaxpr.squeeze", "jaxpr.transpose"):
-        if node.name == "jaxpr.transpose":
-            kept = node.get("permutation")
-        else:
-            gone = node.get("dimensions")
-            kept = [d for d in range(len(aval_of(node.operands[0].type).shape)) if d not in gone]
-        dims = tuple(int(kept[d]) for d in dims)
-        node = node_of(node.operands[0])
-    if node is None or node.name != "jaxpr.slice" or not is_plain_op(node):
-        return None
-    if set(node.get("strides") or (1,)) != {1}:
-        return None
-    shape = aval_of(node.op.results[0].type).shape
-    return _Part(node.operands[0], tuple(node.get("start_indices")), shape, dims)
+def _part(matrix: ir.Value) -> StridedView | None:
+    """The box of an array that a matrix is, without the dimensions of size 1."""
+    view = StridedView.whole(matrix)
+    while (turned := view.through(_TURNS)) is not None:
+        view = turned
+    view = view.through(_SLICES)
+    return view if view is not None and view.is_box else None
 
 
 @dataclass(frozen=True)
@@ -319,13 +299,14 @@ class _Whole:
         return [lax.reshape(lax.transpose(part, self.order), self.shape)]
 
 
-def _whole(window: Convolution, parts: Sequence[_Part]) -> _Whole | None:
+def _whole(window: Convolution, parts: Sequence[StridedView]) -> _Whole | None:
     """The reading of an array with a dimension for each along which a window has places."""
     first = parts[0]
-    if any((p.array, p.shape, p.dims) != (first.array, first.shape, first.dims) for p in parts):
+    if any((p.array, p.sizes, p.dims) != (first.array, first.sizes, first.dims) for p in parts):
         return None
-    starts = np.reshape([p.start for p in parts], (*window.counts, len(first.start)))
-    steps = starts - np.array(first.start)
+    rank = len(first.starts)
+    starts = np.reshape([p.starts for p in parts], (*window.counts, rank))
+    steps = starts - np.array(first.starts)
     moved = [axis for axis, count in enumerate(window.counts) if count > 1]
     order: list[int] = []
     for axis in moved:
@@ -338,10 +319,10 @@ def _whole(window: Convolution, parts: Sequence[_Part]) -> _Whole | None:
         expected[..., d] = np.indices(window.counts)[axis]
     if not np.array_equal(steps, expected):
         return None
-    limit = starts.reshape(-1, len(first.start)).max(0) + first.shape
-    rest = [d for d in range(len(first.start)) if d not in (*order, *first.dims)]
-    shape = *window.counts, *(first.shape[d] for d in first.dims)
-    return _Whole(first.start, tuple(map(int, limit)), (*rest, *order, *first.dims), shape)
+    limit = starts.reshape(-1, rank).max(0) + first.sizes
+    rest = [d for d in range(rank) if d not in (*order, *first.dims)]
+    shape = *window.counts, *(first.sizes[d] for d in first.dims)
+    return _Whole(first.starts, tuple(map(int, limit)), (*rest, *order, *first.dims), shape)
 
 
 class RaiseConvolutions(Pass):

@@ -13,7 +13,6 @@ array cut at every ``s``-th element::
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.strided_view import SLICES, StridedView, view_of
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.transforms.higher_order.loops import stacked
@@ -140,21 +140,15 @@ class Windows:
     @classmethod
     def of(cls, values: Sequence[ir.Value]) -> Windows | None:
         """The windows that values are; ``None`` if they are not all of one array."""
-        starts = []
-        first = None
-        reader = _Reader()
-        for value in values:
-            found = reader.window(value)
-            if found is None:
-                return None
-            array, start, sizes = found
-            window = array, sizes, tuple(value.type.shape)
-            first = first or window
-            if window != first:
-                return None
-            starts.append(start)
-        array, sizes, shape = first
-        return cls(array, tuple(starts), sizes, shape)
+        views = [_window(value) for value in values]
+        first, shape = views[0], values[0].type.shape
+        if any(
+            view is None
+            or (view.array, view.sizes, value.type.shape) != (first.array, first.sizes, shape)
+            for view, value in zip(views, values, strict=True)
+        ):
+            return None
+        return cls(first.array, tuple([v.starts for v in views]), first.sizes, tuple(shape))
 
     @functools.cached_property
     def _layout(self) -> tuple[Level, ...] | None:
@@ -308,40 +302,12 @@ def _part(x: Any, axis: int, start: int, end: int) -> Any:
     return lax.slice(x, starts, ends)
 
 
-class _Reader:
-    """Reads what values are parts of."""
-
-    def __init__(self) -> None:
-        # Where the parts of a split array begin.
-        self._offsets: dict[ir.Operation, list[int]] = {}
-
-    def window(self, value: ir.Value) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...]] | None:
-        """The array that a value is a part of, where it begins, and of what size it is there."""
-        op, name = toolbox.definition(value) or (None, "")
-        if name == "jaxpr.squeeze" or (
-            name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is None
-        ):
-            value = op.operands[0]
-            op, name = toolbox.definition(value) or (None, "")
-        sizes = tuple(value.type.shape) if name in ("jaxpr.slice", "jaxpr.split") else ()
-        if name == "jaxpr.slice" and set(toolbox.attribute(op, "strides") or ()) <= {1}:
-            return op.operands[0], toolbox.attribute(op, "start_indices"), sizes
-        if name == "jaxpr.unstack":
-            axis = toolbox.attribute(op, "axis")
-            sizes = list(value.type.shape)
-            sizes.insert(axis, 1)
-            start = [0] * len(sizes)
-            start[axis] = ir.OpResult(value).result_number
-            return op.operands[0], tuple(start), tuple(sizes)
-        if name == "jaxpr.split":
-            start = [0] * len(sizes)
-            start[toolbox.attribute(op, "axis")] = self._offset(value, op)
-            return op.operands[0], tuple(start), sizes
-        return None
-
-    def _offset(self, value: ir.Value, split: ir.Operation) -> int:
-        offsets = self._offsets.get(split)
-        if offsets is None:
-            sizes = toolbox.attribute(split, "sizes")
-            offsets = self._offsets[split] = list(itertools.accumulate(sizes, initial=0))
-        return offsets[ir.OpResult(value).result_number]
+def _window(value: ir.Value) -> StridedView | None:
+    """The box of an array that a value is in another shape."""
+    op, name = toolbox.definition(value) or (None, "")
+    if name == "jaxpr.squeeze" or (
+        name == "jaxpr.reshape" and toolbox.attribute(op, "dimensions") is None
+    ):
+        value = op.operands[0]
+    view = view_of(value, SLICES)
+    return view if view is not None and view.is_box else None

@@ -32,11 +32,10 @@ from typing import Any
 import jax
 
 from jaxmlir._compat import ad, ad_util
-from jaxmlir.support.masks import chosen, fixpoint, split
+from jaxmlir.support.masks import chosen, filled, fixpoint, split
 from jaxmlir.transforms.checkpointing import loop, sweep
 from jaxmlir.transforms.checkpointing.linear_map import (
     call,
-    filled,
     has_tangent,
     jvp_jaxpr,
     linear_map_p,
@@ -136,19 +135,12 @@ def _vjp(
 # --- the loop -----------------------------------------------------------------------------------
 
 
-def _loop_jvp(
-    primals: Any,
-    tangents: Any,
-    *,
-    cond_jaxpr: Any,
-    body_jaxpr: Any,
-    cond_nconsts: int,
-    body_nconsts: int,
-    checkpoints: int,
-    record: bool,
-) -> tuple[list[Any], list[Any]]:
-    cond_consts, consts, first = split(primals, cond_nconsts, body_nconsts)
-    dcond_consts, dconsts, dfirst = split(tangents, cond_nconsts, body_nconsts)
+def _loop_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+    cond_consts, consts, first = loop.operands(primals, params)
+    dcond_consts, dconsts, dfirst = loop.operands(tangents, params)
+    cond_jaxpr, body_jaxpr, checkpoints = (
+        params[name] for name in ("cond_jaxpr", "body_jaxpr", "checkpoints")
+    )
     if cond_jaxpr.out_avals[0].shape:
         dconsts = [*dcond_consts, *dconsts]
     cond_jaxpr, body_jaxpr, consts = loop.with_one_condition(
@@ -162,7 +154,7 @@ def _loop_jvp(
     final, recorded = loop.run(cond_jaxpr, forward, cond_consts, consts, first, checkpoints)
     dout = []
     if any(active):
-        nc, nb, nx, dc = cond_nconsts, len(consts), len(first), sum(in_consts)
+        nc, nb, nx, dc = len(cond_consts), len(consts), len(first), sum(in_consts)
 
         def forth(*args: Any) -> list[Any]:
             c0, c, x, _, dcs, dx = split(args, nc, nb, nx, nx + 3, dc)
@@ -189,7 +181,7 @@ def _loop_jvp(
             [a.to_ct_aval() for a in chosen(body_jaxpr.out_avals, active)],
             "while",
         )
-    outs = [*final, *recorded] if record else final
+    outs = [*final, *recorded] if params["record"] else final
     return outs, spread(outs, [*active, *[False] * (len(outs) - len(final))], dout)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jaxmlir._compat import ad, ad_util, batching, close_jaxpr, core, debug_info, lu, mlir, pe
-from jaxmlir.support.masks import chosen, split
+from jaxmlir.support.masks import chosen, filled, split
 
 
 def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: str) -> Any:
@@ -35,12 +35,6 @@ def name_of(jaxpr: Any) -> str:
 def call(jaxpr: Any, *args: Any) -> list[Any]:
     """A closed jaxpr, evaluated."""
     return core.jaxpr_as_fun(jaxpr)(*args)
-
-
-def filled(given: Sequence[Any], which: Sequence[bool], others: Sequence[Any]) -> list[Any]:
-    """``given`` where ``which``, and ``others`` where not."""
-    it = iter(given)
-    return [next(it) if w else o for w, o in zip(which, others, strict=True)]
 
 
 def zeros(aval: Any) -> Any:

@@ -51,18 +51,15 @@ def run(
     return final, recorded
 
 
-def _evaluate(
-    *args: Any,
-    cond_jaxpr: Any,
-    body_jaxpr: Any,
-    cond_nconsts: int,
-    body_nconsts: int,
-    checkpoints: int,
-    record: bool,
-) -> list[Any]:
-    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
+def operands(values: Sequence[Any], params: dict[str, Any]) -> list[list[Any]]:
+    """The condition's constants, the body's, and the carry."""
+    return split(values, params["cond_nconsts"], params["body_nconsts"])
+
+
+def _evaluate(*args: Any, checkpoints: int, record: bool, **params: Any) -> list[Any]:
+    cond_consts, body_consts, carry = operands(args, params)
     cond_jaxpr, body_jaxpr, body_consts = with_one_condition(
-        cond_jaxpr, body_jaxpr, cond_consts, body_consts
+        params["cond_jaxpr"], params["body_jaxpr"], cond_consts, body_consts
     )
     buffers = [lax.broadcast(x, (checkpoints + 1,)) for x in carry] if record else []
 
@@ -84,22 +81,15 @@ def _evaluate(
     return [*carry, *buffers, *known[:3]]
 
 
-def _abstract_eval(
-    *avals: Any,
-    cond_jaxpr: Any,
-    body_jaxpr: Any,
-    cond_nconsts: int,
-    body_nconsts: int,
-    checkpoints: int,
-    record: bool,
-) -> list[Any]:
-    cond_consts, body_consts, carry = split(avals, cond_nconsts, body_nconsts)
-    check_types("arguments of the condition", [*cond_consts, *carry], cond_jaxpr.in_avals)
-    check_types("arguments of the body", [*body_consts, *carry], body_jaxpr.in_avals)
-    check_types("results of the body", carry, body_jaxpr.out_avals)
+def _abstract_eval(*avals: Any, checkpoints: int, record: bool, **params: Any) -> list[Any]:
+    cond_consts, body_consts, carry = operands(avals, params)
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    check_types("arguments of the condition", [*cond_consts, *carry], cond.in_avals)
+    check_types("arguments of the body", [*body_consts, *carry], body.in_avals)
+    check_types("results of the body", carry, body.out_avals)
     if checkpoints < 1:
         raise TypeError(f"checkpoints: expected at least 1, got {checkpoints}")
-    carry = list(body_jaxpr.out_avals)
+    carry = list(body.out_avals)
     return carry + (record_avals(carry, checkpoints) if record else [])
 
 
@@ -199,28 +189,20 @@ def _anywhere(cond: Any) -> Any:
 
 
 def _batch(
-    axis: Any,
-    args: Any,
-    dims: Any,
-    *,
-    cond_jaxpr: Any,
-    body_jaxpr: Any,
-    cond_nconsts: int,
-    body_nconsts: int,
-    checkpoints: int,
-    record: bool,
+    axis: Any, args: Any, dims: Any, *, checkpoints: int, record: bool, **params: Any
 ) -> tuple[list[Any], list[int | None]]:
     args = [to_front(x, d, axis, d is not None) for x, d in zip(args, dims, strict=True)]
-    batched = [d is not None for d in dims]
-    cond_consts, body_consts, carry = split(args, cond_nconsts, body_nconsts)
-    in_cond, in_body, in_carry = split(batched, cond_nconsts, body_nconsts)
-    cond_jaxpr, body_jaxpr, in_body = with_one_condition(cond_jaxpr, body_jaxpr, in_cond, in_body)
+    cond_consts, body_consts, carry = operands(args, params)
+    in_cond, in_body, in_carry = operands([d is not None for d in dims], params)
+    cond_jaxpr, body_jaxpr, in_body = with_one_condition(
+        params["cond_jaxpr"], params["body_jaxpr"], in_cond, in_body
+    )
     new = BatchedLoop(axis, cond_jaxpr, body_jaxpr, in_cond, in_body, in_carry)
     carry = [
         x if had or not has else to_front(x, None, axis, True)
         for x, had, has in zip(carry, in_carry, new.carry, strict=True)
     ]
-    consts = [*cond_consts, *body_consts] if len(in_body) > body_nconsts else body_consts
+    consts = [*cond_consts, *body_consts] if len(in_body) > len(body_consts) else body_consts
     if new.guarded:
         consts = [*cond_consts, *consts]
     final, recorded = run(new.cond, new.body, cond_consts, consts, carry, checkpoints, record)

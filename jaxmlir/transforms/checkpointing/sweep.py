@@ -219,22 +219,17 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
         values = [*values[: len(consts)], *values[len(consts) + 1 :]]
         return call(params["step_jaxpr"], *values)
 
-    counter = _counter()
-    cond, body, pull = (params[k] for k in ("cond_jaxpr", "advance_jaxpr", "step_jaxpr"))
+    def with_counter(function: Any, jaxpr: Any, *place: int) -> Any:
+        """A function of what a jaxpr takes, with counters before some of that."""
+        avals = list(jaxpr.in_avals)
+        for i in sorted(place, reverse=True):
+            avals.insert(i, core.ShapedArray((), placement.INDEX))
+        return traced(function, avals, name_of(jaxpr))
+
     counted = {
-        "cond_jaxpr": traced(
-            goes_on, [counter, *cond.in_avals[:n], counter, *cond.in_avals[n:]], name_of(cond)
-        ),
-        "advance_jaxpr": traced(
-            advance,
-            [*body.in_avals[: len(consts)], counter, *body.in_avals[len(consts) :]],
-            name_of(body),
-        ),
-        "step_jaxpr": traced(
-            step,
-            [*pull.in_avals[: len(consts)], counter, *pull.in_avals[len(consts) :]],
-            name_of(pull),
-        ),
+        "cond_jaxpr": with_counter(goes_on, params["cond_jaxpr"], 0, n),
+        "advance_jaxpr": with_counter(advance, params["advance_jaxpr"], len(consts)),
+        "step_jaxpr": with_counter(step, params["step_jaxpr"], len(consts)),
         "cond_nconsts": n + 1,
         "nconsts": len(consts),
     }
@@ -256,11 +251,6 @@ def _with_one_trip_count(axis: Any, args: Any, dims: Any, params: Any) -> tuple[
     args = [*cond_consts, *consts, *first, *recorded[k:], *last]
     dims = [*cond_dims, *const_dims, *first_dims, *recorded_dims[k:], *last_dims]
     return args, dims, counted
-
-
-def _counter() -> Any:
-    """The type of a step's number."""
-    return core.ShapedArray((), placement.INDEX)
 
 
 batching.fancy_primitive_batchers[reverse_sweep_p] = _batch

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from jax import lax
 
-from jaxmlir.dialect.builder import create, returned, set_results, symbol_ref, zeros
+from jaxmlir.dialect.builder import create, instantiated, returned, set_results, symbol_ref
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import has_tangent
-from jaxmlir.support.masks import Dims, Mask
+from jaxmlir.support.masks import Dims, Mask, both, chosen, filled
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
@@ -56,7 +56,7 @@ class Cond(HigherOrderRule):
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         uses = self.uses(rules, op, active, wanted)
         found_active = self.activity(rules, op, "linearize", uses)
-        required = tuple(a and w for a, w in zip(found_active, wanted, strict=True))
+        required = both(found_active, wanted)
 
         def halves(branch: str) -> Forwarded:
             relevant = relevant_arguments(rules, branch, active[1:], uses[1:])
@@ -81,7 +81,7 @@ class Cond(HigherOrderRule):
             for b in _branches(op)
         ]
         given = _any(own for _, own in made)
-        types = [linear_type(v.type) for v, lin in zip(op.operands, linear, strict=True) if lin]
+        types = [linear_type(v.type) for v in chosen(op.operands, linear)]
         for symbol, own in made:
             _give_zeros(rules.program.function(symbol), types, own, given)
         return _cond(rules, op, [symbol for symbol, _ in made], given)
@@ -124,14 +124,9 @@ def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Mask, wanted
 
     if own == wanted:
         return
-    given = iter(returned(branch))
-    filled = [next(given) if has else None for has in own]
+    given = chosen(filled(returned(branch), own), wanted)
     with before_return(branch), branch.location:
-        results = [
-            zeros(type_) if value is None else value
-            for type_, value, want in zip(types, filled, wanted, strict=True)
-            if want
-        ]
+        results = instantiated(given, chosen(types, wanted))
     set_results(branch, results)
 
 
@@ -272,15 +267,12 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         operands = move_all(rules, args[1:], dims[1:], batched, size)
         outs = []
         for i, branch in enumerate(branches):
-            guarded = iter(
-                rules.emit(
-                    lambda index, *xs, i=i: _guarded(index == i, xs),
-                    [index, *(v for v, t in zip(operands, tangible[1:], strict=True) if t)],
-                    ("cond operands", i),
-                )
+            guarded = rules.emit(
+                lambda index, *xs, i=i: _guarded(index == i, xs),
+                [index, *chosen(operands, tangible[1:])],
+                ("cond operands", i),
             )
-            given = [next(guarded) if t else v for v, t in zip(operands, tangible[1:], strict=True)]
-            outs.append(call(rules, branch, given))
+            outs.append(call(rules, branch, filled(guarded, tangible[1:], operands)))
         return [
             rules.emit(_choose, [index, *cases], "cond result")[0]
             for cases in zip(*outs, strict=True)

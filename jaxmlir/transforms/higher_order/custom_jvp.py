@@ -20,12 +20,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import batching
-from jaxmlir.dialect.builder import attribute, reachable, references, symbol_ref, zeros
+from jaxmlir.dialect.builder import (
+    attribute,
+    instantiated,
+    reachable,
+    references,
+    symbol_ref,
+    zeros,
+)
 from jaxmlir.dialect.custom_rule_ops import fitting, refused, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename_uses
 from jaxmlir.rewriting.sizes import Substitution
-from jaxmlir.support.masks import Dims, Mask, chosen
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import (
     BatchedRules,
@@ -38,6 +45,7 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     joined,
     keep_attributes,
     out_zeros,
+    places_given,
     rule_symbol,
 )
 from jaxmlir.transforms.higher_order.residuals import linearize_rule_of, partial_eval_call_of
@@ -70,11 +78,8 @@ class CustomJvp(HigherOrderRule):
         pattern = tuple(i is not None for i in rule.tangents)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = iter(args[len(active) + active[:consts].count(True) :])
-            tangents = [
-                next(given) if a else zeros(t)
-                for t, a in zip(rule.tangent_types, rule.active, strict=True)
-            ]
+            given = args[len(active) + active[:consts].count(True) :]
+            tangents = instantiated(filled(given, rule.active), rule.tangent_types)
             outs = call(rules, rule.symbol, [*args[consts : len(active)], *tangents])
             return [*outs[:n], *(outs[i] for i in rule.tangents if i is not None)]
 
@@ -84,31 +89,29 @@ class CustomJvp(HigherOrderRule):
         rule, uses = _Rule(rules, op, active), _taken(op, active)
         n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
-        split = linearize_rule_of(
+        halves = linearize_rule_of(
             rules,
             rule.symbol,
             rule.unknown,
             tuple(i < n or i in asked for i in range(rule.num_outs)),
         )
-        if any(split.pattern[:n]):
+        if any(halves.pattern[:n]):
             raise error_at(
                 op, f"the values that the rule @{rule.symbol} gives depend on the tangents"
             )
-        pattern = tuple(i is not None and split.pattern[i] for i in rule.tangents)
+        pattern = tuple(i is not None and halves.pattern[i] for i in rule.tangents)
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
             known = list(args[rule.num_consts :])
-            known += [
-                zeros(t) for t, a in zip(rule.tangent_types, rule.active, strict=True) if not a
-            ]
-            results, residuals = split.values(known, call(rules, split.first, known))
+            known += map(zeros, left_out(rule.tangent_types, rule.active))
+            results, residuals = halves.values(known, call(rules, halves.first, known))
             return [*results[:n], *residuals]
 
         def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
-            return call(rules, split.second, args)
+            return call(rules, halves.second, args)
 
         def pull(nonzero: Mask) -> Emitter:
-            symbol, given = split.transpose(rules, uses.count(True), nonzero)
+            symbol, given = halves.transpose(rules, uses.count(True), nonzero)
             return Emitter(given, lambda args: call(rules, symbol, args))
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses, pull=pull)
@@ -123,15 +126,15 @@ class CustomJvp(HigherOrderRule):
         symbol = op.attributes["call_jaxpr"].value
         if stands_for_primitive(op) or all(unknown_results(rules, symbol, unknown)):
             return waiting(op, unknown)
-        split = partial_eval_call_of(rules, symbol, unknown)
+        halves = partial_eval_call_of(rules, symbol, unknown)
 
         def known(args: Sequence[ir.Value]) -> list[ir.Value]:
-            results, residuals = split.values(args, call(rules, split.first, args))
+            results, residuals = halves.values(args, call(rules, halves.first, args))
             return [*results, *residuals]
 
         return PartialEvaluation(
-            Emitter(split.pattern, known),
-            Emitter(split.pattern, lambda args: call(rules, split.second, args)),
+            Emitter(halves.pattern, known),
+            Emitter(halves.pattern, lambda args: call(rules, halves.second, args)),
         )
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
@@ -145,27 +148,17 @@ class CustomJvp(HigherOrderRule):
         function = rules.program.function(symbol)
         moving = chosen(linear, taken)
         zero = out_zeros(function, len(moving))
-        given = tuple([not z for z, is_linear in zip(zero, moving, strict=True) if is_linear])
+        given = tuple([not z for z in chosen(zero, moving)])
         ignored = in_zeros(function, len(nonzero))
         types = list(function.type.inputs)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            values = iter(args)
-            known = [None if is_linear else next(values) for is_linear in linear]
-            operands = chosen(known, [not t for t in taken])
-            cotangents = [next(values) if nz else None for nz in nonzero]
-            of_rule = chosen(cotangents, [not i for i in ignored])
-            rest = types[len(operands) :]
-            operands += [
-                zeros(t) if ct is None else ct for ct, t in zip(of_rule, rest, strict=True)
-            ]
-            outs = iter(call(rules, symbol, operands))
-            found = [None if z else next(outs) for z in zero]
-            return [
-                ct
-                for ct, is_linear in zip(found, moving, strict=True)
-                if is_linear and ct is not None
-            ]
+            known, handed = split(args, linear.count(False))
+            operands = left_out(filled(known, [not is_linear for is_linear in linear]), taken)
+            cotangents = left_out(filled(handed, nonzero), ignored)
+            operands += instantiated(cotangents, types[len(operands) :])
+            outs = filled(call(rules, symbol, operands), [not z for z in zero])
+            return present(chosen(outs, moving))
 
         return Emitter(given, write)
 
@@ -270,17 +263,16 @@ class _Rule:
         self.num_consts = attribute(op, "num_consts", 0)
         self.num_results = n = len(op.results)
         active = active[self.num_consts :]
-        self.symbol, left_out = _fitting(rules, op, active)
+        self.symbol, not_taken = _fitting(rules, op, active)
         function = rules.program.function(self.symbol)
         inputs, outputs = list(function.type.inputs), list(function.type.results)
         self.tangent_types = inputs[len(active) :]
-        self.active = tuple(a for a, zero in zip(active, left_out, strict=True) if not zero)
+        self.active = tuple(left_out(active, not_taken))
         """Which of the tangents that it takes there are."""
         self.unknown = (*[False] * len(active), *self.active)
         """Which of its arguments are tangents that there are."""
         self.num_outs = len(outputs)
-        position = iter(range(n, len(outputs)))
-        where = [None if zero else next(position) for zero in out_zeros(function, n)]
+        where = places_given(function, n, first=n)
         self.tangents = [None if i is None or is_float0(outputs[i]) else i for i in where]
         """For each result where the rule gives its tangent; ``None`` if it has none."""
 
@@ -347,15 +339,11 @@ def _batch_rules(
     """Writes the batched rules; the dimensions of the results, primal and tangent alike."""
     n = len(entry.out_dims)
     functions = [rules.program.function(symbol) for symbol in symbols]
-    in_dims = [
-        (*dims, *(d for d, z in zip(dims, in_zeros(f, len(dims)), strict=True) if not z))
-        for f in functions
-    ]
+    in_dims = [(*dims, *left_out(dims, in_zeros(f, len(dims)))) for f in functions]
     wanted = entry.out_dims
 
     def joined_with(own: Dims, function: func.FuncOp) -> Dims:
-        tangents = iter(own[n:])
-        of_tangents = [None if zero else next(tangents) for zero in out_zeros(function, n)]
+        of_tangents = filled(own[n:], [not zero for zero in out_zeros(function, n)])
         return tuple(map(joined, wanted, own[:n], of_tangents))
 
     if len(symbols) > 1:
@@ -367,8 +355,7 @@ def _batch_rules(
         def out_axes(found: Dims, function: func.FuncOp = function) -> Dims:
             nonlocal wanted
             wanted = joined_with(found, function)
-            zero = out_zeros(function, n)
-            return (*wanted, *(d for d, z in zip(wanted, zero, strict=True) if not z))
+            return (*wanted, *left_out(wanted, out_zeros(function, n)))
 
         new = entry.symbols[symbol]
         vmap(rules, symbol, own, axis, out_axes, reserved=new)
@@ -383,9 +370,9 @@ def _batch_transpose(
     for all of the batch is the sum of theirs."""
     function = rules.program.function(symbol)
     linear = attribute(function, "jaxpr.linear")
-    moving, known = chosen(dims, linear), chosen(dims, [not is_linear for is_linear in linear])
-    cotangents = chosen(out_dims, [not z for z in in_zeros(function, len(out_dims))])
-    given = chosen(moving, [not z for z in out_zeros(function, len(moving))])
+    moving, known = chosen(dims, linear), left_out(dims, linear)
+    cotangents = left_out(out_dims, in_zeros(function, len(out_dims)))
+    given = left_out(moving, out_zeros(function, len(moving)))
     vmap(rules, symbol, (*known, *cotangents), axis, tuple(given), reserved=reserved, shared="sum")
     new = rules.program.function(reserved)
     new.attributes["jaxpr.linear"] = function.attributes["jaxpr.linear"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import create, symbol_ref, zeros
+from jaxmlir.dialect.builder import create, instantiated, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
-from jaxmlir.support.masks import Dims, Mask
+from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import error_at, joined
 from jaxmlir.transforms.higher_order.residuals import linearize_call_of
@@ -86,8 +86,7 @@ class CustomLinearSolve(HigherOrderRule):
             for i, has in enumerate(of_right):
                 if has:
                     right[i] = _added(next(given), right[i])
-            right = [zeros(t) if v is None else v for v, t in zip(right, types, strict=True)]
-            return solve.create([*consts, *right])[:size]
+            return solve.create([*consts, *instantiated(right, types)])[:size]
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses)
 
@@ -109,12 +108,11 @@ class CustomLinearSolve(HigherOrderRule):
         wanted = solve.right(linear)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            known = iter(args[: linear.count(False)])
-            given = iter(args[linear.count(False) :])
-            right = [next(given) if nz else zeros(t) for t, nz in zip(types, nonzero, strict=False)]
-            values = [
-                zeros(t) if lin else next(known) for t, lin in zip(of_consts, linear, strict=False)
-            ]
+            given = args[linear.count(False) :]
+            right = instantiated(filled(given, nonzero[: solve.size]), types)
+            values = instantiated(
+                filled(args, [not lin for lin in linear[: solve.num_consts]]), of_consts
+            )
             consts = [v for name in _NAMES for v in solve.of(values, _TRANSPOSE[name])]
             outs = transposed.create([*consts, *right])
             return [v for v, want in zip(outs, wanted, strict=False) if want]

@@ -4,6 +4,7 @@ with its rules."""
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
-from jaxmlir.support.masks import Dims, Mask
+from jaxmlir.errors import JaxmlirError, TransformError
+from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of
@@ -54,8 +55,7 @@ def rule_symbol(op: Any, name: str) -> str:
 
 def error_at(op: Any, message: str) -> TransformError:
     """An error at an op, with the user's line."""
-    message = f"'{op.operation.name}' op: {message}"
-    return TransformError([Diagnostic("error", message, *locations.position(op.location))])
+    return locations.error_at(TransformError, op.location, f"'{op.operation.name}' op: {message}")
 
 
 def in_zeros(rule: func.FuncOp, count: int) -> Mask:
@@ -66,6 +66,16 @@ def in_zeros(rule: func.FuncOp, count: int) -> Mask:
 def out_zeros(rule: func.FuncOp, count: int) -> Mask:
     """Which of its (co)tangents a rule leaves out, for they are zero."""
     return attribute(rule, "jaxpr.out_zeros", (False,) * count)
+
+
+def places_given(rule: func.FuncOp, count: int, first: int = 0) -> list[int | None]:
+    """Where among its results a rule gives each of its (co)tangents, if it does.
+
+    Args:
+      first: where the first of them is.
+    """
+    gives = [not zero for zero in out_zeros(rule, count)]
+    return filled(itertools.count(first), gives)
 
 
 @functools.cache

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, create, symbol_ref, zeros
+from jaxmlir.dialect.builder import attribute, create, instantiated, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import MARK, backward_rules, fitting, refused, vjp_rules
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import batched_type, has_tangent, tangent_type
 from jaxmlir.rewriting.dedupe import rename
-from jaxmlir.support.masks import Dims, Mask, chosen
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
     BatchedRules,
@@ -37,6 +37,7 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     joined,
     keep_attributes,
     out_zeros,
+    places_given,
     rule_symbol,
     with_batched_rules,
 )
@@ -76,12 +77,12 @@ class CustomVjp(HigherOrderRule):
 
         def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
             outs = create("jaxpr.custom_lin", types, args, attributes)
-            return [t for t, a in zip(outs, pattern, strict=True) if a]
+            return chosen(outs, pattern)
 
         def pull(nonzero: Mask) -> Emitter:
-            given = iter(nonzero)
             bwd = rules.program.function(attributes["bwd"].value)
-            return _pulled(rules, bwd, attributes, tuple(p and next(given) for p in pattern))
+            handed = filled(nonzero, pattern, [False] * len(pattern))
+            return _pulled(rules, bwd, attributes, tuple(handed))
 
         # Which backward rule it is may depend on the op, and one that is missing is the op's error.
         is_known = "bwd" in attributes and "symbolic_zeros" not in attributes
@@ -226,22 +227,16 @@ def _pulled(
     num_res = codec.decode(attributes["num_res"]) if "num_res" in attributes else 0
     no_operands = codec.decode(attributes["in_zeros"]) if "in_zeros" in attributes else ()
     symbol = bwd.name.value
-    expected = [
-        nz for nz, zero in zip(nonzero, in_zeros(bwd, len(nonzero)), strict=True) if not zero
-    ]
+    expected = left_out(nonzero, in_zeros(bwd, len(nonzero)))
     types = list(bwd.type.inputs)[num_res:]
     # For each operand of the function where the rule gives its cotangent, if it does.
-    position = iter(range(len(bwd.type.results)))
-    where = [None if zero else next(position) for zero in out_zeros(bwd, len(no_operands))]
-    taken = [i for i, zero in zip(where, no_operands, strict=True) if not zero]
+    where = places_given(bwd, len(no_operands))
+    taken = left_out(where, no_operands)
     if linear is not None:
         taken = chosen(taken, linear[num_res:])
 
     def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-        given = iter(args[num_res:])
-        cotangents = [
-            next(given) if nz else zeros(t) for t, nz in zip(types, expected, strict=True)
-        ]
+        cotangents = instantiated(filled(args[num_res:], expected), types)
         outs = call(rules, symbol, [*args[:num_res], *cotangents])
         return [outs[i] for i in taken if i is not None]
 
@@ -413,8 +408,7 @@ def _is_of_each(
     function = rules.program.function(bwd)
     given = tuple(0 if i in arguments else None for i in range(len(function.type.inputs)))
     found = batched_results(rules, bwd, given, axis)
-    zeros = out_zeros(function, len(out_dims))
-    wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
+    wanted = left_out(out_dims, out_zeros(function, len(out_dims)))
     return any(w is not None and f is not None for w, f in zip(wanted, found, strict=True))
 
 
@@ -425,8 +419,7 @@ def _dims_of_bwd(rules: Rules, bwd: str, residuals: Sequence[int | None], result
 
 def _cotangent_dims(rules: Rules, bwd: str, results: Dims) -> Dims:
     """The batch dimensions of the cotangents that the backward rule takes."""
-    taken_for_zero = in_zeros(rules.program.function(bwd), len(results))
-    return tuple(d for d, zero in zip(results, taken_for_zero, strict=True) if not zero)
+    return tuple(left_out(results, in_zeros(rules.program.function(bwd), len(results))))
 
 
 def _sums(
@@ -441,8 +434,7 @@ def _sums(
     that it takes in each element of the batch."""
     if None not in cotangents:
         return False
-    zeros = out_zeros(rules.program.function(bwd), len(out_dims))
-    wanted = [d for d, zero in zip(out_dims, zeros, strict=True) if not zero]
+    wanted = left_out(out_dims, out_zeros(rules.program.function(bwd), len(out_dims)))
     if None not in wanted:
         return False
     found = batched_results(rules, bwd, (*residuals, *cotangents), axis)
@@ -460,7 +452,6 @@ def _batch_bwd(
 ) -> None:
     """Writes a batched backward rule; cotangents get the dimensions of the operands."""
     function = rules.program.function(bwd)
-    zeros = out_zeros(function, len(out_dims))
-    axes = tuple(d for d, zero in zip(out_dims, zeros, strict=True) if not zero)
+    axes = tuple(left_out(out_dims, out_zeros(function, len(out_dims))))
     vmap(rules, bwd, dims, axis, axes, reserved=reserved, shared="sum", of_first=of_first)
     keep_attributes(function, rules.program.function(reserved))

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, create, inline, symbol_ref, zeros
+from jaxmlir.dialect.builder import attribute, create, instantiated, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import has_tangent
-from jaxmlir.support.masks import Dims, Mask
+from jaxmlir.support.masks import Dims, Mask, chosen, filled
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import error_at
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import ignoring
 from jaxmlir.transforms.transpose import linear_type
 from jaxmlir.transforms.vmap import vmap, vmap_of
 
@@ -60,12 +60,9 @@ class LinearCall(HigherOrderRule):
             return [*create(name, values, args, attributes), *args[:fixed]]
 
         def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = iter(args[fixed:])
-            operands = [
-                next(given) if a else zeros(t) for t, a in zip(linear, active[fixed:], strict=True)
-            ]
+            operands = instantiated(filled(args[fixed:], active[fixed:]), linear)
             outs = create(name, tangents, [*args[:fixed], *operands], attributes)
-            return [t for t, has in zip(outs, pattern, strict=True) if has]
+            return chosen(outs, pattern)
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), active)
 
@@ -82,12 +79,10 @@ class LinearCall(HigherOrderRule):
         name = op.operation.name
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = iter(args[linear.count(False) :])
-            handed = [
-                next(given) if nz else zeros(t) for t, nz in zip(cotangents, nonzero, strict=True)
-            ]
+            given = args[linear.count(False) :]
+            handed = instantiated(filled(given, nonzero), cotangents)
             outs = create(name, types, [*args[:fixed], *handed], attributes)
-            return [ct for ct, keep in zip(outs, kept, strict=True) if keep]
+            return chosen(outs, kept)
 
         return Emitter((True,) * sum(kept), write)
 
@@ -122,7 +117,7 @@ def _both(rules: Rules, op: Any) -> tuple[str, str]:
     callee, transposed = (op.attributes[name].value for name in ("callee", "transpose"))
     if count:
         types = tuple(v.type for v in list(op.operands)[:count])
-        transposed = rules.functions.once(_ignoring, transposed, types)
+        transposed = rules.functions.once(ignoring, transposed, transposed, types, ())
     return callee, transposed
 
 
@@ -133,15 +128,6 @@ def _attributes(like: Any, callee: str, transposed: str, fixed: int) -> dict[str
     if fixed:
         attributes["num_res"] = codec.encode(fixed)
     return attributes
-
-
-def _ignoring(rules: Rules, symbol: str, types: tuple[ir.Type, ...]) -> str:
-    """The function with more arguments before its own, which it has no use for."""
-    function = rules.program.function(symbol)
-    new = NewFunction(rules, symbol, [*types, *function.type.inputs], function)
-    with new.body():
-        results = inline(function, new.args[len(types) :])
-    return new.finish(results)
 
 
 def _batched_transpose(rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from jaxmlir.dialect.builder import zeros
+from jaxmlir.dialect.builder import instantiated
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import chosen, filled
 
 T = TypeVar("T")
 
@@ -17,22 +17,6 @@ def interleaved(*groups: Sequence[Sequence[T]]) -> list[T]:
     """The first pieces of each, then the second ones ...: ``[[a], [b]]`` and ``[[c], [d]]`` give
     ``[a, c, b, d]``."""
     return [v for pieces in zip(*groups, strict=True) for piece in pieces for v in piece]
-
-
-def spread(values: Sequence[T], mask: Sequence[Any]) -> list[T | None]:
-    """The values where the mask is set, ``None`` elsewhere."""
-    given = iter(values)
-    return [next(given) if m else None for m in mask]
-
-
-def present(values: Sequence[T | None]) -> list[T]:
-    """The values that are not ``None``."""
-    return [v for v in values if v is not None]
-
-
-def both(a: Sequence[bool], b: Sequence[bool]) -> Mask:
-    """Where both masks are set."""
-    return tuple([x and y for x, y in zip(a, b, strict=True)])
 
 
 def tangents_of(
@@ -47,10 +31,8 @@ def tangents_of(
       types: of the operands.
       tangents: of those that have one.
     """
-    return [
-        (zeros(tangent_type_of(type_)) if tangent is None else tangent) if needed else None
-        for type_, tangent, needed in zip(types, spread(tangents, has), needs, strict=True)
-    ]
+    given = chosen(filled(tangents, has), needs)
+    return filled(instantiated(given, map(tangent_type_of, chosen(types, needs))), needs)
 
 
 def stacked(type_: ir.Type, length: int) -> ir.Type:

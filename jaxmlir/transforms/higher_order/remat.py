@@ -22,7 +22,7 @@ import jax
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, create, drop_dead_ops, inline, symbol_ref
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.masks import Dims, Mask
+from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
@@ -68,7 +68,7 @@ class Remat(HigherOrderRule):
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         symbol, given = rules.functions.once(_transposed, _callee(op), linear, nonzero)
-        barrier = [b for b, lin in zip(_barrier(op), linear, strict=True) if not lin]
+        barrier = left_out(_barrier(op), linear)
         return _remat(rules, op, symbol, [*barrier, *[True] * sum(nonzero)], given)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
@@ -160,16 +160,12 @@ def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple
         f"{split.unknown}.bwd",
         (True,) * sum(split.unknown_out),
     )
-    known = [v.type for v, lin in zip(function.arguments, linear, strict=True) if not lin]
-    cotangents = [
-        linear_type(t) for t, nz in zip(function.type.results, nonzero, strict=True) if nz
-    ]
+    known = left_out(function.type.inputs, linear)
+    cotangents = map(linear_type, chosen(function.type.results, nonzero))
     new = NewFunction(rules, f"{symbol}.bwd", [*known, *cotangents], function)
-    of_results = iter(new.args[len(known) :])
     with new.body():
         outs = inline(rules.program.function(split.known), new.args[: len(known)])
-        handed = [next(of_results) if nz else None for nz in nonzero]
-        args = [ct for ct, u in zip(handed, split.unknown_out, strict=True) if u]
+        args = chosen(filled(new.args[len(known) :], nonzero), split.unknown_out)
         results = inline(rules.program.function(bwd), [*outs[len(outs) - n :], *args])
     new.finish(results)
     _erase(rules, *map(rules.program.function, (split.known, split.unknown, bwd)))

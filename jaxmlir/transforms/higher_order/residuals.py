@@ -13,6 +13,7 @@ from jaxmlir.dialect.builder import returned, set_attribute, set_results
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.transpose import transpose_of
 
@@ -68,20 +69,15 @@ def partial_eval_call(rules: Rules, symbol: str, unknown: Mask, *how: Any) -> Fo
     return Forwarded(found.known, found.unknown, sources, found.unknown_out)
 
 
-def linearize_call_of(rules: Rules, symbol: str, active: Mask, *how: Mask | None) -> Forwarded:
-    """What :func:`linearize_call` gives for these, written once."""
-    return rules.functions.derived(linearize_call, symbol, active, *how)
-
-
-def partial_eval_call_of(rules: Rules, symbol: str, unknown: Mask) -> Forwarded:
-    """What :func:`partial_eval_call` gives for these, written once."""
-    return rules.functions.derived(partial_eval_call, symbol, unknown)
+linearize_call_of = derived(linearize_call)
+"""What :func:`linearize_call` gives for a function and a pattern, written once."""
+partial_eval_call_of = derived(partial_eval_call)
+"""What :func:`partial_eval_call` gives for a function and a pattern, written once."""
 
 
 def linearize_rule_of(rules: Rules, symbol: str, unknown: Mask, wanted: Mask) -> Forwarded:
     """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
-    names = ("fwd", "lin")
-    return rules.functions.derived(partial_eval_call, symbol, unknown, wanted, None, names)
+    return partial_eval_call_of(rules, symbol, unknown, wanted, None, ("fwd", "lin"))
 
 
 def _forward(function: func.FuncOp, num_residuals: int) -> tuple[Source, ...]:

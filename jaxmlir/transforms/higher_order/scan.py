@@ -20,12 +20,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxmlir.dialect.builder import inline, zeros
+from jaxmlir.dialect.builder import inline, instantiated, zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.masks import Dims, Mask, chosen, fixpoint, split
+from jaxmlir.support.masks import (
+    Dims,
+    Mask,
+    both,
+    chosen,
+    filled,
+    fixpoint,
+    present,
+    split,
+)
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
-from jaxmlir.transforms.higher_order.loops import both, interleaved, present, spread, tangents_of
+from jaxmlir.transforms.higher_order.loops import interleaved, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.scan_bodies import jvp_body, linearize_body, transpose_body
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
@@ -135,18 +144,15 @@ class Scan(HigherOrderRule):
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             fixed, cts = split(args, linear.count(False))
-            consts, _, xs = scan.operands(spread(fixed, [not lin for lin in linear]))
+            consts, _, xs = scan.operands(filled(fixed, [not lin for lin in linear]))
             sums = [zeros(linear_type(t)) for t in chosen(const_types, given_consts)]
             handed, slices = split(cts, sum(ct_carry))
-            carried = [
-                zeros(linear_type(type_)) if ct is None else ct
-                for type_, ct, needed in zip(
-                    carry_types, spread(handed, ct_carry), carry_nonzero, strict=True
-                )
-                if needed
-            ]
+            carried = instantiated(
+                chosen(filled(handed, ct_carry), carry_nonzero),
+                map(linear_type, chosen(carry_types, carry_nonzero)),
+            )
             operands = [*present(consts), *sums, *carried, *slices, *present(xs)]
-            found = spread(new.write(rules, operands), given)
+            found = filled(new.write(rules, operands), given)
             return present(chosen(found, linear))
 
         return Emitter(tuple(chosen(given, linear)), write)

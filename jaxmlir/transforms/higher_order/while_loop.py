@@ -16,18 +16,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.dialect.builder import inline
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.masks import Dims, Mask, fixpoint, split
+from jaxmlir.support.masks import Dims, Mask, fixpoint, present, split
 from jaxmlir.transforms.activity import active_results
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
-from jaxmlir.transforms.higher_order.loops import present, tangents_of
+from jaxmlir.transforms.higher_order.loops import tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import primals_of
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import ignoring
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class While(HigherOrderRule):
         body = rules.functions.once(_jvp_body, loop.body, (*consts, *carry), len(consts))
         inputs = list(rules.program.function(body).type.inputs)
         extra = tuple(inputs[len(inputs) - sum(carry) :])
-        cond = rules.functions.once(_ignoring, loop.cond, extra)
+        cond = rules.functions.once(ignoring, loop.cond, f"{loop.cond}.jvp", (), extra)
         new = replace(loop, cond=cond, body=body, body_consts=loop.body_consts + sum(consts))
         needs = (*[False] * loop.cond_consts, *consts, *carry)
 
@@ -138,15 +137,3 @@ def _jvp_body(rules: Rules, symbol: str, active: Mask, num_consts: int) -> str:
     dconsts, dcarry = split(tangents, sum(active[:num_consts]))
     set_arguments(function, [*consts, *dconsts, *carry, *dcarry])
     return name
-
-
-def _ignoring(rules: Rules, symbol: str, extra: tuple[ir.Type, ...]) -> str:
-    """The function with more arguments, which it has no use for."""
-    if not extra:
-        return symbol
-    function = rules.program.function(symbol)
-    inputs = list(function.type.inputs)
-    new = NewFunction(rules, f"{symbol}.jvp", [*inputs, *extra], function)
-    with new.body():
-        results = inline(function, new.args[: len(inputs)])
-    return new.finish(results)

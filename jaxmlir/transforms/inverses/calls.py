@@ -26,12 +26,22 @@ from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge.importer import import_jaxpr
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import codec, custom_rule_ops
-from jaxmlir.dialect.builder import inline, returned
+from jaxmlir.dialect.builder import inline, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
+from jaxmlir.support.masks import split
+from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.inverses.linear import Update
-from jaxmlir.transforms.inverses.rule import RULES, Formula, Formulas, learn, log_difference, rule
+from jaxmlir.transforms.inverses.rule import (
+    RULES,
+    Formula,
+    Formulas,
+    dense_log_det,
+    learn,
+    log_difference,
+    rule,
+)
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
 
 
@@ -314,9 +324,8 @@ class LinearSolve(Rule):
     late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
-        lengths = site.params["const_lengths"]
-        n_consts = sum(lengths)
-        consts, unknown = site.operands[:n_consts], site.operands[n_consts:]
+        solve = Solve.read(site.op)
+        consts, unknown = split(site.operands, solve.num_consts)
         known = site.known(unknown)
         if not all(site.known(site.results)) or all(known):
             return
@@ -324,11 +333,10 @@ class LinearSolve(Rule):
             raise NotInvertible("what its functions close over is unknown")
         if any(known):
             return
-        attributes = site.op.attributes
-        matvec = _symbol_in(attributes["jaxprs"], "matvec")
-        args = [site.whole(v) for v in (*consts[: lengths.matvec], *site.results)]
+        matvec = solve.symbols["matvec"]
+        args = [site.whole(v) for v in (*solve.of(consts, "matvec"), *site.results)]
         types = [v.type for v in unknown]
-        outs = site.create("jaxpr.jit", types, args, {"jaxpr": ir.FlatSymbolRefAttr.get(matvec)})
+        outs = site.create("jaxpr.jit", types, args, {"jaxpr": symbol_ref(matvec)})
         if site.solver.log_det is not None:
             self._add_log_det(site, matvec, args)
         for target, out in zip(unknown, outs, strict=True):
@@ -346,19 +354,11 @@ class LinearSolve(Rule):
             def product(flat: Any) -> Any:
                 return ravel_pytree(function(*consts, *unflatten(flat)))[0]
 
-            complex_ = bool(jnp.iscomplexobj(flat))
-            matrix = jax.jacfwd(product, holomorphic=complex_)(flat)
-            found = jnp.linalg.slogdet(matrix)[1].astype(site.solver.log_det)
-            return [2 * found if complex_ else found]
+            found = dense_log_det(product, flat).astype(site.solver.log_det)
+            return [2 * found if jnp.iscomplexobj(flat) else found]
 
         (term,) = site.emit("log_det", log_det, args)
         site.solver.terms.append(term)
-
-
-def _symbol_in(attribute: ir.Attribute, field: str) -> str:
-    """The symbol under a field of a record."""
-    (fields,) = (item.attr for item in ir.DictAttr(attribute))
-    return ir.FlatSymbolRefAttr(ir.DictAttr(fields)[field]).value
 
 
 for _name in CALLEES:

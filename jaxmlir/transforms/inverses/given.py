@@ -21,7 +21,8 @@ from jax import lax
 from jaxmlir._compat import ad, batching, core, dtypes, mlir, open_jaxpr
 from jaxmlir.dialect import primitives
 from jaxmlir.errors import ArgumentError, count
-from jaxmlir.transforms.inverses.rule import JACOBIAN, RULES, Formula, Formulas, log_abs_det, wide
+from jaxmlir.support.masks import chosen, filled
+from jaxmlir.transforms.inverses.rule import JACOBIAN, RULES, Formula, Formulas, dense_log_det, wide
 
 # --- functions ------------------------------------------------------------------------------------
 
@@ -222,7 +223,7 @@ def _dense_log_det(function: Callable[..., Any], argnum: int) -> Callable[..., A
 
         if jax.eval_shape(of_vector, vector).size != vector.size:
             return ()
-        return log_abs_det(jax.jacfwd(of_vector)(vector))
+        return dense_log_det(of_vector, vector)
 
     return log_det
 
@@ -283,14 +284,11 @@ def _transpose(cts: Any, *args: Any, **params: Any) -> list[Any]:
     linear = [ad.is_undefined_primal(x) for x in args]
 
     def of_linear(*xs: Any) -> list[Any]:
-        given = iter(xs)
-        return _run(
-            *[next(given) if is_ else x for x, is_ in zip(args, linear, strict=True)], **params
-        )
+        return _run(*filled(xs, linear, args), **params)
 
-    avals = [_stand_in(x.aval) for x, is_ in zip(args, linear, strict=True) if is_]
-    found = iter(jax.linear_transpose(of_linear, *avals)(list(map(ad.instantiate_zeros, cts))))
-    return [next(found) if is_ else None for is_ in linear]
+    avals = [_stand_in(x.aval) for x in chosen(args, linear)]
+    found = jax.linear_transpose(of_linear, *avals)(list(map(ad.instantiate_zeros, cts)))
+    return filled(found, linear)
 
 
 ad.primitive_transposes[custom_inverse_call_p] = _transpose

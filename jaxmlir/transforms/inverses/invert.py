@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import copy, drop_dead_ops, filled, returned, take_in
+from jaxmlir.dialect.builder import copy, drop_dead_ops, returned, take_in, zeros
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.types import type_of
-from jaxmlir.errors import Diagnostic, TransformError
+from jaxmlir.dialect.types import scalar_type
+from jaxmlir.errors import TransformError
 from jaxmlir.transforms.inverses import calls
 from jaxmlir.transforms.inverses import newton as newton_method
 from jaxmlir.transforms.inverses.movement import Movement
@@ -221,7 +218,7 @@ class _Attempt:
             if terms or costs:
                 outs.append(_difference(costs, terms))
             else:
-                outs.append(filled(type_of(core.ShapedArray((), np.dtype(solver.log_det))), 0))
+                outs.append(zeros(scalar_type(solver.log_det)))
         symbol = self.new.finish(outs)
         drop_dead_ops(self.new.op)
         return symbol
@@ -254,8 +251,7 @@ class _Attempt:
             count = f"{knowledge.known().sum()} of the {knowledge.size} elements"
             what = f"only {count} of argument {missing} follow from it"
         message = f"@{self.symbol} cannot be inverted: the result is known, but {what}"
-        position = locations.position(self.function.location)
-        return TransformError([Diagnostic("error", message, *position)])
+        return locations.error_at(TransformError, self.function.location, message)
 
     def _is_stuck(self, site: Site) -> bool:
         """Whether an op has something to give back that it does not."""

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxmlir.analysis.moves import MOVES, Move
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops.record import operands_in
 from jaxmlir.dialect.types import aval_of
@@ -25,16 +26,12 @@ from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
 from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 
-Move = Callable[..., Sequence[np.ndarray]]
-"""``(*indices, **attributes) -> results``: the op on integer arrays of the operands' shapes."""
-
 
 @dataclass(frozen=True)
 class Movement(Rule):
     """The rule of an op whose operands' elements are moved, not changed."""
 
     move: Move
-    attributes: tuple[str, ...] = ()
     undo: Callable[..., Any] | None = None
     """``(result, shape of the operand, **attributes) -> operand``, where nothing is lost."""
     moved: tuple[int | EllipsisType, ...] = (0, ...)
@@ -61,6 +58,9 @@ class Movement(Rule):
                     site.done.add((i, where.tobytes()))
                     self._hand_back(site, value, owner.ravel()[where], index.ravel()[where])
 
+    def _attributes(self, site: Site) -> dict[str, Any]:
+        return {name: site.params[name] for name in self.move.attributes}
+
     def _undone(self, site: Site) -> bool:
         """Whether the op as a whole was undone."""
         if self.undo is None:
@@ -71,8 +71,7 @@ class Movement(Rule):
         aval = aval_of(target.type)
         if 0 in aval_of(result.type).shape and 0 not in aval.shape:
             return False
-        attributes = {name: site.params[name] for name in self.attributes}
-        undo = self.undo
+        attributes, undo = self._attributes(site), self.undo
 
         def undone(y: Any) -> list[Any]:
             return [typed(undo(y, aval.shape, **attributes), aval)]
@@ -155,9 +154,8 @@ class Movement(Rule):
                 size = math.prod(shape)
                 args.append(np.arange(total, total + size).reshape(shape))
                 total += size
-        attributes = {name: site.params[name] for name in self.attributes}
         found = []
-        for array in self.move(*args, **attributes):
+        for array in self.move.run(*args, **self._attributes(site)):
             array = np.asarray(array)
             owner = np.full(array.shape, -1)
             for i, (offset, shape) in enumerate(zip(offsets, shapes, strict=True)):
@@ -172,19 +170,11 @@ def _required(value: ir.Value | None) -> ir.Value:
     return value
 
 
-def _one(move: Callable[..., np.ndarray]) -> Move:
-    return lambda *args, **attributes: [move(*args, **attributes)]
-
-
-def _register(name: str, move: Move, *attributes: str, **fields: Any) -> None:
-    RULES[name] = Movement(move, attributes, **fields)
+def _register(name: str, **fields: Any) -> None:
+    RULES[name] = Movement(MOVES[name], **fields)
 
 
 # --- one operand, nothing lost --------------------------------------------------------------------
-
-
-def _reshape(x: np.ndarray, *, new_sizes: Any, dimensions: Any) -> np.ndarray:
-    return (x if dimensions is None else x.transpose(dimensions)).reshape(new_sizes)
 
 
 def _unreshape(y: Any, shape: Any, *, new_sizes: Any, dimensions: Any) -> Any:
@@ -194,35 +184,15 @@ def _unreshape(y: Any, shape: Any, *, new_sizes: Any, dimensions: Any) -> Any:
     return lax.transpose(permuted, np.argsort(dimensions))
 
 
-_register("reshape", _one(_reshape), "new_sizes", "dimensions", undo=_unreshape)
+_register("reshape", undo=_unreshape)
+_register("squeeze", undo=lambda y, shape, *, dimensions: lax.expand_dims(y, dimensions))
 _register(
-    "squeeze",
-    _one(lambda x, *, dimensions: np.squeeze(x, dimensions)),
-    "dimensions",
-    undo=lambda y, shape, *, dimensions: lax.expand_dims(y, dimensions),
+    "transpose", undo=lambda y, shape, *, permutation: lax.transpose(y, np.argsort(permutation))
 )
-_register(
-    "transpose",
-    _one(lambda x, *, permutation: x.transpose(permutation)),
-    "permutation",
-    undo=lambda y, shape, *, permutation: lax.transpose(y, np.argsort(permutation)),
-)
-_register(
-    "rev",
-    _one(lambda x, *, dimensions: np.flip(x, dimensions)),
-    "dimensions",
-    undo=lambda y, shape, *, dimensions: lax.rev(y, dimensions),
-)
+_register("rev", undo=lambda y, shape, *, dimensions: lax.rev(y, dimensions))
 
 
 # --- one operand, repeated ------------------------------------------------------------------------
-
-
-def _broadcast(x: np.ndarray, *, shape: Any, broadcast_dimensions: Any) -> np.ndarray:
-    aligned = [1] * len(shape)
-    for d, size in zip(broadcast_dimensions, x.shape, strict=True):
-        aligned[d] = size
-    return np.broadcast_to(x.reshape(aligned), shape)
 
 
 def _unbroadcast(y: Any, operand_shape: Any, *, shape: Any, broadcast_dimensions: Any) -> Any:
@@ -233,57 +203,11 @@ def _unbroadcast(y: Any, operand_shape: Any, *, shape: Any, broadcast_dimensions
     return lax.reshape(first, operand_shape)
 
 
-_register(
-    "broadcast_in_dim",
-    _one(_broadcast),
-    "shape",
-    "broadcast_dimensions",
-    undo=_unbroadcast,
-    moved=(0,),
-)
-_register(
-    "tile",
-    _one(lambda x, *, reps: np.tile(x, reps)),
-    "reps",
-    undo=lambda y, shape, *, reps: lax.slice(y, (0,) * y.ndim, shape),
-)
+_register("broadcast_in_dim", undo=_unbroadcast, moved=(0,))
+_register("tile", undo=lambda y, shape, *, reps: lax.slice(y, (0,) * y.ndim, shape))
 
-
-# --- parting and joining --------------------------------------------------------------------------
-
-
-def _slice(x: np.ndarray, *, start_indices: Any, limit_indices: Any, strides: Any) -> np.ndarray:
-    steps = strides or (1,) * x.ndim
-    return x[tuple(map(slice, start_indices, limit_indices, steps))]
-
-
-def _pad(x: np.ndarray, padding: np.ndarray, *, padding_config: Any) -> np.ndarray:
-    for d, (low, high, interior) in enumerate(padding_config):
-        size = max(x.shape[d] + (x.shape[d] - 1) * interior, 0)
-        spread = np.full((*x.shape[:d], size, *x.shape[d + 1 :]), padding)
-        spread[(slice(None),) * d + (slice(None, None, interior + 1),)] = x
-        widths = [(0, 0)] * x.ndim
-        widths[d] = (max(low, 0), max(high, 0))
-        spread = np.pad(spread, widths, constant_values=padding)
-        stop = spread.shape[d] - max(-high, 0)
-        x = spread[(slice(None),) * d + (slice(max(-low, 0), stop),)]
-    return x
-
-
-def _split(x: np.ndarray, *, sizes: Any, axis: int) -> Sequence[np.ndarray]:
-    return np.split(x, np.cumsum(sizes)[:-1], axis)
-
-
-def _unstack(x: np.ndarray, *, axis: int) -> Sequence[np.ndarray]:
-    return list(np.moveaxis(x, axis, 0))
-
-
-_register("slice", _one(_slice), "start_indices", "limit_indices", "strides")
-_register("pad", _one(_pad), "padding_config")
-_register("split", _split, "sizes", "axis")
-_register("unstack", _unstack, "axis")
-_register("concatenate", _one(lambda *xs, dimension: np.concatenate(xs, dimension)), "dimension")
-_register("stack", _one(lambda *xs, axis: np.stack(xs, axis)), "axis")
+for _name in ("slice", "pad", "split", "unstack", "concatenate", "stack"):
+    _register(_name)
 
 
 # --- at indices that are constants ----------------------------------------------------------------
@@ -299,41 +223,25 @@ def _on_indices(primitive: Any) -> Callable[..., np.ndarray]:
     return move
 
 
-def _dynamic_slice(x: np.ndarray, *indices: np.ndarray, slice_sizes: Any) -> np.ndarray:
-    return x[_window(x.shape, indices, slice_sizes)]
-
-
-def _dynamic_update_slice(x: np.ndarray, update: np.ndarray, *indices: np.ndarray) -> np.ndarray:
-    x = x.copy()
-    x[_window(x.shape, indices, update.shape)] = update
-    return x
-
-
-def _window(shape: Any, indices: Any, sizes: Any) -> tuple[slice, ...]:
-    """Where a slice of static sizes is, clamped into bounds."""
-    starts = [min(max(int(i), 0), n - s) for i, n, s in zip(indices, shape, sizes, strict=True)]
-    return tuple(slice(i, i + s) for i, s in zip(starts, sizes, strict=True))
-
-
 def _scatter(
     x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, dimension_numbers: Any, mode: Any
-) -> np.ndarray:
+) -> list[np.ndarray]:
     run = _on_indices(lambda *xs: lax.scatter(*xs, dimension_numbers, mode=mode))
-    return run(x.astype(np.int32), indices, updates.astype(np.int32))
+    return [run(x.astype(np.int32), indices, updates.astype(np.int32))]
 
 
 def _gather(
     x: np.ndarray, indices: np.ndarray, *, dimension_numbers: Any, slice_sizes: Any, mode: Any
-) -> np.ndarray:
+) -> list[np.ndarray]:
     run = _on_indices(
         lambda *xs: lax.gather(*xs, dimension_numbers, slice_sizes, mode=mode, fill_value=-1)
     )
-    return run(x.astype(np.int32), indices)
+    return [run(x.astype(np.int32), indices)]
 
 
-_register("dynamic_slice", _one(_dynamic_slice), "slice_sizes", moved=(0,))
-_register("dynamic_update_slice", _one(_dynamic_update_slice), moved=(0, 1))
-_register("scatter", _one(_scatter), "dimension_numbers", "mode", moved=(0, 2))
+_register("dynamic_slice", moved=(0,))
+_register("dynamic_update_slice", moved=(0, 1))
+RULES["scatter"] = Movement(Move(_scatter, ("dimension_numbers", "mode")), moved=(0, 2))
 
 
 class Gather(Movement):
@@ -354,7 +262,7 @@ class Gather(Movement):
                 f"it takes {result.size} elements of {aval.size}, at indices that the program "
                 "computes; only a permutation can be undone then"
             )
-        attributes = {name: site.params[name] for name in self.attributes}
+        attributes = self._attributes(site)
 
         def unpermuted(y: Any, indices: Any) -> list[Any]:
             places = jnp.arange(aval.size, dtype=jnp.int32).reshape(aval.shape)
@@ -369,7 +277,7 @@ class Gather(Movement):
         site.tell(target, found)
 
 
-RULES["gather"] = Gather(_one(_gather), ("dimension_numbers", "slice_sizes", "mode"), moved=(0,))
+RULES["gather"] = Gather(Move(_gather, ("dimension_numbers", "slice_sizes", "mode")), moved=(0,))
 
 
 class Select(Movement):
@@ -387,14 +295,14 @@ class Select(Movement):
                 site.solver.tell_part(case, Part(which, i, len(cases)), result)
 
 
-def _select(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+def _select(which: np.ndarray, *cases: np.ndarray) -> list[np.ndarray]:
     # As JAX's lowering does: what is out of range is the first or the last.
     which = np.broadcast_to(which, cases[0].shape).astype(int).clip(0, len(cases) - 1)
     # Not `np.choose`, which takes no more than 64.
-    return np.take_along_axis(np.stack(cases), which[None], 0)[0]
+    return [np.take_along_axis(np.stack(cases), which[None], 0)[0]]
 
 
-RULES["select_n"] = Select(_one(_select), moved=(1, ...))
+RULES["select_n"] = Select(Move(_select), moved=(1, ...))
 
 # --- values passed through ------------------------------------------------------------------------
 
@@ -435,5 +343,5 @@ for _name in (
     "stop_gradient",
     "xla_metadata_value",
 ):
-    RULES[_name] = Passed(lambda *xs: list(xs))
-RULES["tie"] = Passed(lambda x, y: [y])
+    RULES[_name] = Passed(Move(lambda *xs: list(xs)))
+RULES["tie"] = Passed(Move(lambda x, y: [y]))

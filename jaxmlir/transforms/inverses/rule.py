@@ -114,6 +114,12 @@ def log_abs_det(matrix: Any) -> Any:
     return jnp.linalg.slogdet(*wide(matrix))[1]
 
 
+def dense_log_det(function: Callable[[Any], Any], vector: Any) -> Any:
+    """log|det| of the Jacobian of a function between vectors of as many numbers."""
+    holomorphic = bool(jnp.iscomplexobj(vector))
+    return log_abs_det(jax.jacfwd(function, holomorphic=holomorphic)(vector))
+
+
 # --- rules that are formulas ---------------------------------------------------------------------
 
 
@@ -433,9 +439,7 @@ def _slogdet(site: Site, unknown: tuple[int, ...]) -> Callable[..., Any]:
             args = [flat.reshape(x.shape) if v is None else v for v in fixed]
             return ravel_pytree(primitive.bind(*args, **params))[0]
 
-        holomorphic = bool(jnp.issubdtype(x.dtype, jnp.complexfloating))
-        jacobian = jax.jacfwd(of_unknown, holomorphic=holomorphic)(jnp.ravel(x))
-        return log_abs_det(jacobian)
+        return dense_log_det(of_unknown, jnp.ravel(x))
 
     return log_det
 

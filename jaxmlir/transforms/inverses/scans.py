@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmlir._compat import core
-from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import drop_dead_ops, filled, inline
-from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.support.masks import chosen
+from jaxmlir.dialect.builder import build, drop_dead_ops, filled, inline, symbol_ref, zeros
+from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.types import scalar_type
+from jaxmlir.support.masks import chosen, split
+from jaxmlir.transforms.higher_order.loops import stacked
+from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.inverses.rule import rule
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
 from jaxmlir.transforms.new_function import NewFunction
-
-
-def symbol_of(site: Site, attribute: str) -> str:
-    """The symbol of the function that an attribute names."""
-    return ir.FlatSymbolRefAttr(site.op.attributes[attribute]).value
 
 
 def rearranged(
@@ -45,15 +40,15 @@ def rearranged(
         results = inline(function, [new.args[i] for i in order])
         returned = [results[i] for i in outs]
         if log_det:
-            returned.append(results[-1] if inverted.log_det else zero(site))
+            returned.append(results[-1] if inverted.log_det else _zero(site))
     name = new.finish(returned)
     drop_dead_ops(new.op)
     return name
 
 
-def zero(site: Site) -> ir.Value:
+def _zero(site: Site) -> ir.Value:
     """A log-determinant that is zero."""
-    return filled(type_of(core.ShapedArray((), np.dtype(site.solver.log_det))), 0)
+    return zeros(scalar_type(site.solver.log_det))
 
 
 def _sum(site: Site, terms: ir.Value) -> ir.Value:
@@ -79,29 +74,13 @@ def _computed_with(site: Site, attribute: str, functions: ir.Attribute, type_: i
 # --- scan ----------------------------------------------------------------------------------------
 
 
-def _stacked(type_: ir.Type, length: int) -> ir.Type:
-    return type_of(core.unmapped_aval(length, 0, aval_of(type_), None))
-
-
-@dataclass(frozen=True)
 class _Loop:
     """The operands and results of a scan, by their roles."""
 
-    consts: list[ir.Value]
-    init: list[ir.Value]
-    xs: list[ir.Value]
-    final: list[ir.Value]
-    ys: list[ir.Value]
-
-    @classmethod
-    def of(cls, site: Site) -> _Loop:
-        def count(name: str) -> int:
-            attributes = site.op.attributes
-            return codec.decode(attributes[name]) if name in attributes else 0
-
-        n, m = count("num_consts"), count("num_carry")
-        operands, results = site.operands, site.results
-        return cls(operands[:n], operands[n : n + m], operands[n + m :], results[:m], results[m:])
+    def __init__(self, site: Site):
+        self.scan = ScanOp.of(site.op)
+        self.consts, self.init, self.xs = self.scan.operands(site.operands)
+        self.final, self.ys = self.scan.results(site.results)
 
 
 @rule("scan")
@@ -111,7 +90,7 @@ class Scan(Rule):
     late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
-        loop = _Loop.of(site)
+        loop = _Loop(site)
         known = site.given([*site.operands, *site.results])
         if known in site.done:
             return
@@ -128,7 +107,7 @@ class Scan(Rule):
 
     def _compute(self, site: Site, loop: _Loop) -> list[int]:
         """Runs what depends on known operands only; returns the carried values that do."""
-        body = symbol_of(site, "jaxpr")
+        body = loop.scan.body
         consts, xs = site.known(loop.consts), site.given(loop.xs)
         carried = [i for i, k in enumerate(site.given(loop.init)) if k]
         n = len(loop.init)
@@ -152,8 +131,8 @@ class Scan(Rule):
             *chosen(loop.xs, xs),
         ]
         values = [site.whole(v) for v in operands]
-        types = [site.results[i].type for i in wanted]
-        results = self._write(site, function, sum(consts), len(carried), types, values, False)
+        new = loop.scan.with_body(function, sum(consts), len(carried))
+        results = new.write(site.solver.rules, values)
         for i, value in zip(wanted, results, strict=True):
             site.tell(site.results[i], value)
         return carried
@@ -164,7 +143,7 @@ class Scan(Rule):
         xs, ys = site.given(loop.xs), site.given(loop.ys)
         args = [True] * (len(loop.consts) + n) + list(xs)
         results = [*[False] * n, *ys]
-        inverted = site.invert(symbol_of(site, "jaxpr"), args, results)
+        inverted = site.invert(loop.scan.body, args, results)
         if not set(range(n)) <= set(inverted.results):
             return False
         new_ys = [i for i in inverted.results if i >= n]
@@ -182,7 +161,8 @@ class Scan(Rule):
         targets = [*loop.final, *(site.operands[i] for i in inverted.arguments)]
         targets += [site.results[i] for i in new_ys]
         site.inverted = (tuple(args), tuple(results)) if inverted.log_det else None
-        self._run(site, function, inverted, targets, len(loop.consts), n, values, False)
+        new = loop.scan.with_body(function, len(loop.consts), n)
+        self._run(site, new, inverted, targets, values)
         return True
 
     def _backwards(self, site: Site, loop: _Loop, carried: Sequence[int]) -> None:
@@ -192,15 +172,14 @@ class Scan(Rule):
         xs, ys = site.given(loop.xs), site.given(loop.ys)
         args = [*[True] * n_consts, *(i in carried for i in range(n)), *xs]
         results = [*(i in rest for i in range(n)), *ys]
-        inverted = site.invert(symbol_of(site, "jaxpr"), args, results)
+        inverted = site.invert(loop.scan.body, args, results)
         missing = [i for i in rest if n_consts + i not in inverted.arguments]
         if missing:
             if all(site.known(site.results)):
-                body = symbol_of(site, "jaxpr")
                 raise NotInvertible(
                     f"carried value {missing[0]} before a step does not follow from the carry "
                     "after it, nor are all initial values known",
-                    site.why_function(body, args, results, n_consts + missing[0]),
+                    site.why_function(loop.scan.body, args, results, n_consts + missing[0]),
                 )
             return
         # It takes (carry, ys, consts, history, xs); a scan's body (consts, carry, history, xs, ys).
@@ -225,7 +204,8 @@ class Scan(Rule):
         targets = [loop.init[i] for i in rest] + [site.operands[i] for i in slices]
         targets += [site.results[i] for i in new_ys]
         site.inverted = (tuple(args), tuple(results)) if inverted.log_det else None
-        self._run(site, function, inverted, targets, n_consts, len(rest), values, True)
+        new = loop.scan.with_body(function, n_consts, len(rest))
+        self._run(site, replace(new, reverse=not new.reverse), inverted, targets, values)
 
     def _history(self, site: Site, loop: _Loop, carried: Sequence[int]) -> list[ir.Value]:
         """What each carried value that is computed forwards was before every step."""
@@ -243,60 +223,30 @@ class Scan(Rule):
         name = new.finish([*outs, *before])
         operands = [*loop.consts, *(loop.init[i] for i in carried)]
         operands += chosen(loop.xs, site.given(loop.xs))
-        length = codec.decode(site.op.attributes["length"])
-        types = [loop.init[i].type for i in carried]
-        types += [_stacked(t, length) for t in types]
         values = [site.whole(v) for v in operands]
-        results = self._write(site, name, first, len(carried), types, values, False)
+        results = loop.scan.with_body(name, first, len(carried)).write(rules, values)
         return results[len(carried) :]
 
     def _run(
         self,
         site: Site,
-        function: str,
+        scan: ScanOp,
         inverted: Inverted,
         targets: Sequence[ir.Value],
-        n_consts: int,
-        n_carry: int,
         values: Sequence[ir.Value],
-        backwards: bool,
     ) -> None:
         """Writes the loop, and says what its results are."""
-        types = [v.type for v in targets]
-        if inverted.log_det:
-            scalar = site.solver.rules.program.function(function).type.results[-1]
-            types.append(_stacked(scalar, codec.decode(site.op.attributes["length"])))
-        outs = self._write(site, function, n_consts, n_carry, types, values, backwards)
+        outs = scan.write(site.solver.rules, values)
         term = _sum(site, outs[-1]) if inverted.log_det else None
         site.answer(targets, outs[: len(targets)], term)
 
     def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
         """What the loop adds, computed on its way: the sum of what its steps do."""
-        body = forward(symbol_of(site, "jaxpr"))
+        scan = ScanOp.of(site.op)
+        body = forward(scan.body)
         scalar = site.solver.rules.program.function(body).type.results[-1]
-        stacked = _stacked(scalar, codec.decode(site.op.attributes["length"]))
-        return _sum(site, _computed_with(site, "jaxpr", ir.FlatSymbolRefAttr.get(body), stacked))
-
-    def _write(
-        self,
-        site: Site,
-        function: str,
-        n_consts: int,
-        n_carry: int,
-        types: Sequence[ir.Type],
-        values: Sequence[ir.Value],
-        backwards: bool,
-    ) -> list[ir.Value]:
-        attributes = dict(site.op.attributes.items())
-        attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(function)
-        reverse = "reverse" in attributes and codec.decode(attributes["reverse"])
-        for key in ("num_consts", "num_carry", "reverse"):
-            attributes.pop(key, None)
-        counts = {"num_consts": n_consts, "num_carry": n_carry}
-        attributes |= {key: codec.encode(n) for key, n in counts.items() if n}
-        if reverse != backwards:
-            attributes["reverse"] = codec.encode(True)
-        return site.create(site.name, types, values, attributes)
+        type_ = stacked(scalar, scan.length)
+        return _sum(site, _computed_with(site, "jaxpr", symbol_ref(body), type_))
 
 
 # --- cond and while ------------------------------------------------------------------------------
@@ -318,7 +268,7 @@ class Cond(Rule):
         if known in site.done:
             return
         site.done.add(known)
-        symbols = [ir.FlatSymbolRefAttr(a).value for a in site.op.attributes["branches"]]
+        symbols = symbol_uses(site.op.attributes["branches"])
         branches = [site.invert(symbol, *known) for symbol in symbols]
         arguments = sorted(set.intersection(*(set(b.arguments) for b in branches)))
         results = sorted(set.intersection(*(set(b.results) for b in branches)))
@@ -334,8 +284,7 @@ class Cond(Rule):
             outs += [len(branch.arguments) + branch.results.index(i) for i in results]
             functions.append(rearranged(site, branch, range(len(given)), outs, log_det))
         attributes = dict(site.op.attributes.items())
-        symbols = [ir.FlatSymbolRefAttr.get(f) for f in functions]
-        attributes["branches"] = ir.ArrayAttr.get(symbols)
+        attributes["branches"] = ir.ArrayAttr.get(list(map(symbol_ref, functions)))
         types = site.solver.rules.program.function(functions[0]).type.results
         values = [site.whole(v) for v in (index, *given)]
         outs = site.create(site.name, types, values, attributes)
@@ -345,13 +294,13 @@ class Cond(Rule):
 
     def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
         """What the branch that was taken adds."""
-        symbols = [forward(ir.FlatSymbolRefAttr(a).value) for a in site.op.attributes["branches"]]
+        symbols = list(map(forward, symbol_uses(site.op.attributes["branches"])))
         scalar = site.solver.rules.program.function(symbols[0]).type.results[-1]
-        branches = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(symbol) for symbol in symbols])
+        branches = ir.ArrayAttr.get(list(map(symbol_ref, symbols)))
         return _computed_with(site, "branches", branches, scalar)
 
     def _explain(
-        self, site: Site, symbols: list[str], branches: list[Inverted], known: Any
+        self, site: Site, symbols: Sequence[str], branches: list[Inverted], known: Any
     ) -> None:
         """Says which branch cannot be inverted."""
         for i, (symbol, branch) in enumerate(zip(symbols, branches, strict=True)):
@@ -370,43 +319,36 @@ class While(Rule):
     late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
-        attributes = site.op.attributes
-
-        def count(name: str) -> int:
-            return codec.decode(attributes[name]) if name in attributes else 0
-
-        n, m = count("cond_nconsts"), count("body_nconsts")
-        consts, carry = site.operands[: n + m], site.operands[n + m :]
+        loop = WhileOp.of(site.op)
+        of_cond, of_body, carry = loop.operands(site.operands)
         known = site.known([*site.operands, *site.results])
         if known in site.done or all(site.known(carry)):
             return
         site.done.add(known)
         if not any(site.known(site.results)):
             return
-        if not all(site.known(consts)):
+        if not all(site.known([*of_cond, *of_body])):
             raise NotInvertible("a constant of the loop, an operand of every step, is unknown")
-        carried = self._carried(site, m, carry)
-        cond = symbol_of(site, "cond_jaxpr")
-        tested = [*[True] * n, *(i in carried for i in range(len(carry)))]
-        condition = site.invert(cond, tested, (False,))
+        carried = self._carried(site, loop, carry)
+        tested = [*[True] * loop.cond_consts, *(i in carried for i in range(len(carry)))]
+        condition = site.invert(loop.cond, tested, (False,))
         if not condition.results:
             raise NotInvertible(
                 "how many steps it takes depends on an unknown; a loop is run backwards where its "
                 "condition depends on known values only"
             )
-        length, finals = self._count(site, condition, n, m, carried)
+        length, finals = self._count(site, loop, condition, carried)
         for i, value in zip(carried, finals, strict=True):
             site.tell(site.results[i], value)
         if all(site.known(site.results)):
-            self._backwards(site, length, m, carried, consts[n:], carry)
+            self._backwards(site, loop, length, carried)
 
-    def _carried(self, site: Site, m: int, carry: Sequence[ir.Value]) -> list[int]:
+    def _carried(self, site: Site, loop: WhileOp, carry: Sequence[ir.Value]) -> list[int]:
         """The carried values that depend on known values only."""
-        body = symbol_of(site, "body_jaxpr")
         carried = [i for i, k in enumerate(site.known(carry)) if k]
         while True:
-            args = [*[True] * m, *(i in carried for i in range(len(carry)))]
-            step = site.invert(body, args, (False,) * len(carry))
+            args = [*[True] * loop.body_consts, *(i in carried for i in range(len(carry)))]
+            step = site.invert(loop.body, args, (False,) * len(carry))
             kept = [i for i in carried if i in step.results]
             if kept == carried:
                 site.memory["step"] = step
@@ -414,64 +356,49 @@ class While(Rule):
             carried = kept
 
     def _count(
-        self, site: Site, condition: Inverted, n: int, m: int, carried: Sequence[int]
+        self, site: Site, loop: WhileOp, condition: Inverted, carried: Sequence[int]
     ) -> tuple[ir.Value, list[ir.Value]]:
         """How many steps the loop takes, and what it computes of known values."""
         rules = site.solver.rules
         program = rules.program
         step: Inverted = site.memory["step"]
-        consts, carry = site.operands[: n + m], site.operands[n + m :]
-        counter = type_of(_int32())
-        types = [counter, *(carry[i].type for i in carried)]
+        of_cond, of_body, carry = loop.operands(site.operands)
+        types = [scalar_type(np.int32), *(carry[i].type for i in carried)]
         like = program.function(condition.symbol)
-        cond_types = [*(v.type for v in consts[:n]), *types]
-        cond = NewFunction(
-            rules, f"{site.op.attributes['cond_jaxpr'].value}.count", cond_types, like
-        )
+        cond_types = [*(v.type for v in of_cond), *types]
+        cond = NewFunction(rules, f"{loop.cond}.count", cond_types, like)
         with cond.body(), like.location:
-            (truth,) = inline(like, [*cond.args[:n], *cond.args[n + 1 :]])
+            consts, (_, *state) = split(cond.args, len(of_cond))
+            (truth,) = inline(like, [*consts, *state])
         cond.finish([truth])
-        body = NewFunction(
-            rules,
-            f"{site.op.attributes['body_jaxpr'].value}.count",
-            [*(v.type for v in consts[n:]), *types],
-            like,
-        )
+        body_types = [*(v.type for v in of_body), *types]
+        body = NewFunction(rules, f"{loop.body}.count", body_types, like)
         with body.body(), like.location:
+            consts, (steps, *state) = split(body.args, len(of_body))
             outs = []
             if carried:
-                function = program.function(step.symbol)
-                results = inline(function, [*body.args[:m], *body.args[m + 1 :]])
+                results = inline(program.function(step.symbol), [*consts, *state])
                 outs = [results[step.results.index(i)] for i in carried]
-            one = _add(body.args[m], 1)
+            one = _add(steps, 1)
         body.finish([one, *outs])
-        start = _integer(0)
-        values = [site.whole(v) for v in consts]
+        start = filled(scalar_type(np.int32), 0)
+        values = [site.whole(v) for v in (*of_cond, *of_body)]
         values += [start, *(site.whole(carry[i]) for i in carried)]
-        attributes = {
-            **{k: v for k, v in site.op.attributes.items()},
-            "cond_jaxpr": ir.FlatSymbolRefAttr.get(cond.name),
-            "body_jaxpr": ir.FlatSymbolRefAttr.get(body.name),
-        }
-        length, *finals = site.create(site.name, types, values, attributes)
+        length, *finals = replace(loop, cond=cond.name, body=body.name).write(rules, values)
         return length, finals
 
     def _backwards(
-        self,
-        site: Site,
-        length: ir.Value,
-        m: int,
-        carried: Sequence[int],
-        consts: Sequence[ir.Value],
-        carry: Sequence[ir.Value],
+        self, site: Site, loop: WhileOp, length: ir.Value, carried: Sequence[int]
     ) -> None:
+        """Runs as many steps backwards."""
         rules = site.solver.rules
-        body_symbol = symbol_of(site, "body_jaxpr")
+        _, consts, carry = loop.operands(site.operands)
+        m = len(consts)
         # What does not depend on the unknown is undone first: its equations are solved forwards.
         n = len(carry)
         kept = [i in carried for i in range(n)]
-        undo = site.solver.inverse(body_symbol, [*[True] * m, *[False] * n], kept, None)
-        inverted = site.invert(body_symbol, [*[True] * m, *kept], [not k for k in kept])
+        undo = site.solver.inverse(loop.body, [*[True] * m, *[False] * n], kept, None)
+        inverted = site.invert(loop.body, [*[True] * m, *kept], [not k for k in kept])
         found = {i - m for i in (*inverted.arguments, *undo.arguments)}
         missing = [i for i in range(n) if i not in found]
         if missing:
@@ -481,62 +408,37 @@ class While(Rule):
             before = [first not in carried and k and i not in missing for i, k in enumerate(kept)]
             raise NotInvertible(
                 f"carried value {first} before a step does not follow from the carry after it",
-                site.why_function(body_symbol, [*[True] * m, *before], after, m + first),
+                site.why_function(loop.body, [*[True] * m, *before], after, m + first),
             )
         function = rules.program.function(inverted.symbol)
-        log_det = [zero(site)] if inverted.log_det else []
-        counter = type_of(_int32())
-        types = [counter, *(v.type for v in carry), *(v.type for v in log_det)]
-        cond = NewFunction(rules, f"{body_symbol}.steps_left", types, function)
+        log_det = [_zero(site)] if inverted.log_det else []
+        types = [length.type, *(v.type for v in carry), *(v.type for v in log_det)]
+        cond = NewFunction(rules, f"{loop.body}.steps_left", types, function)
         with cond.body(), function.location:
-            truth = ir.Operation.create(
-                "jaxpr.gt", [_boolean()], [cond.args[0], _integer(0)]
-            ).result
+            truth = build("gt", [cond.args[0], filled(length.type, 0)], scalar_type(bool))
         cond.finish([truth])
         body_types = [*(v.type for v in consts), *types]
-        body = NewFunction(rules, f"{body_symbol}.backwards", body_types, function)
+        body = NewFunction(rules, f"{loop.body}.backwards", body_types, function)
         with body.body(), function.location:
-            steps, *state = body.args[m:]
+            fixed, (steps, *state) = split(body.args, m)
             before: dict[int, ir.Value] = {}
             if carried:
                 after = [state[i] for i in carried]
-                outs = inline(rules.program.function(undo.symbol), [*after, *body.args[:m]])
+                outs = inline(rules.program.function(undo.symbol), [*after, *fixed])
                 before = {i: outs[undo.arguments.index(m + i)] for i in carried}
             after = [state[i] for i in range(n) if i not in carried]
-            args = [*after, *body.args[:m], *(before[i] for i in carried)]
+            args = [*after, *fixed, *(before[i] for i in carried)]
             outs = inline(function, args)
             before |= {i - m: v for i, v in zip(inverted.arguments, outs, strict=False)}
             results = [before[i] for i in range(n)]
             if inverted.log_det:
-                operands = [state[-1], outs[-1]]
-                type_ = operands[0].type
-                results.append(ir.Operation.create("jaxpr.add", [type_], operands).result)
+                results.append(build("add", [state[-1], outs[-1]], outs[-1].type))
             left = _add(steps, -1)
         body.finish([left, *results])
         values = [*map(site.whole, consts), length, *map(site.whole, site.results), *log_det]
-        attributes = {
-            "cond_jaxpr": ir.FlatSymbolRefAttr.get(cond.name),
-            "body_jaxpr": ir.FlatSymbolRefAttr.get(body.name),
-            **({"body_nconsts": m} if m else {}),
-        }
-        _, *outs = site.create(site.name, types, values, attributes)
+        _, *outs = WhileOp(cond.name, body.name, 0, m, {}).write(rules, values)
         site.answer(carry, outs[: len(carry)], outs[-1] if inverted.log_det else None)
 
 
-def _int32() -> Any:
-    return core.ShapedArray((), np.dtype(np.int32))
-
-
-def _boolean() -> ir.Type:
-    return type_of(core.ShapedArray((), np.dtype(bool)))
-
-
-def _integer(value: int) -> ir.Value:
-    attribute = dense(np.asarray(value, np.int32))
-    return ir.Operation.create(
-        "jaxpr.constant", [type_of(_int32())], [], {"value": attribute}
-    ).result
-
-
 def _add(counter: ir.Value, by: int) -> ir.Value:
-    return ir.Operation.create("jaxpr.add", [counter.type], [counter, _integer(by)]).result
+    return build("add", [counter, filled(counter.type, by)], counter.type)

@@ -28,7 +28,7 @@ from jaxmlir.dialect import codec, locations, ops
 from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, TransformError
+from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
 
@@ -460,8 +460,7 @@ class Site:
         notes = ()
         if self.failure is not None and self.failure.because is not None:
             notes = tuple(d._replace(severity="note") for d in self.failure.because.diagnostics)
-        position = locations.position(self.op.location)
-        return TransformError([Diagnostic("error", message, *position, notes)])
+        return locations.error_at(TransformError, self.op.location, message, notes)
 
 
 def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:

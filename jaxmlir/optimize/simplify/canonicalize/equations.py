@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmlir.analysis.strided_view import slice_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
@@ -33,7 +34,6 @@ from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.simplify.canonicalize.movement import (
     is_static,
     slice_attributes,
-    slice_of,
 )
 from jaxmlir.optimize.simplify.canonicalize.rewriter import (
     REWRITES,

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.analysis.function_view import counts_along
+from jaxmlir.analysis.strided_view import slice_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -248,16 +249,10 @@ def unstack_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
 # --- parts and wholes -----------------------------------------------------------------------------
 
 
-def slice_of(node: Node) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The starts, limits and strides of a slice."""
-    starts, limits = node.get("start_indices"), node.get("limit_indices")
-    return starts, limits, node.get("strides") or (1,) * len(starts)
-
-
 def slice_attributes(
     starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
 ) -> dict[str, ir.Attribute]:
-    """The attributes of such a slice."""
+    """The attributes of a ``jaxpr.slice``."""
     attributes = encoded(start_indices=starts, limit_indices=limits)
     if any(s != 1 for s in strides):
         attributes |= encoded(strides=strides)
