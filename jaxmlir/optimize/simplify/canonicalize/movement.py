@@ -336,6 +336,11 @@ def concatenate_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return node.operands if len(node.operands) == 1 else None
 
 
+@rewrite("split(x) = x where it is one piece", "split")
+def split_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    return node.operands if len(node.results) == 1 else None
+
+
 @rewrite("concatenate(..., concatenate(x, y), ...) = concatenate(..., x, y, ...)", "concatenate")
 def concatenate_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
     axis = node.get("dimension")
@@ -370,8 +375,14 @@ def reduction_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 @rewrite("convert_element_type(x) = x where the type stays the same", "convert_element_type")
 def convert_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
-    same = node.type == node.operands[0].type and node.get("sharding") is None
+    same = node.type == node.operands[0].type and not _is_placed(node)
     return node.operands if same else None
+
+
+def _is_placed(node: Node) -> bool:
+    """Whether a conversion names axes of a mesh; batching writes that of a mesh without axes."""
+    sharding = node.get("sharding")
+    return sharding is not None and not sharding.mesh.empty
 
 
 @rewrite(
@@ -380,7 +391,7 @@ def convert_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
 )
 def convert_of_convert(r: Rewriter, node: Node) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "convert_element_type")
-    if inner is None or node.get("sharding") is not None or inner.get("sharding") is not None:
+    if inner is None or _is_placed(node) or _is_placed(inner):
         return None
     (x,) = inner.operands
     kinds = [kind_of(t) for t in (x.type, inner.type, node.type)]
