@@ -114,21 +114,8 @@ def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
         erase_unused(program, reachable(present, *symbols))
 
 
-def handles_in(attr: ir.Attribute) -> Iterator[str]:
-    """The names of the Python objects that an attribute refers to."""
-    if isinstance(attr, ir.ArrayAttr):
-        for item in attr:
-            yield from handles_in(item)
-    elif isinstance(attr, ir.DictAttr):
-        for item in attr:
-            if item.name == codec.HANDLE and isinstance(item.attr, ir.StringAttr):
-                yield item.attr.value
-            else:
-                yield from handles_in(item.attr)
-
-
 def _has_handles(op: Any) -> bool:
-    return any(True for _, attr in op.attributes.items() for _ in handles_in(attr))
+    return any(True for _, attr in op.attributes.items() for _ in codec.handles_in(attr))
 
 
 def _expandable(program: Module) -> Iterator[Any]:
