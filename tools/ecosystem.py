@@ -15,7 +15,8 @@ process runs at a time.
 
 Outcomes are kept in ``build/ecosystem/<jax version>/<program>.json``, with a digest of the package
 and of the program: if that changes, the program runs again, after those that have no outcome.
-``docs/ecosystem-<jax version>.json`` has all of them, and ``docs/ecosystem.md`` is made from these.
+``docs/ecosystem-<jax version>.json`` has all of them, from which a fresh checkout starts, and
+``docs/ecosystem.md`` is made from these.
 The exit status is 1 if any failed.
 """
 
@@ -47,6 +48,7 @@ from tool_options import positive, regex  # noqa: E402
 Record = dict[str, Any]
 
 PROGRAMS = ROOT / "ecosystem" / "programs"
+DOCS = ROOT / "docs"
 STATE = ROOT / "build" / "ecosystem"
 # All of XLA's passes, and little of LLVM's: what is compiled for its numbers runs a few times.
 QUICK_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -258,9 +260,11 @@ def run_all(
 
 
 def load(program: Program, jax: str) -> Record | None:
-    """The outcome of a program that is kept, if there is one."""
+    """The outcome of a program that is kept, here or in the docs, if there is one."""
     path = STATE / jax / f"{program.name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    if path.exists():
+        return json.loads(path.read_text())
+    return report.saved(DOCS, jax).get(program.name)
 
 
 def is_done(program: Program, record: Record | None, steps: Iterable[str]) -> bool:
@@ -319,7 +323,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for record in progress(run_all(todo, environments, steps, options.timeout), len(todo)):
             report.show(record)
     records = [record for p in programs if (record := load(p, options.jax))]
-    report.write_docs(ROOT / "docs", options.jax, records, STEPS)
+    report.write_docs(DOCS, options.jax, records, STEPS)
     return 1 if any(report.failures(record) for record in records) else 0
 
 

@@ -50,16 +50,20 @@ def show(record: Record) -> None:
         console.print(f"{record['name']}: {step} {why}")
 
 
+def saved(docs: Path, jax: str) -> dict[str, Record]:
+    """The records that the docs have for a version of JAX, by program."""
+    path = docs / f"ecosystem-{jax}.json"
+    return {r["name"]: r for r in json.loads(path.read_text())} if path.exists() else {}
+
+
 def write_docs(docs: Path, jax: str, records: Sequence[Record], steps: Sequence[str]) -> None:
     """Saves the records, a line each, and the page made from those of all versions of JAX."""
     lines = ",\n".join(json.dumps(_portable(r), separators=(",", ":")) for r in records)
     (docs / f"ecosystem-{jax}.json").write_text(f"[\n{lines}\n]\n")
-    saved = {
-        path.stem.removeprefix("ecosystem-"): json.loads(path.read_text())
-        for path in docs.glob("ecosystem-*.json")
-    }
-    versions = sorted(saved, key=lambda version: [int(n) for n in version.split(".")])
-    (docs / "ecosystem.md").write_text(markdown({v: saved[v] for v in versions}, steps))
+    found = [path.stem.removeprefix("ecosystem-") for path in docs.glob("ecosystem-*.json")]
+    versions = sorted(found, key=lambda version: [int(n) for n in version.split(".")])
+    every = {version: list(saved(docs, version).values()) for version in versions}
+    (docs / "ecosystem.md").write_text(markdown(every, steps))
 
 
 def _portable(value: Any) -> Any:
@@ -105,9 +109,9 @@ its run-time checks, which are Python functions of the process, are left out (`e
 
 _TIMES = """
 Ratios of jaxmlir to JAX for the gradient: below 1, jaxmlir takes less. Both take turns in one
-process, and a ratio is one of medians, of at least three turns after a first that is not counted.
-All is CPU time, because the machine (two cores) had other work to do. A ratio of calls that take
-less than a millisecond can still be off by a tenth.
+process, and a ratio is one of minima: of three turns or more after a first that is not counted, of
+fewer if these would take longer than 20 s. All is CPU time, because the machine (two cores) had
+other work to do. A ratio of calls that take less than a millisecond can still be off by a tenth.
 
 | column | what is compared |
 |---|---|
@@ -121,11 +125,11 @@ is {promises}.
 """
 
 
-def markdown(saved: dict[str, Sequence[Record]], steps: Sequence[str]) -> str:
+def markdown(every: dict[str, Sequence[Record]], steps: Sequence[str]) -> str:
     """The page, a section for each version of JAX."""
     columns = [step for step in steps if step != "times"]
     parts = [_INTRODUCTION]
-    for jax, records in saved.items():
+    for jax, records in every.items():
         parts += _section(jax, records, columns)
     return "".join(parts)
 

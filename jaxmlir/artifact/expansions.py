@@ -73,7 +73,8 @@ if TYPE_CHECKING:
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
 # functions do. Those of the last have no rules.
 _ORDERS = 4
-# Up to so many operands a rule is traced for each set of them.
+# Up to so many operands a rule is traced for each set of them.  Of more, a rule of a rule is traced
+# for all that it works for together: that would not be of one operand alone often.
 _FEW = 3
 
 
@@ -114,21 +115,8 @@ def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
         erase_unused(program, reachable(present, *symbols))
 
 
-def handles_in(attr: ir.Attribute) -> Iterator[str]:
-    """The names of the Python objects that an attribute refers to."""
-    if isinstance(attr, ir.ArrayAttr):
-        for item in attr:
-            yield from handles_in(item)
-    elif isinstance(attr, ir.DictAttr):
-        for item in attr:
-            if item.name == codec.HANDLE and isinstance(item.attr, ir.StringAttr):
-                yield item.attr.value
-            else:
-                yield from handles_in(item.attr)
-
-
 def _has_handles(op: Any) -> bool:
-    return any(True for _, attr in op.attributes.items() for _ in handles_in(attr))
+    return any(True for _, attr in op.attributes.items() for _ in codec.handles_in(attr))
 
 
 def _expandable(program: Module) -> Iterator[Any]:
@@ -181,7 +169,7 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
         for key, alike in by_key.items():
             if key in new:
                 known = functions(program.module).keys()
-                found[key] = _expansion(rules, alike[0], with_rules=order < _ORDERS)
+                found[key] = _expansion(rules, alike[0], order)
                 # Of an op that is in a function that was added, the one that this is added for.
                 place = places.get(_function_of(alike[0]), alike[0].location)
                 places |= dict.fromkeys(functions(program.module).keys() - known, place)
@@ -272,13 +260,17 @@ def _function(rules: Rules, op: Any, expansion: _Expansion) -> str:
     return symbol
 
 
-def _expansion(rules: Rules, op: Any, *, with_rules: bool) -> _Expansion | None:
-    """What an op expands to; ``None`` if what it computes cannot be traced."""
+def _expansion(rules: Rules, op: Any, order: int) -> _Expansion | None:
+    """What an op expands to; ``None`` if what it computes cannot be traced.
+
+    Args:
+      order: how often what the program applies was differentiated to have the op.
+    """
     try:
         closed = rules.jaxpr_of(op, op.name)
         (eqn,) = open_jaxpr(closed)[0].eqns
         with in_context(eqn.ctx), widths_of(v.aval for v in (*eqn.invars, *eqn.outvars)):
-            return _Expander(rules, closed, eqn, with_rules).expansion()
+            return _Expander(rules, closed, eqn, order).expansion()
     except Exception:  # of the user's functions
         return None
 
@@ -288,11 +280,13 @@ class _Expander:
 
     Args:
       closed: a jaxpr of the equation alone.
+      order: see :func:`_expansion`.
     """
 
-    def __init__(self, rules: Rules, closed: Any, eqn: Any, with_rules: bool):
+    def __init__(self, rules: Rules, closed: Any, eqn: Any, order: int):
         self.importer = rules.importer
-        self.closed, self.eqn, self.with_rules = closed, eqn, with_rules
+        self.closed, self.eqn = closed, eqn
+        self.with_rules, self.in_rule = order < _ORDERS, order > 0
         self.primitive = eqn.primitive
         self.high_level = eqn.params["_prim"] if eqn.primitive.name == "call_hi_primitive" else None
         self.avals = [v.aval for v in eqn.invars]
@@ -343,7 +337,14 @@ class _Expander:
             zeros = {"jaxpr.in_zeros": _other(mask), "jaxpr.out_zeros": _other(nonzero)}
             return self.written(jaxpr, "_jvp", **zeros)
 
-        rules, error = _rules_for(_masks(map(_is_differentiable, self.avals)), rule)
+        masks = _masks(map(_is_differentiable, self.avals))
+        rules: list[ir.Attribute] = []
+        if self.in_rule and masks and sum(masks[0]) > _FEW:
+            # JAX keeps what it traces of the jaxpr: the rule does not do so again.
+            together = _largest(masks[0], functools.partial(jax_rules.jvp, closed))
+            rules, error = _rules_for([together] if any(together) else [], rule)
+        if not rules:
+            rules, error = _rules_for(masks, rule)
         if rules:
             self.attributes["jvp_jaxpr"] = rules[0]
             self.attributes["symbolic_zeros"] = ir.BoolAttr.get(True)
@@ -435,6 +436,24 @@ def _masks(operands: Iterable[bool]) -> list[Mask]:
     sizes = range(len(indices), 0, -1) if len(indices) <= _FEW else (len(indices), 1)
     sets = itertools.chain(*(itertools.combinations(indices, n) for n in sizes))
     return [tuple([i in found for i in range(len(operands))]) for found in sets]
+
+
+def _largest(operands: Mask, trace: Callable[[Mask], Any]) -> Mask:
+    """The operands that a rule works for: halves of those that it does not are tried in turn."""
+    none = (False,) * len(operands)
+
+    def working(indices: Sequence[int]) -> Mask:
+        here = tuple([i in indices for i in range(len(operands))])
+        try:
+            trace(here)
+            return here
+        except Exception:  # of the user's functions
+            if len(indices) == 1:
+                return none
+        half = len(indices) // 2
+        return tuple(map(any, zip(working(indices[:half]), working(indices[half:]), strict=True)))
+
+    return working([i for i, wanted in enumerate(operands) if wanted])
 
 
 def _rules_for(

@@ -248,7 +248,7 @@ def _why_unwritable(op: Any, what: str) -> Iterator[str]:
         )
         return
     for key in op.attributes:
-        handle = next(expansions.handles_in(op.attributes[key]), None)
+        handle = next(codec.handles_in(op.attributes[key]), None)
         if handle is not None:
             box = handles.find_box(handle)
             found = "a Python object" if box is None else f"the Python object {_shown(box.value)}"

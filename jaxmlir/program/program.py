@@ -227,10 +227,13 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         result = self.clone(hold_rules=hold_rules)
         kept = target or self._target
         result._target = kept or default or (self.recipe and self.recipe.target)
-        instrumentation = Instrumentation(verify_each=verify_each, remarks=remarks)
-        with result.rule_tracing.holding():
-            parse_pipeline(pipeline).run(result, instrumentation)
-            result.changed()
+        passes = parse_pipeline(pipeline)
+        if not pipeline:
+            result.jaxprs = self.jaxprs
+        else:
+            with result.rule_tracing.holding():
+                passes.run(result, Instrumentation(verify_each=verify_each, remarks=remarks))
+                result.changed()
         result._target = kept
         return result
 

@@ -20,13 +20,15 @@ import contextlib
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from jaxmlir._compat import core
 from jaxmlir.caching.configuration_key import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.custom_rule_ops import OPS
+from jaxmlir.dialect.handles import get_box
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, functions, ir, scope
 from jaxmlir.rewriting.dedupe import (
     Copy,
@@ -45,6 +47,7 @@ from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir._compat import ConfigSnapshot
+    from jaxmlir.dialect.handles import Box
     from jaxmlir.dialect.module import Module
 
 
@@ -94,7 +97,8 @@ class SharedFunctions:
         within = reachable(known, symbol)
         tracing = program.rule_tracing
         sources = tracing.sources(known[name] for name in within)
-        own = type(program)(clone_module(program.module_as_is, within))
+        boxes = _boxes(known[name] for name in within)
+        own = type(program)(clone_module(program.module_as_is, within), None, boxes)
         own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
         self.symbol = symbol
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None
@@ -125,10 +129,15 @@ class SharedFunctions:
                 self._forget(self)
                 # The error is to tell of the program at hand.
                 raise (Unavailable() if isinstance(e, Exception) else e) from None
-            if self._program.constants or self._program.handles:
+            if self._program.constants:
                 self._forget(self)
                 raise Unavailable
             return found
+
+    @property
+    def boxes(self) -> dict[str, Box]:
+        """The Python objects that its functions name, which have one name in the process."""
+        return self._program._handles
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -299,6 +308,7 @@ class Loans:
         if symbol != leaf.name:
             function.attributes["sym_name"] = ir.StringAttr.get(symbol)
         self._rules.program.rule_tracing.take_up(leaf.sources, volume.config)
+        self._rules.importer.handles |= volume.boxes
         return Copy(leaf, uses)
 
     def _name(self, volume: SharedFunctions, inner: str) -> str:
@@ -447,17 +457,19 @@ def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
         return False
     for name in reachable(known, symbol):
         for op, kind in named_ops(known[name]):
-            attributes = op.attributes
-            if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in attributes):
+            if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in op.attributes):
                 return False
-            if any(map(_is_own, attributes.values())):
-                return False
-    return True
+    boxes = _boxes(known[name] for name in reachable(known, symbol))
+    return not any(isinstance(box.value, core.Ref) for box in boxes.values())
 
 
-def _is_own(attr: ir.Attribute) -> bool:
-    if isinstance(attr, ir.ArrayAttr):
-        return any(map(_is_own, attr))
-    if isinstance(attr, ir.DictAttr):
-        return any(item.name == codec.HANDLE or _is_own(item.attr) for item in attr)
-    return False
+def _boxes(functions: Iterable[func.FuncOp]) -> dict[str, Box]:
+    """The boxes of the Python objects that the ops of some functions name."""
+    names = {
+        name
+        for function in functions
+        for op, _ in named_ops(function)
+        for attr in op.attributes.values()
+        for name in codec.handles_in(attr)
+    }
+    return {name: get_box(name) for name in names}

@@ -311,6 +311,43 @@ def test_parameters_that_say_the_same_are_written_once(tmp_path):
     assert text.count("func.func") < 20
 
 
+def test_a_rule_of_a_rule_is_for_all_operands_that_it_works_for(tmp_path, monkeypatch):
+    def compute(*operands, static):
+        *many, last = operands
+        return static.function(sum(many) + many[0] * many[1]) * last / (1 + static.order)
+
+    traced = []
+    many_p = _primitive("elsewhere_many", compute)
+
+    def jvp(primals, tangents, *, static):
+        traced.append(static.order)
+        if type(tangents[-1]) is not ad.Zero:
+            raise ValueError("not the last operand")
+        up = many_p.bind(*primals, static=Static(static.function, static.order + 1))
+        given = [(n + 1) * t for n, t in enumerate(tangents) if type(t) is not ad.Zero]
+        return many_p.bind(*primals, static=static), 3 * up * sum(given)
+
+    ad.primitive_jvps[many_p] = jvp
+
+    def f(x, y):
+        return many_p.bind(x, *y, jnp.float32(2.0), static=Static(jnp.sin))
+
+    args = np.float32(0.3), np.linspace(-0.1, 0.2, 11, dtype=np.float32)
+    jaxmlir.trace(f)(*args).save(tmp_path / "a")
+    # Twelve operands and the last: those of order 0 also alone.
+    assert (traced.count(0), traced.count(1)) == (15, 10)
+    _hide(monkeypatch, "elsewhere_many")
+    loaded = jaxmlir.load(tmp_path / "a")
+
+    def derivatives(f):
+        return jax.tree.leaves(
+            jax.jit(lambda *args: jax.jvp(jax.grad(f, (0, 1)), args, args))(*args)
+        )
+
+    for got, expected in zip(derivatives(loaded), derivatives(f), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
 def test_what_cannot_be_traced_is_an_error_that_names_the_op(tmp_path):
     opaque_p = Primitive("elsewhere_opaque")
     opaque_p.def_abstract_eval(lambda x, *, static: x)

@@ -137,6 +137,16 @@ def test_steps_that_are_not_run_again_are_kept():
     assert "times" not in report.updated(before, slow)
 
 
+def test_a_fresh_checkout_starts_from_the_docs(tmp_path, monkeypatch):
+    monkeypatch.setattr(ecosystem, "STATE", tmp_path / "build")
+    monkeypatch.setattr(ecosystem, "DOCS", tmp_path)
+    program = ecosystem.Program(ecosystem.PROGRAMS / "optax.py")
+    assert ecosystem.load(program, "1.2.3") is None
+    kept = record("optax", steps={"trace": "passed"})
+    report.write_docs(tmp_path, "1.2.3", [kept], ["trace"])
+    assert ecosystem.load(program, "1.2.3") == kept
+
+
 def test_an_outcome_is_of_one_package_and_program(monkeypatch):
     program = ecosystem.Program(ecosystem.PROGRAMS / "optax.py")
     done = record("optax", steps={"trace": "passed"}, digest=ecosystem.digest(program))

@@ -348,6 +348,25 @@ def test_the_library_is_bounded(monkeypatch):
     assert volumes()
 
 
+def test_what_calls_python_is_in_the_library():
+    f, (x,) = CASES["callback"]
+    for _ in range(3):
+        gradient = jaxmlir.trace(lambda x: f(x))(x).grad()
+    assert len(volumes()) == 1
+    # The program keeps the functions of its callbacks, also without the library.
+    imports.met_jaxprs.clear()
+    gc.collect()
+    close(gradient(x), jax.grad(f)(x))
+    close(jaxmlir.parse(gradient.as_text())(x), jax.grad(f)(x))
+
+
+def test_level_0_leaves_functions_in_the_library():
+    for _ in range(3):
+        program = jaxmlir.trace(lambda w, x: layer(w, x).sum())(SQUARE, X).optimize(0)
+        close(program.grad()(SQUARE, X), jax.grad(lambda w: layer(w, X).sum())(SQUARE))
+    assert len(volumes()) == 1
+
+
 @pytest.mark.parametrize("what", ["rule", "body"])
 def test_what_is_freed_leaves_the_library(what):
     def run():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from jaxmlir.dialect import handles
@@ -193,6 +193,19 @@ def depends_on_module(attr: ir.Attribute) -> bool:
     if isinstance(attr, ir.DictAttr):
         return any(item.name in OWN_TAGS or depends_on_module(item.attr) for item in attr)
     return False
+
+
+def handles_in(attr: ir.Attribute) -> Iterator[str]:
+    """The names of the Python objects that an attribute refers to."""
+    if isinstance(attr, ir.ArrayAttr):
+        for item in attr:
+            yield from handles_in(item)
+    elif isinstance(attr, ir.DictAttr):
+        for item in attr:
+            if item.name == HANDLE and isinstance(item.attr, ir.StringAttr):
+                yield item.attr.value
+            else:
+                yield from handles_in(item.attr)
 
 
 # --- what codecs are made of ------------------------------------------------------------------
