@@ -27,10 +27,12 @@ Any other op with functions (a loop) is one op ``f``, whose derivatives are by i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 
@@ -121,6 +123,10 @@ class _Base:
         return jnp.sum(self.jacobian**2, 0)
 
 
+_Part = dict[int, Any]
+"""Directions in some of a function's arguments, by their numbers."""
+
+
 class _Value(NamedTuple):
     """A value with what goes along with it.
 
@@ -208,11 +214,13 @@ class _ForwardLaplacian(Interpreter):
         if node.name in ELEMENTWISE:
             shape = node.avals()[0].shape
             operands = [_spread(x, shape) if x.value.ndim == len(shape) else x for x in operands]
-            if _is_chained(node, [operands[i] for i in depending]):
-                return [self._chained(node, operands, depending)]
+            if _is_uniform(node, [operands[i] for i in depending]):
+                return [self._elementwise(node, operands, depending)]
         layouts = self._layouts(node, operands, depending)
         if layouts is None and node.name == "jaxpr.dot_general" and len(depending) == 2:
             return self._product(node, operands)
+        if layouts is None and node.name == "jaxpr.reduce_sum":
+            return self._total(node, *operands)
         return self._differentiated(node, operands, depending, layouts)
 
     def _independent(self, node: Node, values: list[Any]) -> list[Any]:
@@ -239,20 +247,54 @@ class _ForwardLaplacian(Interpreter):
             return None
         return [joint[:, g] for g in mixing.operands], [joint[:, g] for g in mixing.results]
 
-    def _chained(self, node: Node, operands: list[_Value], depending: list[int]) -> _Value:
-        """The result of an elementwise op whose operands have their derivatives in common."""
-        given, (base, *_) = [operands[i] for i in depending], [operands[i].base for i in depending]
+    def _elementwise(self, node: Node, operands: list[_Value], depending: list[int]) -> _Value:
+        """The result of an elementwise op on values of one shape and type.
+
+        Its derivatives are those of its operands' bases, times what it has for each of them.
+        """
+        given = [operands[i] for i in depending]
         xs, function = [x.value for x in given], self._function(node, operands, depending)
-        (value,), push = jax.linearize(function, *xs)
-        factors = [jnp.ones_like(value) if x.factor is None else x.factor for x in given]
-        (factor,), laplacian = push(*factors), None
-        if any(x.laplacian is not None for x in given):
-            (laplacian,) = push(*map(_laplacian_of, given))
+        parts: dict[_Base, _Part] = {}
+        for i, x in enumerate(given):
+            assert x.base is not None
+            of_base = parts.setdefault(x.base, {})
+            of_base[i] = jnp.ones_like(x.value) if x.factor is None else x.factor
+        coefficients = [_along(function, part)(*xs)[0] for part in parts.values()]
+        curved = {i: x.laplacian for i, x in enumerate(given) if x.laplacian is not None}
+        laplacian = _along(function, curved)(*xs)[0] if curved else None
+        layouts = [base.layout for base in parts]
+        layout = layouts[0]
+        if len(parts) > 1:
+            joint = self._layouts(node, operands, depending)
+            layout = joint[1][0] if joint else None
+        jacobians = [
+            slots.aligned(base.jacobian, base.layout, layout, self.inputs) for base in parts
+        ]
         first = all(x.first for x in given)
+        pairs: Iterable[Any] = ()
         if not first and not _is_linear(node, operands, depending):
-            (bent,) = _second(function, xs, factors)
-            laplacian = _sum(laplacian, bent * base.squares)
-        return _Value(value, base, laplacian, factor, first)
+            pairs = itertools.combinations_with_replacement(zip(parts, jacobians, strict=True), 2)
+        for (base, one), (other, two) in pairs:
+            second = jax.make_jaxpr(_along(_along(function, parts[base]), parts[other]))(*xs)
+            if not _is_zero(second):
+                (bent,) = jax.extend.core.jaxpr_as_fun(second)(*xs)
+                along = base.squares if base is other else 2 * jnp.sum(one * two, 0)
+                laplacian = _sum(laplacian, bent * along)
+        (value,) = function(*xs)
+        if len(parts) == 1:
+            return _Value(value, *parts, laplacian, *coefficients, first)
+        jacobian = sum(c * j for c, j in zip(coefficients, jacobians, strict=True))
+        return _with_derivatives(value, jacobian, laplacian, layout, first)
+
+    def _total(self, node: Node, x: _Value) -> list[_Value]:
+        """The sums of elements, which together depend on most inputs."""
+        bind, axes = node.bind(self.program), node.get("axes")
+        if x.layout is None:
+            jacobian = jnp.sum(x.jacobian, [d + 1 for d in axes])
+        else:
+            jacobian = slots.summed(x.jacobian, x.layout, axes, self.inputs)
+        laplacian = None if x.laplacian is None else bind(x.laplacian)[0]
+        return [_with_derivatives(*bind(x.value), jacobian, laplacian, first=x.first)]
 
     def _function(
         self, node: Node, operands: list[_Value], depending: list[int]
@@ -290,8 +332,12 @@ class _ForwardLaplacian(Interpreter):
             laplacians = push(*map(_laplacian_of, given))
         first = all(x.first for x in given)
         if not first and not _is_linear(node, operands, depending):
-            second = functools.partial(_second, function, xs)
-            bent = [x.sum(0) for x in jax.vmap(lambda *along: second(along))(*jacobians)]
+
+            def second(*directions: Any) -> list[Any]:
+                along = dict(enumerate(directions))
+                return _along(_along(function, along), along)(*xs)
+
+            bent = [x.sum(0) for x in jax.vmap(second)(*jacobians)]
             laplacians = list(map(_sum, laplacians, bent))
         along = iter(zip(news, laplacians, strict=True))
         return [
@@ -426,19 +472,12 @@ def _with_derivatives(
     return _Value(x, _Base(jacobian, layout), laplacian, first=first)
 
 
-def _is_chained(node: Node, given: Sequence[_Value]) -> bool:
-    """Whether the result of an elementwise op has the derivatives of its operands, up to a factor.
-
-    Args:
-      given: the operands that depend on inputs.
-    """
-    base = given[0].base
-    avals = node.avals()
-    if any(x.base is not base for x in given) or len(avals) != 1:
-        return False
-    kinds = {(x.shape, x.dtype) for x in (avals[0], *(x.value for x in given))}
-    return kinds == {(base.jacobian.shape[1:], base.jacobian.dtype)} and jax.dtypes.issubdtype(
-        base.jacobian.dtype, np.floating
+def _is_uniform(node: Node, given: Sequence[_Value]) -> bool:
+    """Whether an op's result is real numbers, of the shape and type of the operands ``given``."""
+    (aval, *more) = node.avals()
+    is_real = not more and jax.dtypes.issubdtype(aval.dtype, np.floating)
+    return is_real and all(
+        (x.value.shape, x.value.dtype) == (aval.shape, aval.dtype) for x in given
     )
 
 
@@ -447,15 +486,26 @@ def _is_linear(node: Node, operands: Sequence[_Value], depending: Sequence[int])
     return record is not None and {*depending} <= {*record.linear_operands(len(operands))}
 
 
-def _second(
-    function: Callable[..., list[Any]], xs: Sequence[Any], directions: Sequence[Any]
-) -> list[Any]:
-    """The second derivatives of a function along a direction."""
+def _along(function: Callable[..., list[Any]], part: _Part) -> Callable[..., list[Any]]:
+    """The derivatives of a function along directions of some of its arguments."""
 
-    def along(*xs: Any) -> list[Any]:
-        return jax.jvp(function, xs, tuple(directions))[1]
+    def derivative(*xs: Any) -> list[Any]:
+        def of_part(*ys: Any) -> list[Any]:
+            given = dict(enumerate(xs)) | dict(zip(part, ys, strict=True))
+            return function(*given.values())
 
-    return jax.jvp(along, tuple(xs), tuple(directions))[1]
+        return jax.jvp(of_part, [xs[i] for i in part], list(part.values()))[1]
+
+    return derivative
+
+
+def _is_zero(function: Any) -> bool:
+    """Whether a traced function's single result is 0 for all arguments."""
+    (result,) = function.jaxpr.outvars
+    for eqn in reversed(function.jaxpr.eqns):
+        if result in eqn.outvars and eqn.primitive.name == "broadcast_in_dim":
+            result = eqn.invars[0]
+    return isinstance(result, jax.extend.core.Literal) and not np.any(result.val)
 
 
 def _sum(x: Any, y: Any) -> Any:
