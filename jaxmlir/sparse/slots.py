@@ -134,15 +134,68 @@ def aligned(data: Any, have: Layout | None, want: Layout | None, inputs: int) ->
     trailing = _repeated(source, shape)
     source = source.reshape(len(want), -1, trailing)[:, :, 0]
     parts = data.reshape(len(data), -1, trailing)
-    found = parts[np.maximum(source, 0), np.arange(source.shape[1])]
-    found = jnp.where((source >= 0)[:, :, None], found, jnp.zeros((), data.dtype))
+    filled = source >= 0
+    if 2 * np.count_nonzero(filled) <= filled.size:
+        slot, element = np.nonzero(filled)
+        found = _scattered(parts, source[filled], element, (slot, element), source.shape)
+    else:
+        found = parts[np.maximum(source, 0), np.arange(source.shape[1])]
+        found = jnp.where(filled[:, :, None], found, jnp.zeros((), data.dtype))
     return found.reshape(len(want), *shape)
 
 
-def _repeated(source: np.ndarray, shape: Sequence[int]) -> int:
-    """How many elements of the last dimensions are alike."""
+def summed(data: Any, have: Layout, axes: Sequence[int], inputs: int) -> Any:
+    """The derivatives, in all inputs, of sums of elements.
+
+    Args:
+      data: ``[slots, *shape]``.
+      axes: those of the elements, along which they are added up.
+    """
+    shape = data.shape[1:]
+    kept = tuple(d for d in range(len(shape)) if d not in axes)
+    last = max((d + 1 for d in axes), default=0)
+    trailing = _repeated(have, shape, last)
+    of_results = np.arange(math.prod(shape[d] for d in kept)).reshape([shape[d] for d in kept])
+    of_results = np.broadcast_to(np.expand_dims(of_results, tuple(axes)), shape)
+    of_results = of_results.reshape(-1, trailing)[:, 0] // trailing
+    have = have.reshape(len(have), -1, trailing)[:, :, 0]
+    slot, element = np.nonzero(have >= 0)
+    place = have[slot, element], of_results[element]
+    parts = data.reshape(len(data), -1, trailing)
+    size = inputs, math.prod(shape[d] for d in kept) // trailing
+    found = _scattered(parts, slot, element, place, size)
+    return found.reshape(inputs, *(shape[d] for d in kept))
+
+
+def _scattered(
+    parts: Any,
+    slot: np.ndarray,
+    element: np.ndarray,
+    place: tuple[np.ndarray, np.ndarray],
+    size: tuple[int, int],
+) -> Any:
+    """Derivatives, each added to what is at its place.
+
+    Args:
+      parts: ``[slots, elements, alike]``.
+      slot, element: which of them.
+      place: where they go, in an array of this ``size``.
+    """
+    order = np.lexsort((element, slot))
+    slot, element = slot[order], element[order]
+    alike = parts.shape[-1]
+    if slot.size == parts.shape[0] * parts.shape[1]:
+        updates = parts.reshape(-1, alike)
+    else:
+        updates = parts[slot, element]
+    zeros = jnp.zeros((*size, alike), parts.dtype)
+    return zeros.at[tuple(at[order] for at in place)].add(updates, mode="promise_in_bounds")
+
+
+def _repeated(source: np.ndarray, shape: Sequence[int], first: int = 0) -> int:
+    """How many elements of the last dimensions, from the ``first`` one on, are alike."""
     trailing = 1
-    for size in reversed(shape):
+    for size in reversed(shape[first:]):
         grouped = source.reshape(len(source), -1, trailing * size)
         if not size or (grouped != grouped[:, :, :1]).any():
             break

@@ -55,6 +55,11 @@ def system(x):
     return jnp.tanh(jnp.outer(x, x[::-1])) + 3 * jnp.eye(6)
 
 
+def by_rows(x):
+    """A matrix, each row of which is a function of one or two of the inputs."""
+    return jnp.sin(jnp.stack([x[0] * x[1], x[2], x[3], x[4] - x[5]])[:, None] * ROWS)
+
+
 @jax.custom_jvp
 def slogdet(a):
     """JAX's function with another rule."""
@@ -79,6 +84,7 @@ def _(primals, tangents):
     return ruled(x), 2 * x**2 * t
 
 
+ROWS = weights(4, 4, seed=10)
 ORBITALS = weights(2, 3, 2, seed=9)
 FUNCTIONS = {
     "orbitals": orbitals,
@@ -87,6 +93,11 @@ FUNCTIONS = {
     "determinant-by-another-rule": lambda x: slogdet(system(x))[1],
     "pairs": pairs,
     "det": lambda x: jnp.linalg.det(system(x)),
+    "det-by-rows": lambda x: jnp.linalg.det(jnp.stack([by_rows(x), by_rows(x**2)])).sum(),
+    "det-by-columns": lambda x: jnp.linalg.det(by_rows(x).T),
+    "elementwise": lambda x: jnp.arctan2(
+        jnp.tanh(x) * x, x[::-1] + jnp.where(x > 0, x, x**3)
+    ).sum(),
     "solve": lambda x: jnp.linalg.solve(system(x), jnp.sin(x)),
     "inverse": lambda x: jnp.linalg.inv(system(x))[:2],
     "cholesky": lambda x: jnp.linalg.cholesky(system(x) @ system(x).T)[-1],
@@ -113,6 +124,22 @@ def test_the_laplacian_is_the_trace_of_the_hessian(name):
     )
     found = jaxmlir.trace(f)(x).laplacian()(x)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), found, wanted)
+
+
+def test_the_laplacian_of_a_determinant_that_is_zero():
+    rows = weights(4, 4, seed=11) * (np.arange(4) != 2)[:, None]
+
+    def f(x):
+        return jnp.linalg.det(rows + x[:, None] ** 2 * ROWS)
+
+    wanted = 0
+    for i in range(4):
+        bent = rows.copy()
+        bent[i] = 2 * ROWS[i]
+        wanted += np.linalg.det(bent)
+    assert abs(wanted) > 0.01
+    found = jaxmlir.trace(f)(jnp.zeros(4)).laplacian()(jnp.zeros(4))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 def test_the_laplacian_in_some_of_the_arguments():

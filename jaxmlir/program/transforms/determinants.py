@@ -1,14 +1,16 @@
-"""The forward Laplacian of JAX's ``slogdet``: one inverse, and sums over the derivatives' rows.
+"""The forward Laplacian of JAX's ``slogdet`` and ``det``: sums over the derivatives' rows.
 
 With ``B = A^-1``, derivatives ``J[k]`` and the Laplacian ``L`` of ``A``, those of ``log|det A|``
 are ``tr(B J[k])`` and ``tr(B L) - sum_k tr(B J[k] B J[k])``.  In most wave functions an input is in
 one row of ``A`` only: then ``tr(B J[k] B J[k])`` is the square of ``tr(B J[k])``, and nothing is
-multiplied by ``B`` as a whole.
+multiplied by ``B`` as a whole.  ``det A`` is linear in each row: there, with the cofactors ``C``,
+its derivatives are ``tr(C^T J[k])`` and ``tr(C^T L)``, also where ``A`` has no inverse.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,23 +29,24 @@ if TYPE_CHECKING:
 _RULE = "jaxpr.custom_jvp_call_jaxpr"
 
 
-def is_slogdet(program: Module, node: Node) -> bool:
-    """Whether a custom JVP is that of :func:`jax.numpy.linalg.slogdet` on real matrices: its
-    function and its rule are what JAX traces here, op by op."""
+def determinant_of(program: Module, node: Node) -> str | None:
+    """``"slogdet"`` or ``"det"`` where a custom JVP is that of :mod:`jax.numpy.linalg` on real
+    matrices: its function and its rule are what JAX traces here, op by op."""
     from jaxmlir.program.staging import trace
 
     with scope():
         avals = [aval_of(x.type) for x in node.op.operands]
-        if len(avals) != 1 or len(node.results) != 2:
-            return False
+        name = {1: "det", 2: "slogdet"}.get(len(node.results))
+        if len(avals) != 1 or name is None:
+            return None
         (aval,) = avals
         is_real = jax.dtypes.issubdtype(aval.dtype, np.floating)
         if not is_real or len(aval.shape) < 2 or aval.shape[-1] != aval.shape[-2]:
-            return False
-        known = trace(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
-        ops = (op for f in known.functions.values() for op, name in named_ops(f) if name == _RULE)
+            return None
+        known = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
+        ops = (op for f in known.functions.values() for op, kind in named_ops(f) if kind == _RULE)
         found = _text(program, node.op)
-        return found is not None and found == _text(known, next(ops))
+        return name if found is not None and found in (_text(known, op) for op in ops) else None
 
 
 def _text(program: Module, op: Any) -> Any:
@@ -70,21 +73,59 @@ def log_det(
     """
     inverse = jnp.linalg.inv(a)
     bent = 0 if laplacian is None else jnp.sum(inverse.mT * laplacian, (-2, -1))
-    by_row = None if layout is None else layout.reshape(-1, *a.shape)
-    if by_row is not None and not _is_one_row(by_row):
-        # The transposed matrix has the same determinant.
-        by_row, jacobian, inverse = by_row.swapaxes(-2, -1), jacobian.mT, inverse.mT
-    if by_row is not None and _is_one_row(by_row):
-        traces = jnp.sum(jacobian * inverse.mT, -1)
-        bent -= jnp.sum(traces**2, (0, -1))
-        rows = by_row[..., 0].reshape(len(by_row), -1)
-        return slots.aligned(traces, rows, None, inputs).sum(-1), bent
-    if by_row is not None:
+    by_line = lines(layout, a.shape)
+    if by_line is not None:
+        traces = _traces(inverse.mT, jacobian, by_line)
+        derivatives = slots.aligned(traces, by_line.layout, None, inputs).sum(-1)
+        return derivatives, bent - jnp.sum(traces**2, (0, -1))
+    if layout is not None:
         jacobian, inverse = jacobian.mT, inverse.mT
     jacobian = slots.aligned(jacobian, layout, None, inputs)
     moved = jnp.matmul(jacobian, inverse, precision="highest")
     bent -= jnp.sum(moved * moved.mT, (0, -2, -1))
     return jnp.trace(moved, axis1=-2, axis2=-1), bent
+
+
+def det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: Lines, inputs: int) -> Any:
+    """The derivatives of ``det a`` in all inputs, and its Laplacian.
+
+    Args:
+      cofactors: the derivatives of ``det a`` in the elements of ``a``.
+      jacobian, laplacian: as for :func:`log_det`.
+      by_line: what :func:`lines` gives for ``a``.
+    """
+    traces = _traces(cofactors, jacobian, by_line)
+    derivatives = slots.aligned(traces, by_line.layout, None, inputs).sum(-1)
+    return derivatives, None if laplacian is None else jnp.sum(cofactors * laplacian, (-2, -1))
+
+
+class Lines(NamedTuple):
+    """The inputs of a matrix, each of which is in one row of it, or each in one column.
+
+    Attributes:
+      axis: that along which the elements of a line are.
+      layout: the input of each slot of each line.
+    """
+
+    axis: int
+    layout: slots.Layout
+
+
+def lines(layout: slots.Layout | None, shape: Sequence[int]) -> Lines | None:
+    """The :class:`Lines` of matrices of a shape, if there are such."""
+    if layout is None:
+        return None
+    by_element = layout.reshape(-1, *shape)
+    for axis in (-1, -2):
+        if _is_one_row(by_element if axis == -1 else by_element.swapaxes(-2, -1)):
+            rows = np.take(by_element, 0, axis)
+            return Lines(axis, rows.reshape(len(layout), -1))
+    return None
+
+
+def _traces(factors: Any, jacobian: Any, by_line: Lines) -> Any:
+    """The sums of the derivatives of each line's elements, times their factors."""
+    return jnp.sum(jacobian * factors, by_line.axis)
 
 
 def _is_one_row(layout: slots.Layout) -> bool:

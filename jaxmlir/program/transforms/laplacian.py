@@ -6,17 +6,20 @@ With each value that depends on the inputs go its derivatives in them, ``J``, an
     J_y = f'(x) J_x        L_y = f'(x) L_x + sum_k f''(x)[J_x[k], J_x[k]]
 
 The sum is left out of an op that is linear.  Of most values only the derivatives in inputs that an
-element depends on are kept (:mod:`jaxmlir.sparse.slots`).  Three kinds of ops have a way of their
+element depends on are kept (:mod:`jaxmlir.sparse.slots`).  Four kinds of ops have a way of their
 own:
 
+- *Elementwise* ops of values whose derivatives are one array up to factors: so are the result's,
+  ``J_y = c J``, and the sum is ``f'' c_x^2 sum_k J[k]^2``.  In a chain of such ops, an activation
+  function say, nothing is done with each ``J[k]`` but to square and sum it, once.
 - *Products* ``u v``: the sum is ``2 sum_k J_u[k] J_v[k]``, which is one product that contracts
   ``k``, too.
 - *Linear solves* ``A x = b``: both sides have the same Laplacian, so one further solve gives
   ``L_x``: ``A L_x = L_b - L_A x - 2 sum_k J_A[k] J_x[k]``.
 - *Custom rules*: a rule ``t_y = R(x, t)`` is itself a program.  ``J_y = R(x, J)``, and
   ``L_y = R(x, L) + sum_k dR/dx(x, J[k]) J[k]`` is half the Laplacian of ``R`` at ``t = 0``, where
-  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  That of ``slogdet`` is known as a
-  formula (:mod:`jaxmlir.program.transforms.determinants`).
+  ``t`` has the derivatives ``J`` and the Laplacian ``2 L``.  Those of ``slogdet`` and ``det`` are
+  known as formulas (:mod:`~jaxmlir.program.transforms.determinants`).
 
 Any other op with functions (a loop) is one op ``f``, whose derivatives are by its own rules.
 """
@@ -24,10 +27,12 @@ Any other op with functions (a loop) is one op ``f``, whose derivatives are by i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 
@@ -38,8 +43,8 @@ from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
+from jaxmlir.program.transforms import determinants
 from jaxmlir.program.transforms.derivatives import composed
-from jaxmlir.program.transforms.determinants import is_slogdet, log_det
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
@@ -101,44 +106,76 @@ _FLAGS = ("lower", "transpose_a", "conjugate_a", "unit_diagonal")
 _MANY_SIDES = 4
 
 
+class _Base:
+    """Derivatives that a chain of elementwise ops has in common.
+
+    Attributes:
+      jacobian: along a first axis of slots.
+      layout: the input of each slot; ``None`` where these are all inputs.
+    """
+
+    def __init__(self, jacobian: Any, layout: slots.Layout | None = None):
+        self.jacobian, self.layout = jacobian, layout
+
+    @functools.cached_property
+    def squares(self) -> Any:
+        """The sum of the squares of an element's derivatives."""
+        return jnp.sum(self.jacobian**2, 0)
+
+
+_Part = dict[int, Any]
+"""Directions in some of a function's arguments, by their numbers."""
+
+
 class _Value(NamedTuple):
     """A value with what goes along with it.
 
     Attributes:
-      jacobian: its derivatives, along a first axis of slots; ``None`` where it depends on no input.
+      base: its derivatives, up to a factor; ``None`` where it depends on no input.
       laplacian: ``None`` where it is 0, or not asked for.
-      layout: the input of each slot; ``None`` where these are all inputs.
+      factor: what the derivatives of an element are multiplied by; ``None`` for 1.
       first: only first derivatives are asked for.
     """
 
     value: Any
-    jacobian: Any = None
+    base: _Base | None = None
     laplacian: Any = None
-    layout: slots.Layout | None = None
+    factor: Any = None
     first: bool = False
+
+    @property
+    def jacobian(self) -> Any:
+        """The derivatives, in the slots of the layout."""
+        assert self.base is not None
+        return self.base.jacobian if self.factor is None else self.factor * self.base.jacobian
+
+    @property
+    def layout(self) -> slots.Layout | None:
+        """The input of each slot; ``None`` where these are all inputs."""
+        assert self.base is not None
+        return self.base.layout
 
 
 def _input(x: Any, start: int) -> _Value:
     """A value that is a range of the inputs."""
     layout = np.arange(start, start + x.size)[None, :]
-    return _Value(x, jnp.ones((1, *x.shape), x.dtype), None, layout)
+    return _Value(x, _Base(jnp.ones((1, *x.shape), x.dtype), layout))
 
 
 def _spread(x: _Value, shape: Sequence[int]) -> _Value:
     """A value where it serves every place of an elementwise op's result."""
     have = jnp.shape(x.value)
-    if have == tuple(shape) or x.jacobian is None:
+    if have == tuple(shape) or x.base is None:
         return x
-    layout = x.layout
+    layout, jacobian = x.layout, x.jacobian
     if layout is not None:
         layout = np.broadcast_to(layout.reshape(-1, *have), (len(layout), *shape))
         layout = layout.reshape(len(layout), -1)
     return _Value(
         jnp.broadcast_to(x.value, shape),
-        jnp.broadcast_to(x.jacobian, (len(x.jacobian), *shape)),
+        _Base(jnp.broadcast_to(jacobian, (len(jacobian), *shape)), layout),
         None if x.laplacian is None else jnp.broadcast_to(x.laplacian, shape),
-        layout,
-        x.first,
+        first=x.first,
     )
 
 
@@ -166,21 +203,24 @@ class _ForwardLaplacian(Interpreter):
         return _Value(array)
 
     def leaf(self, node: Node, operands: list[Any]) -> list[Any]:
-        depending = [i for i, x in enumerate(operands) if x.jacobian is not None]
+        depending = [i for i, x in enumerate(operands) if x.base is not None]
         if not depending or node.name == "jaxpr.stop_gradient":
             return [_Value(x) for x in self._independent(node, [x.value for x in operands])]
         if node.name == "jaxpr.custom_jvp_call_jaxpr":
-            if is_slogdet(self.program, node):
-                return self._log_det(node, *operands)
-            return self._by_rule(node, operands, depending)
+            found = self._determinant(node, operands)
+            return self._by_rule(node, operands, depending) if found is None else found
         if node.name == "jaxpr.custom_linear_solve":
             return self._solution(node, operands)
         if node.name in ELEMENTWISE:
             shape = node.avals()[0].shape
             operands = [_spread(x, shape) if x.value.ndim == len(shape) else x for x in operands]
+            if _is_uniform(node, [operands[i] for i in depending]):
+                return [self._elementwise(node, operands, depending)]
         layouts = self._layouts(node, operands, depending)
         if layouts is None and node.name == "jaxpr.dot_general" and len(depending) == 2:
             return self._product(node, operands)
+        if layouts is None and node.name == "jaxpr.reduce_sum":
+            return self._total(node, *operands)
         return self._differentiated(node, operands, depending, layouts)
 
     def _independent(self, node: Node, values: list[Any]) -> list[Any]:
@@ -207,6 +247,69 @@ class _ForwardLaplacian(Interpreter):
             return None
         return [joint[:, g] for g in mixing.operands], [joint[:, g] for g in mixing.results]
 
+    def _elementwise(self, node: Node, operands: list[_Value], depending: list[int]) -> _Value:
+        """The result of an elementwise op on values of one shape and type.
+
+        Its derivatives are those of its operands' bases, times what it has for each of them.
+        """
+        given = [operands[i] for i in depending]
+        xs, function = [x.value for x in given], self._function(node, operands, depending)
+        parts: dict[_Base, _Part] = {}
+        for i, x in enumerate(given):
+            assert x.base is not None
+            of_base = parts.setdefault(x.base, {})
+            of_base[i] = jnp.ones_like(x.value) if x.factor is None else x.factor
+        coefficients = [_along(function, part)(*xs)[0] for part in parts.values()]
+        curved = {i: x.laplacian for i, x in enumerate(given) if x.laplacian is not None}
+        laplacian = _along(function, curved)(*xs)[0] if curved else None
+        layouts = [base.layout for base in parts]
+        layout = layouts[0]
+        if len(parts) > 1:
+            joint = self._layouts(node, operands, depending)
+            layout = joint[1][0] if joint else None
+        jacobians = [
+            slots.aligned(base.jacobian, base.layout, layout, self.inputs) for base in parts
+        ]
+        first = all(x.first for x in given)
+        pairs: Iterable[Any] = ()
+        if not first and not _is_linear(node, operands, depending):
+            pairs = itertools.combinations_with_replacement(zip(parts, jacobians, strict=True), 2)
+        for (base, one), (other, two) in pairs:
+            second = jax.make_jaxpr(_along(_along(function, parts[base]), parts[other]))(*xs)
+            if not _is_zero(second):
+                (bent,) = jax.extend.core.jaxpr_as_fun(second)(*xs)
+                along = base.squares if base is other else 2 * jnp.sum(one * two, 0)
+                laplacian = _sum(laplacian, bent * along)
+        (value,) = function(*xs)
+        if len(parts) == 1:
+            return _Value(value, *parts, laplacian, *coefficients, first)
+        jacobian = sum(c * j for c, j in zip(coefficients, jacobians, strict=True))
+        return _with_derivatives(value, jacobian, laplacian, layout, first)
+
+    def _total(self, node: Node, x: _Value) -> list[_Value]:
+        """The sums of elements, which together depend on most inputs."""
+        bind, axes = node.bind(self.program), node.get("axes")
+        if x.layout is None:
+            jacobian = jnp.sum(x.jacobian, [d + 1 for d in axes])
+        else:
+            jacobian = slots.summed(x.jacobian, x.layout, axes, self.inputs)
+        laplacian = None if x.laplacian is None else bind(x.laplacian)[0]
+        return [_with_derivatives(*bind(x.value), jacobian, laplacian, first=x.first)]
+
+    def _function(
+        self, node: Node, operands: list[_Value], depending: list[int]
+    ) -> Callable[..., list[Any]]:
+        """The results of an op that have derivatives, as a function of operands that have some."""
+        bind, values = node.bind(self.program), [x.value for x in operands]
+
+        def function(*xs: Any) -> list[Any]:
+            given = list(values)
+            for i, x in zip(depending, xs, strict=True):
+                given[i] = x
+            return [x for x in bind(*given) if _has_derivative(x)]
+
+        return function
+
     def _differentiated(
         self,
         node: Node,
@@ -215,16 +318,8 @@ class _ForwardLaplacian(Interpreter):
         layouts: tuple[list[slots.Layout], list[slots.Layout]] | None,
     ) -> list[_Value]:
         """The results by the op's own first and second derivatives."""
-        bind, values = node.bind(self.program), [x.value for x in operands]
-        outs = bind(*values)
-
-        def function(*xs: Any) -> list[Any]:
-            """The results that have derivatives."""
-            given = list(values)
-            for i, x in zip(depending, xs, strict=True):
-                given[i] = x
-            return [x for x in bind(*given) if _has_derivative(x)]
-
+        outs = node.bind(self.program)(*(x.value for x in operands))
+        function = self._function(node, operands, depending)
         given = [operands[i] for i in depending]
         wanted = layouts[0] if layouts else [None] * len(given)
         of_results = layouts[1] if layouts else [None] * len(outs)
@@ -235,21 +330,18 @@ class _ForwardLaplacian(Interpreter):
         laplacians = [None] * len(news)
         if any(x.laplacian is not None for x in given):
             laplacians = push(*map(_laplacian_of, given))
-        record, first = OPS.get(node.name.removeprefix("jaxpr.")), all(x.first for x in given)
-        is_linear = record and {*depending} <= {*record.linear_operands(len(operands))}
-        if not first and not is_linear:
+        first = all(x.first for x in given)
+        if not first and not _is_linear(node, operands, depending):
 
             def second(*directions: Any) -> list[Any]:
-                def along(*xs: Any) -> list[Any]:
-                    return jax.jvp(function, xs, directions)[1]
-
-                return jax.jvp(along, tuple(xs), directions)[1]
+                along = dict(enumerate(directions))
+                return _along(_along(function, along), along)(*xs)
 
             bent = [x.sum(0) for x in jax.vmap(second)(*jacobians)]
             laplacians = list(map(_sum, laplacians, bent))
         along = iter(zip(news, laplacians, strict=True))
         return [
-            _Value(x, *next(along), layout, first) if _has_derivative(x) else _Value(x)
+            _with_derivatives(x, *next(along), layout, first) if _has_derivative(x) else _Value(x)
             for x, layout in zip(outs, of_results, strict=True)
         ]
 
@@ -279,7 +371,7 @@ class _ForwardLaplacian(Interpreter):
                 preferred_element_type=by_u.value.dtype,
             )
             laplacian = _sum(laplacian, 2 * both)
-        return [_Value(by_u.value, jacobian, laplacian, None, first)]
+        return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
 
     def _solution(self, node: Node, operands: list[_Value]) -> list[_Value]:
         """``x`` with ``A x = b``: two further solves, one of them for all inputs at once."""
@@ -296,30 +388,42 @@ class _ForwardLaplacian(Interpreter):
         moved = self.enter(matvec, [*matrix, *map(_Value, xs)])
         sides = [self._difference(y, z) for y, z in zip(b, moved, strict=True)]
         jacobians = jax.vmap(solve)(sides)
-        followed = [x for x in (*matrix, *b) if x.jacobian is not None]
+        followed = [x for x in (*matrix, *b) if x.base is not None]
         first, laplacians = all(x.first for x in followed), [None] * len(b)
         if not first:
-            along = [_Value(x, j) for x, j in zip(xs, jacobians, strict=True)]
+            along = [_Value(x, _Base(j)) for x, j in zip(xs, jacobians, strict=True)]
             bent = self.enter(matvec, [*matrix, *along])
             laplacians = solve(
                 [_laplacian_of(y) - _laplacian_of(z) for y, z in zip(b, bent, strict=True)]
             )
         results = zip(xs, jacobians, laplacians, strict=True)
-        return [*(_Value(*x, None, first) for x in results), *map(_Value, aux)]
+        return [*(_with_derivatives(*x, first=first) for x in results), *map(_Value, aux)]
 
     def _difference(self, y: _Value, z: _Value) -> Any:
         """The derivatives of ``y - z`` in all inputs."""
         zeros = jnp.zeros((self.inputs, *y.value.shape), y.value.dtype)
-        left, right = (zeros if x.jacobian is None else self._aligned(x) for x in (y, z))
+        left, right = (zeros if x.base is None else self._aligned(x) for x in (y, z))
         return left - right
 
-    def _log_det(self, node: Node, x: _Value) -> list[_Value]:
-        sign, value = node.bind(self.program)(x.value)
-        jacobian, laplacian = log_det(*x[:4], self.inputs)
-        return [
-            _Value(sign),
-            _Value(value, jacobian, None if x.first else laplacian, None, x.first),
-        ]
+    def _determinant(self, node: Node, operands: list[_Value]) -> list[_Value] | None:
+        """The results of ``slogdet`` and, where an input is in one row of the matrix, ``det``."""
+        name, (x, *_) = determinants.determinant_of(self.program, node), operands
+        if name is None:
+            return None
+        bind, sign = node.bind(self.program), []
+        if name == "slogdet":
+            *sign, value = bind(x.value)
+            found = determinants.log_det(x.value, x.jacobian, x.laplacian, x.layout, self.inputs)
+        else:
+            by_line = determinants.lines(x.layout, x.value.shape)
+            if by_line is None:
+                return None
+            (value,), pull = jax.vjp(bind, x.value)
+            (cofactors,) = pull([jnp.ones_like(value)])
+            found = determinants.det(cofactors, x.jacobian, x.laplacian, by_line, self.inputs)
+        jacobian, laplacian = found[0], None if x.first else found[1]
+        result = _with_derivatives(value, jacobian, laplacian, first=x.first)
+        return [*map(_Value, sign), result]
 
     def _by_rule(self, node: Node, operands: list[_Value], depending: list[int]) -> list[_Value]:
         """The results of an op with a custom rule, of which the rule's own program tells."""
@@ -341,11 +445,9 @@ class _ForwardLaplacian(Interpreter):
 
         xs = [x._replace(laplacian=None, first=True) for x in operands]
         directions = [
-            _Value(
-                jnp.zeros_like(x.value),
-                x.jacobian,
-                None if x.laplacian is None else 2 * x.laplacian,
-                x.layout,
+            x._replace(
+                value=jnp.zeros_like(x.value),
+                laplacian=None if x.laplacian is None else 2 * x.laplacian,
             )
             for x in given
         ]
@@ -358,6 +460,52 @@ class _ForwardLaplacian(Interpreter):
             next(halves)._replace(value=x) if _has_derivative(x) else _Value(x)
             for x in bind(*values)
         ]
+
+
+def _with_derivatives(
+    x: Any,
+    jacobian: Any,
+    laplacian: Any,
+    layout: slots.Layout | None = None,
+    first: bool = False,
+) -> _Value:
+    return _Value(x, _Base(jacobian, layout), laplacian, first=first)
+
+
+def _is_uniform(node: Node, given: Sequence[_Value]) -> bool:
+    """Whether an op's result is real numbers, of the shape and type of the operands ``given``."""
+    (aval, *more) = node.avals()
+    is_real = not more and jax.dtypes.issubdtype(aval.dtype, np.floating)
+    return is_real and all(
+        (x.value.shape, x.value.dtype) == (aval.shape, aval.dtype) for x in given
+    )
+
+
+def _is_linear(node: Node, operands: Sequence[_Value], depending: Sequence[int]) -> bool:
+    record = OPS.get(node.name.removeprefix("jaxpr."))
+    return record is not None and {*depending} <= {*record.linear_operands(len(operands))}
+
+
+def _along(function: Callable[..., list[Any]], part: _Part) -> Callable[..., list[Any]]:
+    """The derivatives of a function along directions of some of its arguments."""
+
+    def derivative(*xs: Any) -> list[Any]:
+        def of_part(*ys: Any) -> list[Any]:
+            given = dict(enumerate(xs)) | dict(zip(part, ys, strict=True))
+            return function(*given.values())
+
+        return jax.jvp(of_part, [xs[i] for i in part], list(part.values()))[1]
+
+    return derivative
+
+
+def _is_zero(function: Any) -> bool:
+    """Whether a traced function's single result is 0 for all arguments."""
+    (result,) = function.jaxpr.outvars
+    for eqn in reversed(function.jaxpr.eqns):
+        if result in eqn.outvars and eqn.primitive.name == "broadcast_in_dim":
+            result = eqn.invars[0]
+    return isinstance(result, jax.extend.core.Literal) and not np.any(result.val)
 
 
 def _sum(x: Any, y: Any) -> Any:
