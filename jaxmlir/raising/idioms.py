@@ -103,7 +103,7 @@ def _solver(
 ) -> Values | None:
     """The results of a call of a function of the source, if JAX writes those of a function so."""
     types = tuple(v.type for v in operands)
-    if not all(isinstance(t, ir.RankedTensorType) for t in types):
+    if not all(isinstance(t, ir.RankedTensorType) and t.has_static_shape for t in types):
         return None
     block = body_of(w.raising.source[name])
     wanted = [v.type for v in end_of(block).operands]
@@ -166,7 +166,8 @@ def _traced(
     arguments = [matched[v] for v in block.arguments]
     if any(v.type != result.type or v not in env for v in arguments):
         return None
-    operands, key = [env[v] for v in arguments], (idiom, result.type)
+    operands = [env[v] for v in arguments]
+    key = idiom, *(v.type for v in operands)
     known = w.raising.idioms.get(key)
     if known is not None:
         return w.again(known, operands)

@@ -22,6 +22,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.derivatives import differentiated_as
+from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.writer import (
     RULES,
     Values,
@@ -164,6 +165,20 @@ def custom(*targets: str) -> Callable[[Any], Any]:
         return function
 
     return register
+
+
+@custom("shape_assertion")
+def shape_assertion(w: Writer, op: Any, operands: list[ir.Value], config: Any) -> Values:
+    """Nothing, where it is true for all sizes that arguments of the function's types have."""
+    if w.raising.sizes_are_told:
+        return []
+    condition = w.known(operands[0])
+    if condition is None or settled(condition) != (True,):
+        raise ImportingError(
+            "it asserts what the types of the arguments do not say; expected a function of "
+            "jax.export: jaxmlir.from_exported(exported)"
+        )
+    return []
 
 
 @rule("custom_call")

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import open_jaxpr
+from jaxmlir._compat import core, open_jaxpr
 from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, write_return
@@ -31,8 +32,18 @@ from jaxmlir.dialect.ir import (
     new_function,
     sdy,
 )
-from jaxmlir.dialect.types import aval_of, element_of, is_narrowed, widths_of
+from jaxmlir.dialect.types import (
+    aval_of,
+    dtype_of,
+    element_of,
+    is_narrowed,
+    size_variable,
+    type_of,
+    widths_of,
+)
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op
+from jaxmlir.raising import sizes
+from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
 Rule = Callable[["Writer", Any, list[ir.Value]], Values]
@@ -65,11 +76,17 @@ _written: dict[Any, Written | None] = {}
 MAX_INLINED = 100
 """How deep blocks are written in place of ops of one another."""
 
+MAX_NESTED = 40
+"""How deep functions are written before the ones that ask for them go on."""
+
 IDIOMS: dict[str, Callable[[Writer, Any], Values | None]] = {}
 """What may be the last of several ops that are one function of JAX."""
 
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
+
+# What JAX says of an op that cannot be.
+_BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
 # What says nothing of what is computed.
 _NO_MEANING = frozenset(
@@ -95,11 +112,6 @@ def raised_type(type_: ir.Type) -> ir.Type:
       ImportingError: there is none.
     """
     if isinstance(type_, ir.RankedTensorType):
-        if not type_.has_static_shape:
-            raise ImportingError(
-                f"{type_} has sizes that are not known; expected a module of static shapes, or a "
-                "function of jax.export and arguments: jaxmlir.from_exported(exported, *args)"
-            )
         if type_.encoding is not None:
             type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
         if "quant.uniform" in str(type_.element_type):
@@ -107,21 +119,53 @@ def raised_type(type_: ir.Type) -> ir.Type:
                 f"{type_} is quantised, which JAX has no type for; expected numbers, as "
                 "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
             )
-        aval_of(type_)
+        dtype_of(type_.element_type)
         return type_
     if str(type_) == "!stablehlo.token":
         return ir.Type.parse("!jaxpr.token")
     raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
 
 
-def tensor(shape: Iterable[int], element: ir.Type) -> ir.Type:
-    """The type of tensors of a shape."""
-    return ir.RankedTensorType.get(list(shape), element)
+def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
+    """The type of tensors of a shape, whose sizes are numbers or symbolic dimensions."""
+    shape = tuple(shape)
+    if core.is_constant_shape(shape):
+        return ir.RankedTensorType.get(list(shape), element)
+    return type_of(core.ShapedArray(shape, dtype_of(element)))
 
 
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """The shape of a value, or of what a type has."""
-    return tuple(value.type.shape)
+def is_open(type_: ir.Type) -> bool:
+    """Whether a type of the source has sizes that are not numbers; in the dialect, these are
+    symbolic dimensions, which operands tell."""
+    return (
+        isinstance(type_, ir.RankedTensorType)
+        and not type_.has_static_shape
+        and type_.encoding is None
+    )
+
+
+def shape_of(value: ir.Value) -> tuple[Any, ...]:
+    """The shape of a value; sizes are numbers or, of one of the dialect, symbolic dimensions."""
+    return sizes_of(value.type)
+
+
+def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
+    """The shape of a tensor's type.
+
+    Raises:
+      ImportingError: it is one of the source, whose sizes are not numbers.
+    """
+    if type_.has_static_shape:
+        return tuple(type_.shape)
+    if type_.encoding is None:
+        raise ImportingError(f"{type_} has sizes that are not known; {_STATIC}")
+    return aval_of(type_).shape
+
+
+_STATIC = (
+    "expected a module of static shapes, or a function of jax.export and arguments: "
+    "jaxmlir.from_exported(exported, *args)"
+)
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:
@@ -172,6 +216,8 @@ class Raising:
       meshes: Shardy's meshes, by their names.
       manual: the mesh and the axes of the manual computation that is raised.
       idioms: what functions of JAX were written as, for operands of a type.
+      symbolic: whether there are sizes that are not numbers.
+      sizes_are_told: whether what the module asserts of sizes is what its arguments' types say.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -187,6 +233,12 @@ class Raising:
         self.manual: Any = None
         self.idioms: dict[Any, Written | None] = {}
         self.symbols: dict[str, str] = {}
+        self.symbolic = any(
+            is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
+        )
+        self.sizes_are_told = False
+        self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
+        self._depth = 0
         self._queue: deque[Writer] = deque()
         self._shared: dict[Any, str] = {}
 
@@ -243,12 +295,51 @@ class Raising:
             symbol = self.symbols[name] = self.importer.unique_name(name)
             block = body_of(old)
             end = end_of(block)
-            new = self._new(symbol, block.arguments, end.operands, old.location, public)
+            types = _named_sizes(block) if public and self.symbolic else {}
+            new = self._new(symbol, block.arguments, end.operands, old.location, public, types)
             env = dict(zip(block.arguments, new.arguments, strict=True))
             self._queue.append(Writer(self, new, block, env))
             for before, after in zip(old.arguments, new.arguments, strict=True):
                 _keep_name(before, after)
         return symbol
+
+    def at_sizes(
+        self, name: str, operands: Values, sizes: Mapping[int, sizes.Sizes]
+    ) -> tuple[str, list[ir.Type]]:
+        """The symbol and the results' types of a function for operands of some types and sizes.
+
+        Args:
+          sizes: the operands that are known, by their numbers; the function does not take them.
+        """
+        types = [v.type for k, v in enumerate(operands) if k not in sizes]
+        key = name, *types, *((k, *array.flat) for k, array in sizes.items())
+        found = self._at_sizes.get(key)
+        if found is None:
+            old = self.source[name]
+            block = body_of(old)
+            arguments = list(block.arguments)
+            kept = [v for k, v in enumerate(arguments) if k not in sizes]
+            symbol = self.importer.unique_name(name)
+            given = dict(zip(kept, types, strict=True))
+            new = self._new(symbol, kept, end_of(block).operands, old.location, False, given)
+            env = dict(zip(kept, new.arguments, strict=True))
+            known = {arguments[k]: array for k, array in sizes.items()}
+            found = symbol, self._written_now(Writer(self, new, block, env, sizes=known))
+            self._at_sizes[key] = found
+            for before, after in zip(kept, new.arguments, strict=True):
+                _keep_name(before, after)
+        return found
+
+    def _written_now(self, writer: Writer) -> list[ir.Type]:
+        """Writes a function before the one that asks for it goes on; the types of its results."""
+        self._depth += 1
+        try:
+            if self._depth > MAX_NESTED:
+                raise ImportingError("functions that call one another are nested too deep")
+            writer.write()
+        finally:
+            self._depth -= 1
+        return list(writer.function.type.results)
 
     def region(
         self,
@@ -259,6 +350,7 @@ class Raising:
         constant: Sequence[int] = (),
         returned: Sequence[int] | None = None,
         unused: Sequence[int] = (),
+        types: Mapping[ir.Value, ir.Type] | None = None,
     ) -> str:
         """The symbol of the function of a region.
 
@@ -267,16 +359,27 @@ class Raising:
           constant: which of its own arguments come next, before the others.
           returned: which of its results the function has, in their order; all if ``None``.
           unused: which of its own arguments it does not have.
+          types: of its own arguments, where their sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
         own = list(block.arguments)
         first = [own[k] for k in constant]
         rest = [v for k, v in enumerate(own) if k not in (*constant, *unused)]
         results = _chosen(end_of(block).operands, returned)
-        function = self._new(symbol, [*outer.values, *first, *rest], results, loc, False)
-        env = dict(zip((*outer.values, *first, *rest), function.arguments, strict=True))
-        self._queue.append(Writer(self, function, block, env, outer.constants, returned))
+        arguments = [*outer.values, *first, *rest]
+        types = {**outer.types, **(types or {})}
+        function = self._new(symbol, arguments, results, loc, False, types)
+        env = dict(zip(arguments, function.arguments, strict=True))
+        writer = Writer(self, function, block, env, outer.constants, returned, outer.sizes)
+        if any(is_open(v.type) for v in results):
+            self._written_now(writer)
+        else:
+            self._queue.append(writer)
         return symbol
+
+    def results_of(self, symbol: str) -> list[ir.Type]:
+        """The types of what a function that has been written returns."""
+        return list(functions(self.importer.module)[symbol].type.results)
 
     def combination(self, name: str, element: ir.Type) -> str:
         """The symbol of the function that applies an op to two scalars of a type."""
@@ -306,11 +409,16 @@ class Raising:
         results: Sequence[ir.Value],
         loc: Any,
         public: bool,
+        types: Mapping[ir.Value, ir.Type],
     ) -> func.FuncOp:
-        """A function without a body, of the types that values of the source are raised to."""
+        """A function without a body, of the types that values of the source are raised to.
+
+        Args:
+          types: of arguments whose sizes are not numbers.
+        """
         function, _ = new_function(
             symbol,
-            [raised_type(v.type) for v in arguments],
+            [types.get(v) or raised_type(v.type) for v in arguments],
             [raised_type(v.type) for v in results],
             loc,
             ir.InsertionPoint(self.importer.module.body),
@@ -339,6 +447,7 @@ class Writer:
       passed_on: ops of the source whose result is one of their operands, as an earlier rule has
         found.
       location: of the op that is being written.
+      sizes: the dialect's values that are numbers and symbolic dimensions.
     """
 
     def __init__(
@@ -349,6 +458,7 @@ class Writer:
         env: dict[ir.Value, ir.Value],
         constants: Sequence[Any] = (),
         returned: Sequence[int] | None = None,
+        sizes: Mapping[ir.Value, sizes.Sizes] | None = None,
     ):
         self.raising = raising
         self.constants = constants
@@ -358,22 +468,30 @@ class Writer:
         self.block: Any = body_of(function)
         self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
+        self.sizes: dict[Any, sizes.Sizes] = {}
+        self._given_sizes = sizes or {}
         self._depth = 0
         self.location: Any = function.location
 
     def write(self) -> None:
         """Writes all ops and the return."""
         with ir.InsertionPoint(self.block):
+            for value, array in self._given_sizes.items():
+                self.env[value] = self.of_sizes(array, raised_type(value.type))
             for op in self.constants:
                 self.location = op.location
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
-            write_return(_chosen(self.ops(self.source, self.env), self.returned))
+            results = _chosen(self.ops(self.source, self.env), self.returned)
+            write_return(results)
+        if any(map(is_open, self.function.type.results)):
+            types = ir.FunctionType.get(self.function.type.inputs, [v.type for v in results])
+            self.function.attributes["function_type"] = ir.TypeAttr.get(types)
         drop_dead_ops(self.function)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
         """Writes a block's ops; the values that it returns."""
-        create = ir.Operation.create
+        create, symbolic = ir.Operation.create, self.raising.symbolic
         for view in block.operations:
             op = view.operation
             name = op.name
@@ -384,9 +502,11 @@ class Writer:
             try:
                 if self.passed_on and op in self.passed_on:
                     results: Values = [env[self.passed_on[op]]]
+                elif symbolic and (sized := self._of_sizes_alone(op, name, operands)) is not None:
+                    results = sized
                 elif name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
                     results = meant
-                elif plain is not None and not len(op.attributes):
+                elif plain is not None and not len(op.attributes) and not symbolic:
                     types = list(map(raised_type, before.types))
                     results = create(plain, types, operands, loc=location).results
                 elif name in BY_SIGNATURE:
@@ -399,7 +519,7 @@ class Writer:
                     raise ImportingError(_no_rule(name))
             except JaxmlirError as e:
                 raise self.located(e, name) from e.__cause__
-            except (KeyError, ValueError, TypeError, IndexError, ir.MLIRError) as e:
+            except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of what an op of it may be.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
             env.update(zip(before, results, strict=True))
@@ -467,11 +587,24 @@ class Writer:
             key: value if isinstance(value, ir.Attribute) else codec.encode(value)
             for key, value in params.items()
         }
-        return list(
-            ir.Operation.create(
-                f"jaxpr.{primitive}", list(types), list(operands), attributes, loc=self.location
-            ).results
+        op = ir.Operation.create(
+            f"jaxpr.{primitive}", list(types), list(operands), attributes, loc=self.location
         )
+        if self.raising.symbolic and any(map(is_open, types)):
+            self._infer(op)
+        return list(op.results)
+
+    def _infer(self, op: Any) -> None:
+        """Gives the results of an op of the dialect, whose sizes are not numbers, the types that
+        JAX's abstract evaluation says."""
+        try:
+            _, avals, _ = evaluate(codec.NO_MODULE, op, op.name, True)
+        except (*_BY_JAX, JaxmlirError) as e:
+            reason = str(e).partition("\n")[0]
+            type_ = next(v.type for v in op.results if is_open(v.type))
+            raise ImportingError(f"the sizes of {type_} are not known: {reason}; {_STATIC}") from e
+        for result, aval in zip(op.results, avals, strict=True):
+            result.set_type(type_of(aval.update(weak_type=False)))
 
     def one(self, primitive: str, operands: Values, type_: ir.Type, /, **params: Any) -> ir.Value:
         """As :meth:`emit`, of an op of one result."""
@@ -484,6 +617,89 @@ class Writer:
     def like(self, primitive: str, /, *operands: ir.Value, **params: Any) -> ir.Value:
         """An op whose result is of the type of its last operand."""
         return self.one(primitive, operands, operands[-1].type, **params)
+
+    # -- sizes that are not numbers --
+
+    def known(self, value: ir.Value) -> sizes.Sizes | None:
+        """The numbers and symbolic dimensions that a value of the dialect is known to be."""
+        found = self.sizes.get(value)
+        if found is not None or isinstance(op := value.owner, ir.Block):
+            return found
+        if op.operation.name != "jaxpr.constant" or "value" not in op.attributes:
+            return None
+        if not isinstance(value.type.element_type, ir.IntegerType):
+            return None
+        array = codec.decode(op.attributes["value"])
+        if array.size > sizes.MAX_ELEMENTS:
+            return None
+        found = self.sizes[value] = sizes.objects(array.reshape(-1).tolist(), array.shape)
+        return found
+
+    def known_numbers(self, value: ir.Value, what: str) -> tuple[Any, ...]:
+        """The flat numbers and symbolic dimensions that a value of the dialect is.
+
+        Raises:
+          ImportingError: they are not known before the program runs.
+        """
+        found = self.known(value)
+        flat = None if found is None else sizes.settled(found)
+        if flat is None:
+            raise ImportingError(
+                f"its {what} are computed when the program runs; expected a constant"
+                + (f", or sizes of arguments: {_STATIC}" if self.raising.symbolic else "")
+            )
+        return flat
+
+    def of_sizes(self, array: sizes.Sizes, type_: ir.Type) -> ir.Value:
+        """The value of numbers and symbolic dimensions, of an integer type."""
+        flat = sizes.settled(array)
+        assert flat is not None
+        if not sizes.is_symbolic(array):
+            return self.constant(np.array(flat, dtype_of(type_.element_type)).reshape(array.shape))
+        if not array.shape:
+            dim = self.one("dim_as_value", [], type_of(core.dim_value_aval()), dim=flat[0])
+            value = self.convert(dim, type_.element_type)
+        else:
+            element = tensor((), type_.element_type)
+            each = [self.of_sizes(sizes.objects([size], ()), element) for size in flat]
+            vector = tensor((len(each),), type_.element_type)
+            rows = [self.reshape(v, (1,)) for v in each]
+            value = self.reshape(self.one("concatenate", rows, vector, dimension=0), array.shape)
+        self.sizes[value] = array
+        return value
+
+    def _of_sizes_alone(self, op: Any, name: str, operands: list[ir.Value]) -> Values | None:
+        """The result of an op on sizes and numbers; ``None`` of another op."""
+        if name not in sizes.OPS:
+            return None
+        arrays = [self.known(v) for v in operands]
+        if any(array is None for array in arrays):
+            return None
+        found = sizes.evaluated(op, arrays)
+        if found is None:
+            return None
+        (type_,) = self.types(op)
+        simple = not is_open(type_) and not any(isinstance(v, sizes.Undecided) for v in found.flat)
+        if simple and (not sizes.is_symbolic(found) or not found.shape):
+            try:
+                return [self.of_sizes(found, type_)]
+            except OverflowError:
+                return None
+        results = RULES[name](self, op, operands)
+        self.sizes[results[0]] = found
+        return results
+
+    def outer(self, blocks: Sequence[ir.Block]) -> Outer:
+        """What the ops of some blocks, and those in their regions, take from around these."""
+        found = outer_of(blocks)
+        if not self.raising.symbolic:
+            return found
+        known = {v: self.sizes.get(self.env[v]) for v in found.values}
+        given = {v: a for v, a in known.items() if a is not None and sizes.settled(a) is not None}
+        values = [v for v in found.values if v not in given]
+        return Outer(values, found.constants, {v: self.env[v].type for v in values}, given)
+
+    # -- values --
 
     def constant(self, array: np.ndarray) -> ir.Value:
         """An array; a large one of equal elements is a scalar that is repeated."""
@@ -513,7 +729,7 @@ class Writer:
             "broadcast_in_dim",
             [value],
             type_,
-            shape=tuple(type_.shape),
+            shape=sizes_of(type_),
             broadcast_dimensions=tuple(dims),
         )
 
@@ -535,13 +751,17 @@ class Writer:
     def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
         """The ops of a JAX function of some values; its results, converted to types."""
         avals = tuple(aval_of(v.type) for v in operands)
-        with widths_of([*avals, *map(aval_of, types)]):
+        given = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
+        with widths_of([*avals, *given]):
             closed = _jaxpr_of(fun, avals, jax.config.jax_enable_x64)
         results = self.raising.importer.write_inline(
             *open_jaxpr(closed), operands, self.block, self.location
         )
         pairs = zip(results, types, strict=True)
-        return [v if v.type == t else self._as(v, t) for v, t in pairs]
+        return [
+            v if v.type == t else self.convert(v, t.element_type) if is_open(t) else self._as(v, t)
+            for v, t in pairs
+        ]
 
     def _as(self, value: ir.Value, type_: ir.Type) -> ir.Value:
         return ir.Operation.create(
@@ -551,7 +771,7 @@ class Writer:
     def region(self, region: Any, op: Any, hint: str) -> Region:
         """A region as a function."""
         block = region.blocks[0]
-        outer = outer_of([block])
+        outer = self.outer([block])
         symbol = self.raising.region(block, outer, hint, op.location)
         return Region(symbol, [self.env[v] for v in outer.values])
 
@@ -595,6 +815,10 @@ class Outer(NamedTuple):
     """The values that their functions take as arguments."""
     constants: list[Any]
     """The ops that each of their functions writes again: so a loop's bounds stay known."""
+    types: Mapping[ir.Value, ir.Type] = MappingProxyType({})
+    """The dialect's types of values whose sizes are not numbers."""
+    sizes: Mapping[ir.Value, sizes.Sizes] = MappingProxyType({})
+    """The values that each of their functions makes again of symbolic dimensions."""
 
 
 def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
@@ -698,6 +922,19 @@ REFUSED = {
     "stablehlo.outfeed": "JAX has no outfeed",
 }
 """Why there is no rule for some ops."""
+
+
+def _named_sizes(block: ir.Block) -> dict[ir.Value, ir.Type]:
+    """The types of a public function's arguments, where their sizes are not numbers."""
+    found: dict[ir.Value, ir.Type] = {}
+    for value in block.arguments:
+        if is_open(value.type):
+            shape = [
+                size_variable(f"d{len(found)}_{d}", ()) if value.type.is_dynamic_dim(d) else n
+                for d, n in enumerate(value.type.shape)
+            ]
+            found[value] = tensor(shape, value.type.element_type)
+    return found
 
 
 def public_functions(module: ir.Module) -> list[str]:
