@@ -192,6 +192,9 @@ def _element(w: Writer, vector: ir.Value, k: int) -> ir.Value:
         parts = list(op.operands)
         if all(shape_of(part) == (1,) for part in parts):
             part = parts[k]
+            size = w.known(part)
+            if size is not None and settled(size) is not None:
+                return w.of_sizes(size.reshape(()), tensor((), part.type.element_type))
             single = part.owner
             if not isinstance(single, ir.Block) and single.operation.name == "jaxpr.reshape":
                 return single.operands[0]
@@ -270,7 +273,7 @@ def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | Non
     fill = held_by(other)
     if gathered != op.results[0] or fill is None or not fill.size:
         return None
-    reduction = _source(_behind(mask, *_SPREADING), "stablehlo.reduce")
+    reduction = _source(_behind(mask, *SPREADING), "stablehlo.reduce")
     if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
         return None
     both = _source(reduction.operands[0], "stablehlo.and")
@@ -303,11 +306,12 @@ def _is_each(w: Writer, value: ir.Value, wanted: list[Any]) -> bool:
     return bool((rows == objects(wanted, (len(wanted),))).all())
 
 
-_SPREADING = (
+SPREADING = (
     "stablehlo.broadcast_in_dim",
     "stablehlo.dynamic_broadcast_in_dim",
     "stablehlo.reshape",
 )
+"""Ops that repeat elements, or have them in another shape."""
 
 
 def _all_equal(array: np.ndarray, number: Any) -> bool:
@@ -390,7 +394,7 @@ def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     n = len(op.results)
     arrays, indices, updates = operands[:n], operands[n], operands[n + 1 :]
     combined = combinations(op.regions[0].blocks[0], n)
-    results = []
+    results: list[ir.Value] = []
     for k, (array, update) in enumerate(zip(arrays, updates, strict=True)):
         how = None if combined is None else combined[k]
         if how is None and n > 1:
@@ -398,7 +402,7 @@ def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
                 "its region combines several arrays; expected one array, or a sum, product, "
                 "minimum, maximum or replacement of each"
             )
-        results.append(_scatter(w, op, [array, indices, update], how, w.types(op)[k]))
+        results.append(_scatter(w, op, [array, indices, update], how, array.type))
     return results
 
 

@@ -10,6 +10,7 @@ from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.idioms import called
+from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.sizes import is_symbolic, settled
 from jaxmlir.raising.writer import (
@@ -49,6 +50,12 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         raising.region(condition, outer[0], "cond", op.location, used, None, dropped, tests),
         raising.region(body, outer[1], "body", op.location, same, changed, types=steps),
     )
+    if raising.symbolic:
+        changing = [operands[k] for k in changed]
+        found = scanned(w, *symbols, consts, changing)
+        if found is not None:
+            results = iter(found)
+            return [operands[k] if k in same else next(results) for k in range(len(operands))]
     params = {
         name: len(values)
         for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)

@@ -20,11 +20,12 @@ from jax import lax
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
 from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.writer import (
     RULES,
+    SHAPE_OPERANDS,
     Values,
     Writer,
     attribute,
@@ -32,6 +33,7 @@ from jaxmlir.raising.writer import (
     python_value,
     rule,
     shape_of,
+    sizes_of,
     tensor,
 )
 
@@ -189,6 +191,9 @@ def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     )
     if config is None and "backend_config" in op.attributes:
         config = op.attributes["backend_config"]
+    if SHAPE_OPERANDS in op.attributes:
+        shapes = attribute(op, SHAPE_OPERANDS)
+        operands = [v for k, v in enumerate(operands) if k not in shapes]
     known = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
     if known is not None:
         given = python_value(config) if isinstance(config, ir.DictAttr) else {}
@@ -309,7 +314,7 @@ def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int
     def failed(x: Any) -> Any:
         for _ in range(core_rank):
             if x.shape[-1] == 0:
-                return jnp.zeros(tuple(type_.shape), np.int32)
+                return jnp.zeros(sizes_of(type_), np.int32)
             x = x[..., 0]
         return (x != x).astype(np.int32)
 
@@ -317,7 +322,6 @@ def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int
 
 
 # What JAX makes of a status: whether all is well, for each element of a result.
-_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
@@ -331,7 +335,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
             if not (_is_of(value, results) and _is_nan(nans)):
                 return None
             found[user] = value
-        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
+        elif user.name == "stablehlo.compare" or user.name in SPREADING:
             pending += [use.owner.operation for use in user.results[0].uses]
         else:
             return None

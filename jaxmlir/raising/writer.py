@@ -20,7 +20,7 @@ import numpy as np
 from jaxmlir._compat import core, open_jaxpr
 from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, write_return
+from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, set_results, write_return
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import (
     body_of,
@@ -84,6 +84,9 @@ IDIOMS: dict[str, Callable[[Writer, Any], Values | None]] = {}
 
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
+
+SHAPE_OPERANDS = "indices_of_shape_operands"
+"""The attribute of a custom call that says which operands are the shapes of its results."""
 
 # What JAX says of an op that cannot be.
 _BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
@@ -371,7 +374,8 @@ class Raising:
         function = self._new(symbol, arguments, results, loc, False, types)
         env = dict(zip(arguments, function.arguments, strict=True))
         writer = Writer(self, function, block, env, outer.constants, returned, outer.sizes)
-        if any(is_open(v.type) for v in results):
+        if self.symbolic:
+            # What is carried, or how often a loop runs, may be seen in its functions alone.
             self._written_now(writer)
         else:
             self._queue.append(writer)
@@ -485,8 +489,7 @@ class Writer:
             results = _chosen(self.ops(self.source, self.env), self.returned)
             write_return(results)
         if any(map(is_open, self.function.type.results)):
-            types = ir.FunctionType.get(self.function.type.inputs, [v.type for v in results])
-            self.function.attributes["function_type"] = ir.TypeAttr.get(types)
+            set_results(self.function, results)
         drop_dead_ops(self.function)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
@@ -611,8 +614,15 @@ class Writer:
         return self.emit(primitive, operands, [type_], **params)[0]
 
     def types(self, op: Any) -> list[ir.Type]:
-        """The dialect's types of an op's results."""
-        return [raised_type(v.type) for v in op.results]
+        """The dialect's types of an op's results; open ones, unless operands say their shapes."""
+        types = [raised_type(v.type) for v in op.results]
+        if self.raising.symbolic and SHAPE_OPERANDS in op.attributes:
+            shapes = [self.env[op.operands[k]] for k in python_value(op.attributes[SHAPE_OPERANDS])]
+            types = [
+                tensor(self.known_numbers(shape, "sizes"), t.element_type)
+                for shape, t in zip(shapes, types, strict=True)
+            ]
+        return types
 
     def like(self, primitive: str, /, *operands: ir.Value, **params: Any) -> ir.Value:
         """An op whose result is of the type of its last operand."""
