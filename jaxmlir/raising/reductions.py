@@ -234,7 +234,7 @@ class _Reduction:
     """A call of a reduction as an op with the region that combines elements."""
 
     def __init__(self, op: Any, function: Any):
-        self.results, self.location = op.results, op.location
+        self.results, self.attributes, self.location = op.results, op.attributes, op.location
         self.regions = function.operation.regions
 
 

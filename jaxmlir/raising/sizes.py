@@ -16,13 +16,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxmlir._compat import core
+from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import size_variable
 
 Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
@@ -274,3 +276,117 @@ def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
     except (ValueError, IndexError):
         return None
     return None if found is None or any(value is None for value in found.flat) else found
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, tuple[Any, ...]]:
+    """The shapes of a function's arguments that have sizes which are not numbers.
+
+    Each such size is a variable, called as JAX called it where it exported the function, unless
+    the function asserts that it is equal to sizes that come before.
+
+    Args:
+      source: the functions of the module by name.
+    """
+    names = _names(block, source)
+    shapes: dict[ir.Value, list[Any]] = {}
+    for value in block.arguments:
+        if isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape:
+            shapes[value] = [
+                size_variable(names.get((value, d)) or f"d{value.arg_number}_{d}", ())
+                if value.type.is_dynamic_dim(d)
+                else size
+                for d, size in enumerate(value.type.shape)
+            ]
+    while (equal := _asserted(block, shapes)) is not None:
+        value, d, size = equal
+        shapes[value][d] = size
+    return {value: tuple(shape) for value, shape in shapes.items()}
+
+
+def _size_of(value: ir.Value) -> tuple[ir.Value, int] | None:
+    """The array and the dimension that an integer is the size of."""
+    op = value.owner
+    if isinstance(op, ir.Block) or op.operation.name != "stablehlo.get_dimension_size":
+        return None
+    return op.operands[0], op.attributes["dimension"].value
+
+
+def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, int], str]:
+    """The variables that functions which are called with sizes say these are."""
+    found: dict[tuple[ir.Value, int], str] = {}
+    for view in block.operations:
+        op = view.operation
+        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]) if op.name == "func.call" else None
+        function = source.get(callee.value) if callee is not None else None
+        if function is None or "arg_attrs" not in function.attributes:
+            continue
+        for value, about in zip(op.operands, function.attributes["arg_attrs"], strict=False):
+            if "jax.global_constant" in about and (size := _size_of(value)) is not None:
+                name = about["jax.global_constant"].value
+                if name.isidentifier() and name not in found.values():
+                    found.setdefault(size, name)
+    return found
+
+
+def _asserted(
+    block: ir.Block, shapes: Mapping[ir.Value, Sequence[Any]]
+) -> tuple[ir.Value, int, Any] | None:
+    """A dimension of an argument that is asserted to be of another size than its variable."""
+    known: dict[ir.Value, Sizes] = {}
+    for view in block.operations:
+        op = view.operation
+        if op.name == "stablehlo.custom_call":
+            equal = _equality(op)
+            if equal is None:
+                continue
+            (value, d), other = equal
+            size = settled(known[other]) if other in known else None
+            if value in shapes and size is not None and len(size) == 1:
+                own, told = shapes[value][d], size[0]
+                variables = set() if core.is_constant_dim(told) else told._get_vars()
+                if own is not told and own != told and str(own) not in variables:
+                    return value, d, told
+        elif len(op.results) == 1 and (found := _known(op, known, shapes)) is not None:
+            known[op.results[0]] = found
+    return None
+
+
+def _known(
+    op: Any, known: Mapping[ir.Value, Sizes], shapes: Mapping[ir.Value, Sequence[Any]]
+) -> Sizes | None:
+    (result,) = op.results
+    size = _size_of(result)
+    if size is not None:
+        value, d = size
+        return objects([shapes[value][d]], ()) if value in shapes else None
+    if op.name == "stablehlo.constant":
+        return of_constant(result, op.attributes["value"])
+    if op.name in OPS and all(v in known for v in op.operands):
+        return evaluated(op, [known[v] for v in op.operands])
+    return None
+
+
+def of_constant(value: ir.Value, attribute: ir.Attribute) -> Sizes | None:
+    """The numbers of a constant of integers; ``None`` of many, or of another type."""
+    if not isinstance(value.type.element_type, ir.IntegerType):
+        return None
+    array = codec.decode(attribute)
+    if array.size > MAX_ELEMENTS:
+        return None
+    return objects(array.reshape(-1).tolist(), array.shape)
+
+
+def _equality(op: Any) -> tuple[tuple[ir.Value, int], ir.Value] | None:
+    """The size of an argument, and the number that it is asserted to be equal to."""
+    if "shape_assertion" not in str(op.attributes["call_target_name"]) or not len(op.operands):
+        return None
+    compare = op.operands[0].owner
+    if isinstance(compare, ir.Block) or compare.operation.name != "stablehlo.compare":
+        return None
+    if "EQ" not in str(compare.attributes["comparison_direction"]):
+        return None
+    size = _size_of(compare.operands[0])
+    return None if size is None else (size, compare.operands[1])

@@ -37,7 +37,6 @@ from jaxmlir.dialect.types import (
     dtype_of,
     element_of,
     is_narrowed,
-    size_variable,
     type_of,
     widths_of,
 )
@@ -298,7 +297,8 @@ class Raising:
             symbol = self.symbols[name] = self.importer.unique_name(name)
             block = body_of(old)
             end = end_of(block)
-            types = _named_sizes(block) if public and self.symbolic else {}
+            shapes = sizes.of_arguments(block, self.source) if public and self.symbolic else {}
+            types = {v: tensor(shape, v.type.element_type) for v, shape in shapes.items()}
             new = self._new(symbol, block.arguments, end.operands, old.location, public, types)
             env = dict(zip(block.arguments, new.arguments, strict=True))
             self._queue.append(Writer(self, new, block, env))
@@ -637,12 +637,9 @@ class Writer:
             return found
         if op.operation.name != "jaxpr.constant" or "value" not in op.attributes:
             return None
-        if not isinstance(value.type.element_type, ir.IntegerType):
-            return None
-        array = codec.decode(op.attributes["value"])
-        if array.size > sizes.MAX_ELEMENTS:
-            return None
-        found = self.sizes[value] = sizes.objects(array.reshape(-1).tolist(), array.shape)
+        found = sizes.of_constant(value, op.attributes["value"])
+        if found is not None:
+            self.sizes[value] = found
         return found
 
     def known_numbers(self, value: ir.Value, what: str) -> tuple[Any, ...]:
@@ -932,19 +929,6 @@ REFUSED = {
     "stablehlo.outfeed": "JAX has no outfeed",
 }
 """Why there is no rule for some ops."""
-
-
-def _named_sizes(block: ir.Block) -> dict[ir.Value, ir.Type]:
-    """The types of a public function's arguments, where their sizes are not numbers."""
-    found: dict[ir.Value, ir.Type] = {}
-    for value in block.arguments:
-        if is_open(value.type):
-            shape = [
-                size_variable(f"d{len(found)}_{d}", ()) if value.type.is_dynamic_dim(d) else n
-                for d, n in enumerate(value.type.shape)
-            ]
-            found[value] = tensor(shape, value.type.element_type)
-    return found
 
 
 def public_functions(module: ir.Module) -> list[str]:
