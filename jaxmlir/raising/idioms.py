@@ -90,7 +90,8 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     if plain in SOLVERS:
         return _solver(w, SOLVERS[plain], name, operands)
     idiom = CALLED.get(plain)
-    if idiom is None or len(operands) != idiom.arguments:
+    # A function of arrays of symbolic shapes takes their sizes, too.
+    if idiom is None or sum(v not in w.sizes for v in operands) != idiom.arguments:
         return None
     block = body_of(w.raising.source[name])
     env = dict(zip(block.arguments, operands, strict=True))

@@ -30,10 +30,10 @@ Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
 
 MAX_ELEMENTS = 64
-"""Of how many elements integers are followed: shapes and paddings have few."""
+"""The most elements of arrays of integers that are followed: shapes and paddings have few."""
 
 MAX_DEPTH = 8
-"""How many ops after one another are kept as an expression."""
+"""The most ops after one another that are kept as an expression."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,7 @@ _ON_ELEMENTS: dict[str, Callable[..., Any]] = {
     "number": int,
 }
 _ROUNDING = ("divide", "remainder")
-"""They round towards zero, as symbolic dimensions do not."""
+"""Ops that round towards zero, as symbolic dimensions do not."""
 
 
 def applied(name: str, *xs: Any) -> Any:

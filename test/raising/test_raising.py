@@ -114,8 +114,20 @@ def test_a_function_of_symbolic_sizes_is_raised_for_arguments():
     program = jaxmlir.from_exported(exported, X, jax.ShapeDtypeStruct((4, 3), np.float32))
     close(program(X, X.T), f(X, X.T))
     close(program.jvp()((X, X.T), (X, X.T)), jax.jvp(f, (X, X.T), (X, X.T)))
-    with pytest.raises(ImportingError, match=r"expected .* jaxmlir.from_exported\(exported, "):
-        jaxmlir.from_exported(exported)
+    symbolic = jaxmlir.from_exported(exported)
+    assert [a.shape for a in symbolic.in_avals] == [(n, m), (m, n)]
+    close(symbolic(X, X.T), f(X, X.T))
+
+
+def test_remarks_name_what_may_have_had_a_rule():
+    f = jax.jit(lambda x: jnp.maximum(x, 0.0))
+    symbolic = jax.ShapeDtypeStruct(export.symbolic_shape("n, 4"), np.float32)
+    said = []
+    for exported, args in [(export.export(f)(X), ()), (export.export(f)(symbolic), (X,))]:
+        jaxmlir.from_exported(exported, *args, remarks=said.append)
+        jaxmlir.from_stablehlo(str(exported.mlir_module()), remarks=said.append)
+    assert len(said) == 4
+    assert all("its derivative where the operand is 0 is 1/2" in remark.message for remark in said)
 
 
 def test_locations_are_kept():
