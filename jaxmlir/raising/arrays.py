@@ -23,18 +23,16 @@ from jaxmlir.raising.derivatives import (
 )
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
 from jaxmlir.raising.sizes import objects, settled
-from jaxmlir.raising.writer import (
-    RULES,
-    Values,
-    Writer,
+from jaxmlir.raising.source import (
     attribute,
+    defining_op,
     is_open,
     keyword,
-    rule,
     shape_of,
     sizes_of,
     tensor,
 )
+from jaxmlir.raising.writer import RULES, Values, Writer, rule
 
 
 @rule("constant", "chlo.constant", "arith.constant")
@@ -166,7 +164,7 @@ def real_dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
     """How much is between the bounds of a slice, if its limit is its start and a known size."""
     _, start, limit, _ = op.operands
-    total = _source(limit, "stablehlo.add")
+    total = defining_op(limit, "stablehlo.add")
     if total is None or start not in total.operands:
         return None
     first, second = total.operands
@@ -176,8 +174,8 @@ def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
 
 def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
     """The start of a slice before it is clamped to where it fits, as the dialect's op does too."""
-    op = start.owner
-    if isinstance(op, ir.Block) or op.operation.name != "jaxpr.clamp":
+    op = defining_op(start, "jaxpr.clamp")
+    if op is None:
         return start
     low, inner, high = op.operands
     bounds = [w.known(v) for v in (low, high)]
@@ -187,16 +185,16 @@ def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
 
 def _element(w: Writer, vector: ir.Value, k: int) -> ir.Value:
     """An element of a vector of the dialect: the scalar that it is concatenated of, if it is."""
-    op = vector.owner
-    if not isinstance(op, ir.Block) and op.operation.name == "jaxpr.concatenate":
+    op = defining_op(vector, "jaxpr.concatenate")
+    if op is not None:
         parts = list(op.operands)
         if all(shape_of(part) == (1,) for part in parts):
             part = parts[k]
             size = w.known(part)
             if size is not None and settled(size) is not None:
                 return w.of_sizes(size.reshape(()), tensor((), part.type.element_type))
-            single = part.owner
-            if not isinstance(single, ir.Block) and single.operation.name == "jaxpr.reshape":
+            single = defining_op(part, "jaxpr.reshape")
+            if single is not None:
                 return single.operands[0]
             return w.reshape(part, ())
     one = tensor((1,), vector.type.element_type)
@@ -273,15 +271,15 @@ def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | Non
     fill = held_by(other)
     if gathered != op.results[0] or fill is None or not fill.size:
         return None
-    reduction = _source(_behind(mask, *SPREADING), "stablehlo.reduce")
+    reduction = defining_op(_behind(mask, *SPREADING), "stablehlo.reduce")
     if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
         return None
-    both = _source(reduction.operands[0], "stablehlo.and")
+    both = defining_op(reduction.operands[0], "stablehlo.and")
     if both is None:
         return None
     bounds = {"GE": [0] * len(limits), "LE": list(limits)}
     for side in both.operands:
-        compared = _source(side, "stablehlo.compare")
+        compared = defining_op(side, "stablehlo.compare")
         if compared is None:
             return None
         index, bound = compared.operands
@@ -318,12 +316,6 @@ def _all_equal(array: np.ndarray, number: Any) -> bool:
     return array.tobytes() == np.full_like(array, number).tobytes()
 
 
-def _source(value: ir.Value, name: str) -> Any | None:
-    """The op of a name that a value of the source is the result of."""
-    op = value.owner
-    return op.operation if not isinstance(op, ir.Block) and op.operation.name == name else None
-
-
 def _behind(value: ir.Value, *names: str) -> ir.Value:
     """What a value of the source is made of by ops of some names."""
     while not isinstance(op := value.owner, ir.Block) and op.operation.name in names:
@@ -334,11 +326,11 @@ def _behind(value: ir.Value, *names: str) -> ir.Value:
 def held_by(value: ir.Value) -> np.ndarray | None:
     """The numbers of a value of the source: a constant, or one that is repeated; a scalar that is
     repeated to sizes that are not numbers stays one."""
-    spread = _source(value, "stablehlo.dynamic_broadcast_in_dim")
+    spread = defining_op(value, "stablehlo.dynamic_broadcast_in_dim")
     if spread is not None:
         inner = held_by(spread.operands[0])
         return inner.reshape(()) if inner is not None and inner.size == 1 else None
-    spread = _source(value, "stablehlo.broadcast_in_dim")
+    spread = defining_op(value, "stablehlo.broadcast_in_dim")
     if spread is not None:
         inner = held_by(spread.operands[0])
         if inner is None:
@@ -349,13 +341,13 @@ def held_by(value: ir.Value) -> np.ndarray | None:
         if tuple(dims) != tuple(sorted(dims)):
             return None
         return np.broadcast_to(inner.reshape(wide), shape)
-    op = _source(value, "stablehlo.constant")
+    op = defining_op(value, "stablehlo.constant")
     return None if op is None else codec.decode(op.attributes["value"])
 
 
 def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
     """Whether indices have been clamped to what the gather clamps to."""
-    clamp = _source(indices, "stablehlo.clamp")
+    clamp = defining_op(indices, "stablehlo.clamp")
     if clamp is None:
         held = held_by(indices)
         low = high = held

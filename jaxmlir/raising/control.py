@@ -13,18 +13,8 @@ from jaxmlir.raising.idioms import called
 from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.sizes import is_symbolic, settled
-from jaxmlir.raising.writer import (
-    RULES,
-    Outer,
-    Values,
-    Writer,
-    attribute,
-    end_of,
-    is_open,
-    rule,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.source import Outer, attribute, defining_op, end_of, is_open, shape_of, tensor
+from jaxmlir.raising.writer import RULES, Values, Writer, rule
 
 
 @rule("while")
@@ -146,10 +136,8 @@ def _in_bounds(index: ir.Value, n: int) -> bool:
 
 
 def _constant(value: ir.Value) -> int | None:
-    op = value.owner
-    if isinstance(op, ir.Block) or op.operation.name != "jaxpr.constant":
-        return None
-    if "value" not in op.attributes:
+    op = defining_op(value, "jaxpr.constant")
+    if op is None or "value" not in op.attributes:
         return None
     held = codec.decode(op.attributes["value"])
     return int(held) if held.ndim == 0 else None

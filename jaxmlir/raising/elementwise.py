@@ -13,18 +13,8 @@ from jax import dtypes, lax
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.writer import (
-    PLAIN,
-    RULES,
-    Values,
-    Writer,
-    attribute,
-    keyword,
-    raised_type,
-    rule,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.source import attribute, keyword, raised_type, shape_of, tensor
+from jaxmlir.raising.writer import PLAIN, RULES, Values, Writer, rule
 
 _SAME = """
 abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp

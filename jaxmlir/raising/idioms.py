@@ -28,7 +28,8 @@ from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
 from jaxmlir.dialect.types import aval_of, dtype_of, widths_of
 from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.matching import computation
-from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written, end_of
+from jaxmlir.raising.source import end_of
+from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
 
 
 class Idiom(NamedTuple):

@@ -18,24 +18,12 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
 from jaxmlir.raising.sizes import settled
-from jaxmlir.raising.writer import (
-    RULES,
-    SHAPE_OPERANDS,
-    Values,
-    Writer,
-    attribute,
-    keyword,
-    python_value,
-    rule,
-    shape_of,
-    sizes_of,
-    tensor,
-)
+from jaxmlir.raising.source import attribute, keyword, python_value, shape_of, sizes_of, tensor
+from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, Values, Writer, rule
 
 
 @rule("fft")
@@ -226,7 +214,7 @@ def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: 
     elif isinstance(config, ir.StringAttr) and config.value:
         legacy = config.value
     types = w.types(op)
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    results = [jax.ShapeDtypeStruct(sizes_of(t), type_of_scalar(t.element_type)) for t in types]
     aliases = {}
     for alias in (
         op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ()

@@ -19,7 +19,8 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops, is_used, set_results, symbol_ref
 from jaxmlir.dialect.ir import body_of, functions, ir
 from jaxmlir.raising.sizes import settled
-from jaxmlir.raising.writer import Values, Writer, end_of, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import defining_op, end_of, shape_of, sizes_of, tensor
+from jaxmlir.raising.writer import Values, Writer
 
 
 def scanned(
@@ -64,7 +65,7 @@ def _counted(
 ) -> tuple[int, Any] | None:
     """Which value of the carry counts from 0 up to a symbolic dimension, and that dimension."""
     (result,) = end_of(test).operands
-    op = _op(result, "lt")
+    op = defining_op(result, "jaxpr.lt")
     if op is None:
         return None
     arguments = list(test.arguments)
@@ -125,7 +126,7 @@ class _Loop:
                 xs[k] = users
         ys = {}
         for k, value in enumerate(self.carry):
-            update = _op(self.results[k], "dynamic_update_slice")
+            update = defining_op(self.results[k], "jaxpr.dynamic_update_slice")
             if update is None or [use.owner.operation for use in value.uses] != [update]:
                 continue
             used = len(list(update.result.uses)) > 1
@@ -158,8 +159,8 @@ class _Loop:
         size = _size(value)
         if size is not None:
             return 0, size
-        for name, sign in (("add", 1), ("sub", -1)):
-            op = _op(value, name)
+        for name, sign in (("jaxpr.add", 1), ("jaxpr.sub", -1)):
+            op = defining_op(value, name)
             if op is not None and depth:
                 a, b = (self._place(v, depth - 1) for v in op.operands)
                 return None if a is None or b is None else (a[0] + sign * b[0], a[1] + sign * b[1])
@@ -183,8 +184,8 @@ class _Loop:
         """What an update puts in an array, without the dimension of the iterations."""
         row = update.operands[1]
         type_ = tensor(shape_of(row)[1:], row.type.element_type)
-        for name in ("broadcast_in_dim", "reshape"):
-            op = _op(row, name)
+        for name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape"):
+            op = defining_op(row, name)
             if op is not None and op.operands[0].type == type_:
                 return op.operands[0]
         with ir.InsertionPoint(update):
@@ -196,22 +197,16 @@ def _reshaped(value: ir.Value, type_: ir.Type, location: Any) -> ir.Value:
     return ir.Operation.create("jaxpr.reshape", [type_], [value], attributes, loc=location).result
 
 
-def _op(value: ir.Value, name: str) -> Any | None:
-    """The op of a name that a value is the result of."""
-    op = value.owner
-    return op.operation if not isinstance(op, ir.Block) and op.name == f"jaxpr.{name}" else None
-
-
 def _size(value: ir.Value) -> Any | None:
     """The number or symbolic dimension that a scalar of a written function is."""
-    for name in ("convert_element_type", "reshape"):
-        op = _op(value, name)
+    for name in ("jaxpr.convert_element_type", "jaxpr.reshape"):
+        op = defining_op(value, name)
         if op is not None:
             return _size(op.operands[0])
-    op = _op(value, "dim_as_value")
+    op = defining_op(value, "jaxpr.dim_as_value")
     if op is not None:
         return codec.decode(op.attributes["dim"])
-    op = _op(value, "constant")
+    op = defining_op(value, "jaxpr.constant")
     if op is None or "value" not in op.attributes:
         return None
     held = codec.decode(op.attributes["value"])

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
+from jaxmlir.raising.source import defining_op
 
 # What some modules say and others leave out.
 _DEFAULTS = {
@@ -72,8 +73,8 @@ def _digest(text: str) -> str:
 def _constant(value: ir.Value) -> str:
     """A constant from outside of a block as one that is inside; of another value, that it is
     unknown."""
-    op = value.owner
-    if isinstance(op, ir.Block) or op.operation.name != "stablehlo.constant":
+    op = defining_op(value, "stablehlo.constant")
+    if op is None:
         return "?"
     given = [f"value = {op.attributes['value']}"]
     return _digest(f"stablehlo.constant () {given} [] {[str(value.type)]}") + "#0"

@@ -24,7 +24,8 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
     sharding,
 )
 from jaxmlir.raising.lost_rules import remark_lost_rules
-from jaxmlir.raising.writer import Raising, is_open, public_functions, raised_type
+from jaxmlir.raising.source import is_open, public_functions, raised_type
+from jaxmlir.raising.writer import Raising
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,17 +26,8 @@ from jaxmlir.raising.derivatives import (
 from jaxmlir.raising.elementwise import lifted
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import region_by_jax, region_text
-from jaxmlir.raising.writer import (
-    Values,
-    Writer,
-    attribute,
-    is_open,
-    keyword,
-    rule,
-    shape_of,
-    sizes_of,
-    tensor,
-)
+from jaxmlir.raising.source import attribute, is_open, keyword, shape_of, sizes_of, tensor
+from jaxmlir.raising.writer import Values, Writer, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
 

@@ -25,6 +25,7 @@ from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import size_variable
+from jaxmlir.raising.source import defining_op, is_open, keyword
 
 Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
@@ -194,8 +195,7 @@ def _elementwise(name: str) -> Evaluate:
 
 
 def _compare(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
-    direction = str(op.attributes["comparison_direction"]).rstrip(">").rpartition(" ")[2]
-    return _elementwise(direction)(op, shape, arrays)
+    return _elementwise(keyword(op.attributes["comparison_direction"]))(op, shape, arrays)
 
 
 def _clamp(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
@@ -293,7 +293,7 @@ def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, t
     names = _names(block, source)
     shapes: dict[ir.Value, list[Any]] = {}
     for value in block.arguments:
-        if isinstance(value.type, ir.RankedTensorType) and not value.type.has_static_shape:
+        if is_open(value.type):
             shapes[value] = [
                 size_variable(names.get((value, d)) or f"d{value.arg_number}_{d}", ())
                 if value.type.is_dynamic_dim(d)
@@ -308,10 +308,8 @@ def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, t
 
 def _size_of(value: ir.Value) -> tuple[ir.Value, int] | None:
     """The array and the dimension that an integer is the size of."""
-    op = value.owner
-    if isinstance(op, ir.Block) or op.operation.name != "stablehlo.get_dimension_size":
-        return None
-    return op.operands[0], op.attributes["dimension"].value
+    op = defining_op(value, "stablehlo.get_dimension_size")
+    return None if op is None else (op.operands[0], op.attributes["dimension"].value)
 
 
 def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, int], str]:
@@ -383,10 +381,8 @@ def _equality(op: Any) -> tuple[tuple[ir.Value, int], ir.Value] | None:
     """The size of an argument, and the number that it is asserted to be equal to."""
     if "shape_assertion" not in str(op.attributes["call_target_name"]) or not len(op.operands):
         return None
-    compare = op.operands[0].owner
-    if isinstance(compare, ir.Block) or compare.operation.name != "stablehlo.compare":
-        return None
-    if "EQ" not in str(compare.attributes["comparison_direction"]):
+    compare = defining_op(op.operands[0], "stablehlo.compare")
+    if compare is None or keyword(compare.attributes["comparison_direction"]) != "EQ":
         return None
     size = _size_of(compare.operands[0])
     return None if size is None else (size, compare.operands[1])

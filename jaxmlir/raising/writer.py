@@ -3,15 +3,15 @@
 A rule is a function ``rule(w, op, operands) -> results`` of the :class:`Writer` of the function at
 hand, an op of StableHLO and the dialect's values for its operands; :data:`RULES` has one for each
 op's name.  Regions become private functions, as sub-jaxprs do; what they take from around them
-becomes arguments.  Functions wait in a queue, so nothing here recurses.
+becomes arguments.  Functions wait in a queue, so nothing here recurses; but those of symbolic sizes
+are written where they are asked for, as their ops tell the types of their results.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,11 +24,9 @@ from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, set_resul
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import (
     body_of,
-    captured,
     func,
     functions,
     ir,
-    is_private,
     new_function,
     sdy,
 )
@@ -42,6 +40,19 @@ from jaxmlir.dialect.types import (
 )
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op
 from jaxmlir.raising import sizes
+from jaxmlir.raising.source import (
+    STATIC,
+    Outer,
+    constants_around,
+    end_of,
+    is_open,
+    outer_of,
+    python_value,
+    raised_type,
+    shape_of,
+    sizes_of,
+    tensor,
+)
 from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
@@ -104,108 +115,6 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
-
-
-@functools.cache
-def raised_type(type_: ir.Type) -> ir.Type:
-    """The dialect's type of the values of a type of StableHLO.
-
-    Raises:
-      ImportingError: there is none.
-    """
-    if isinstance(type_, ir.RankedTensorType):
-        if type_.encoding is not None:
-            type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
-        if "quant.uniform" in str(type_.element_type):
-            raise ImportingError(
-                f"{type_} is quantised, which JAX has no type for; expected numbers, as "
-                "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
-            )
-        dtype_of(type_.element_type)
-        return type_
-    if str(type_) == "!stablehlo.token":
-        return ir.Type.parse("!jaxpr.token")
-    raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
-
-
-def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
-    """The type of tensors of a shape, whose sizes are numbers or symbolic dimensions."""
-    shape = tuple(shape)
-    if core.is_constant_shape(shape):
-        return ir.RankedTensorType.get(list(shape), element)
-    return type_of(core.ShapedArray(shape, dtype_of(element)))
-
-
-def is_open(type_: ir.Type) -> bool:
-    """Whether a type of the source has sizes that are not numbers; in the dialect, these are
-    symbolic dimensions, which operands tell."""
-    return (
-        isinstance(type_, ir.RankedTensorType)
-        and not type_.has_static_shape
-        and type_.encoding is None
-    )
-
-
-def shape_of(value: ir.Value) -> tuple[Any, ...]:
-    """The shape of a value; sizes are numbers or, of one of the dialect, symbolic dimensions."""
-    return sizes_of(value.type)
-
-
-def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
-    """The shape of a tensor's type.
-
-    Raises:
-      ImportingError: it is one of the source, whose sizes are not numbers.
-    """
-    if type_.has_static_shape:
-        return tuple(type_.shape)
-    if type_.encoding is None:
-        raise ImportingError(f"{type_} has sizes that are not known; {_STATIC}")
-    return aval_of(type_).shape
-
-
-_STATIC = (
-    "expected a module of static shapes, or a function of jax.export and arguments: "
-    "jaxmlir.from_exported(exported, *args)"
-)
-
-
-def attribute(op: Any, name: str, default: Any = None) -> Any:
-    """An attribute of an op of StableHLO as numbers, tuples, strings."""
-    attributes = op.attributes
-    return python_value(attributes[name]) if name in attributes else default
-
-
-@functools.cache
-def python_value(attr: ir.Attribute) -> Any:
-    """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
-    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
-        return attr.value
-    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
-        return tuple(attr)
-    if isinstance(attr, ir.FlatSymbolRefAttr):
-        return attr.value
-    if isinstance(attr, ir.ArrayAttr):
-        return tuple(python_value(item) for item in attr)
-    if isinstance(attr, ir.DictAttr):
-        return {item.name: python_value(item.attr) for item in attr}
-    if isinstance(attr, ir.DenseElementsAttr):
-        return codec.decode(attr)
-    return keyword(attr)
-
-
-@functools.cache
-def keyword(attr: ir.Attribute) -> str:
-    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<... LT>``."""
-    return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
-
-
-class Region(NamedTuple):
-    """A region that has become a function."""
-
-    symbol: str
-    captured: list[ir.Value]
-    """The dialect's values of what it takes from around it: its first arguments."""
 
 
 class Raising:
@@ -605,7 +514,7 @@ class Writer:
         except (*_BY_JAX, JaxmlirError) as e:
             reason = str(e).partition("\n")[0]
             type_ = next(v.type for v in op.results if is_open(v.type))
-            raise ImportingError(f"the sizes of {type_} are not known: {reason}; {_STATIC}") from e
+            raise ImportingError(f"the sizes of {type_} are not known: {reason}; {STATIC}") from e
         for result, aval in zip(op.results, avals, strict=True):
             result.set_type(type_of(aval.update(weak_type=False)))
 
@@ -653,7 +562,7 @@ class Writer:
         if flat is None:
             raise ImportingError(
                 f"its {what} are computed when the program runs; expected a constant"
-                + (f", or sizes of arguments: {_STATIC}" if self.raising.symbolic else "")
+                + (f", or sizes of arguments: {STATIC}" if self.raising.symbolic else "")
             )
         return flat
 
@@ -775,13 +684,6 @@ class Writer:
             "jaxpr.convert_element_type", [type_], [value], conversion(type_), loc=self.location
         ).result
 
-    def region(self, region: Any, op: Any, hint: str) -> Region:
-        """A region as a function."""
-        block = region.blocks[0]
-        outer = self.outer([block])
-        symbol = self.raising.region(block, outer, hint, op.location)
-        return Region(symbol, [self.env[v] for v in outer.values])
-
     def closed_region(self, region: Any, op: Any, hint: str) -> str:
         """The symbol of the function of a region that takes constants alone from around it.
 
@@ -789,7 +691,7 @@ class Writer:
           ImportingError: it uses other values.
         """
         block = region.blocks[0]
-        return self.raising.region(block, _constants_around(block), hint, op.location)
+        return self.raising.region(block, constants_around(block), hint, op.location)
 
     def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[Raising, str]:
         """A module with the function of a region, which takes constants alone from around it; and
@@ -801,7 +703,7 @@ class Writer:
         inner = Raising(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
-        symbol = inner.region(block, _constants_around(block), hint, self.location)
+        symbol = inner.region(block, constants_around(block), hint, self.location)
         inner.write()
         # A program is what can be called.
         function = functions(inner.importer.module)[symbol]
@@ -813,19 +715,6 @@ class Writer:
 def _jaxpr_of(fun: Callable[..., Any], avals: Sequence[Any], wide: bool) -> Any:
     """The jaxpr of a function, where numbers of 64 bits are what ``wide`` says."""
     return jax.make_jaxpr(fun)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
-
-
-class Outer(NamedTuple):
-    """What regions take from around them."""
-
-    values: list[ir.Value]
-    """The values that their functions take as arguments."""
-    constants: list[Any]
-    """The ops that each of their functions writes again: so a loop's bounds stay known."""
-    types: Mapping[ir.Value, ir.Type] = MappingProxyType({})
-    """The dialect's types of values whose sizes are not numbers."""
-    sizes: Mapping[ir.Value, sizes.Sizes] = MappingProxyType({})
-    """The values that each of their functions makes again of symbolic dimensions."""
 
 
 def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
@@ -841,71 +730,6 @@ def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
     types = [v.type for v in new.results]
     same = order == list(range(len(operands)))
     return Written(new.name, types, dict(new.attributes.items()), None if same else order)
-
-
-def outer_of(blocks: Sequence[ir.Block]) -> Outer:
-    """What the ops of some blocks, and those in their regions, take from around these."""
-    values: list[ir.Value] = []
-    constants: dict[Any, None] = {}
-    for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
-        ops = _constant_ops(value)
-        if ops is None:
-            values.append(value)
-        else:
-            constants.update(dict.fromkeys(ops))
-    return Outer(values, list(constants))
-
-
-def _constants_around(block: ir.Block) -> Outer:
-    """What a block takes from around it, where that is constants alone.
-
-    Raises:
-      ImportingError: it uses other values.
-    """
-    outer = outer_of([block])
-    if outer.values:
-        raise ImportingError("its region uses values from around it; expected none")
-    return outer
-
-
-def _constant_ops(value: ir.Value) -> list[Any] | None:
-    """The ops that make a constant, or repeat one."""
-    op = value.owner
-    if isinstance(op, ir.Block):
-        return None
-    op = op.operation
-    if op.name == "stablehlo.constant":
-        return [op]
-    if op.name == "stablehlo.broadcast_in_dim":
-        inner = _constant_ops(op.operands[0])
-        return None if inner is None else [*inner, op]
-    return None
-
-
-def end_of(block: ir.Block) -> ir.Operation:
-    """The op that ends a block.
-
-    Raises:
-      ImportingError: there is none, which MLIR lets pass in a text of damaged ops.
-    """
-    try:
-        return ir.InsertionPoint.at_block_terminator(block).ref_operation
-    except ValueError:
-        error, owner = ImportingError("expected an op that ends the block"), block.owner.operation
-        place = locations.position(owner.location)
-        raise at_op(ImportingError, error, owner.name, place) from None
-
-
-def captured_by(block: ir.Block) -> list[ir.Value]:
-    """The values that a block's ops, and those in their regions, take from around it."""
-    own = set(block.arguments)
-    used: dict[ir.Value, None] = {}
-    for op in block.operations:
-        used.update(dict.fromkeys(op.operands))
-        if len(op.operation.regions):
-            used.update(dict.fromkeys(captured(op)))
-        own.update(op.results)
-    return [value for value in used if value not in own]
 
 
 def _is_splat(array: np.ndarray) -> bool:
@@ -929,10 +753,3 @@ REFUSED = {
     "stablehlo.outfeed": "JAX has no outfeed",
 }
 """Why there is no rule for some ops."""
-
-
-def public_functions(module: ir.Module) -> list[str]:
-    """The functions that others than the module itself may call: ``main``, or where there is none
-    all that do not say otherwise."""
-    public = [name for name, op in functions(module).items() if not is_private(op)]
-    return ["main"] if "main" in public else public

@@ -154,7 +154,8 @@ def test_what_was_lowered_from_the_dialect_comes_back():
         (b"ML\xefR\rStableHLO_v1.0.0\0junk", ParseError, "corrupted MLIR bytecode"),
         ("module {}", ImportingError, "no public function"),
         (
-            "func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            "func.func @f(%x: tensor<f32>) -> tensor<?xf32> { %y = stablehlo.custom_call @g(%x) "
+            ": (tensor<f32>) -> tensor<?xf32> return %y : tensor<?xf32> }",
             ImportingError,
             "sizes that are not known",
         ),
