@@ -55,15 +55,13 @@ def from_stablehlo(
         raise ArgumentError(
             f"expected the text, bytes or module of StableHLO, got {type(source).__name__}"
         )
-    program = _program(raise_module(module, _of_import), filename)
-    if remarks is not None:
-        with listening(remarks, "jaxpr-raise-stablehlo", program):
-            remark_lost_rules(program)
-    return program
+    return _program(raise_module(module, _of_import), filename, remarks)
 
 
 @collector_paused
-def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Program:
+def from_exported(
+    exported: Exported | bytes, *args: Any, remarks: Sink | None = None, **kwargs: Any
+) -> Program:
     """The program of a function that ``jax.export`` has exported, with its pytrees.
 
     Its derivatives of any order, and batches, are made of what it computes: it needs none that was
@@ -72,8 +70,9 @@ def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Prog
     Args:
       exported: a ``jax.export.Exported``, or the bytes that its ``serialize`` gave, which may come
         from anybody.
-      args, kwargs: of a function of symbolic sizes, arguments of the sizes that the program is
-        for: arrays, or ``jax.ShapeDtypeStruct``.
+      args, kwargs: arguments of the only sizes that the program is for, where those of the function
+        are symbolic: arrays, or ``jax.ShapeDtypeStruct``.  Without these, they stay symbolic.
+      remarks: takes remarks on ops whose derivative may not be that of a rule that was lost.
 
     Raises:
       ArgumentError: it is neither.
@@ -98,13 +97,14 @@ def from_exported(exported: Exported | bytes, *args: Any, **kwargs: Any) -> Prog
         )
     if args or kwargs:
         refined = refined_module(exported, args, kwargs)
-        return _program(raise_exported(read(refined), exported, _of_import, refined=True), "-")
+        importer = raise_exported(read(refined), exported, _of_import, refined=True)
+        return _program(importer, "-", remarks)
     data = bytes(exported.mlir_module_serialized)
     module = read(data) if trusted else parse_module(to_text(data))
     if exported.ordered_effects or exported.unordered_effects:
         effects = ", ".join(map(str, (*exported.ordered_effects, *exported.unordered_effects)))
         raise ImportingError(f"{exported.fun_name} has effects that cannot be raised: {effects}")
-    return _program(raise_exported(module, exported, _of_import), "-")
+    return _program(raise_exported(module, exported, _of_import), "-", remarks)
 
 
 def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
@@ -113,12 +113,16 @@ def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
     return jaxlib_jax.mlir.refine_polymorphic_shapes(bytecode(lowered.compiler_ir().operation))
 
 
-def _program(importer: Importer, filename: str) -> Program:
+def _program(importer: Importer, filename: str, remarks: Sink | None) -> Program:
     from jaxmlir.verify.verifier import verify
 
     program = Program.of_import(importer)
     verify(program, filename)
-    return _raised_further(program)
+    program = _raised_further(program)
+    if remarks is not None:
+        with listening(remarks, "jaxpr-raise-stablehlo", program):
+            remark_lost_rules(program)
+    return program
 
 
 def _of_import(importer: Importer) -> Program:

@@ -22,15 +22,17 @@ from jaxmlir.raising.derivatives import (
     has_derivative,
 )
 from jaxmlir.raising.elementwise import arithmetic_name, type_of_elements
-from jaxmlir.raising.writer import (
-    RULES,
-    Values,
-    Writer,
+from jaxmlir.raising.sizes import objects, settled
+from jaxmlir.raising.source import (
     attribute,
+    defining_op,
+    is_open,
     keyword,
-    rule,
     shape_of,
+    sizes_of,
+    tensor,
 )
+from jaxmlir.raising.writer import RULES, Values, Writer, rule
 
 
 @rule("constant", "chlo.constant", "arith.constant")
@@ -51,19 +53,28 @@ def constant_like(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 @rule("iota", "dynamic_iota")
 def iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
+    type_ = _shaped(w, type_, operands)
     dtype, dimension = type_of_elements(type_), attribute(op, "iota_dimension")
-    return w.emit("iota", [], [type_], dtype=dtype, shape=tuple(type_.shape), dimension=dimension)
+    return w.emit("iota", [], [type_], dtype=dtype, shape=sizes_of(type_), dimension=dimension)
+
+
+def _shaped(w: Writer, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
+    """A type with the sizes that an operand says, where they are not numbers."""
+    if not is_open(type_):
+        return type_
+    return tensor(w.known_numbers(shape[0], "sizes"), type_.element_type)
 
 
 @rule("reshape", "dynamic_reshape")
 def reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    return [w.reshape(operands[0], tuple(type_.shape))]
+    return [w.reshape(operands[0], sizes_of(_shaped(w, type_, operands[1:])))]
 
 
 @rule("broadcast_in_dim", "dynamic_broadcast_in_dim")
 def broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
+    type_ = _shaped(w, type_, operands[1:])
     return [w.broadcast(operands[0], type_, attribute(op, "broadcast_dimensions"))]
 
 
@@ -126,56 +137,75 @@ def dynamic_update_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values
 def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     size = shape_of(operands[0])[attribute(op, "dimension")]
-    return [w.constant(np.array(size, type_of_elements(type_)))]
+    return [w.of_sizes(objects([size], ()), type_)]
 
 
 # --- ops whose bounds are operands ---------------------------------------------------------------
 
 
-def known(value: ir.Value, what: str) -> tuple[int, ...]:
-    """The numbers of a value that a constant holds.
-
-    Raises:
-      ImportingError: it is not known before the program runs.
-    """
-    found = _known(value)
-    if found is None:
-        raise ImportingError(f"its {what} are computed when the program runs; expected a constant")
-    return tuple(int(n) for n in found.reshape(-1))
-
-
-def _known(value: ir.Value) -> np.ndarray | None:
-    op = value.owner
-    if isinstance(op, ir.Block):
-        return None
-    op = op.operation
-    if op.name == "jaxpr.constant" and "value" in op.attributes:
-        return codec.decode(op.attributes["value"])
-    if op.name in ("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.convert_element_type"):
-        inner = _known(op.operands[0])
-        if inner is None:
-            return None
-        if inner.size == 1:
-            return np.broadcast_to(inner.reshape(()), shape_of(value))
-        return inner.reshape(shape_of(value)) if op.name == "jaxpr.reshape" else None
-    return None
-
-
 @rule("real_dynamic_slice")
 def real_dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    (type_,) = w.types(op)
+    """A slice; or what JAX writes of a start that is computed and a size that is not a number."""
     x, *bounds = operands
-    found = [_known(v) for v in bounds]
-    if any(v is None for v in found[::2]) or found[2] is None:
-        raise ImportingError("its strides are computed when the program runs")
-    start, limit, strides = (known(v, "bounds") for v in bounds)
-    return w.emit("slice", [x], [type_], start_indices=start, limit_indices=limit, strides=strides)
+    types = w.types(op)
+    strides = w.known_numbers(bounds[2], "strides")
+    start = w.known(bounds[0])
+    if (start is None or settled(start) is None) and set(strides) == {1}:
+        sizes = _sizes_of_slice(w, op)
+        if sizes is not None:
+            last = [n - size for n, size in zip(shape_of(x), sizes, strict=True)]
+            starts = [_element(w, _unclamped(w, bounds[0], last), k) for k in range(len(last))]
+            return w.emit("dynamic_slice", [x, *starts], types, slice_sizes=sizes)
+    start, limit = (w.known_numbers(v, "bounds") for v in bounds[:2])
+    params = {} if set(strides) <= {1} else {"strides": strides}
+    return w.emit("slice", [x], types, start_indices=start, limit_indices=limit, **params)
+
+
+def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
+    """How much is between the bounds of a slice, if its limit is its start and a known size."""
+    _, start, limit, _ = op.operands
+    total = defining_op(limit, "stablehlo.add")
+    if total is None or start not in total.operands:
+        return None
+    first, second = total.operands
+    size = w.known(w.env[second if first == start else first])
+    return None if size is None else settled(size)
+
+
+def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
+    """The start of a slice before it is clamped to where it fits, as the dialect's op does too."""
+    op = defining_op(start, "jaxpr.clamp")
+    if op is None:
+        return start
+    low, inner, high = op.operands
+    bounds = [w.known(v) for v in (low, high)]
+    flat = [None if array is None else settled(array) for array in bounds]
+    return inner if flat == [(0,) * len(last), tuple(last)] else start
+
+
+def _element(w: Writer, vector: ir.Value, k: int) -> ir.Value:
+    """An element of a vector of the dialect: the scalar that it is concatenated of, if it is."""
+    op = defining_op(vector, "jaxpr.concatenate")
+    if op is not None:
+        parts = list(op.operands)
+        if all(shape_of(part) == (1,) for part in parts):
+            part = parts[k]
+            size = w.known(part)
+            if size is not None and settled(size) is not None:
+                return w.of_sizes(size.reshape(()), tensor((), part.type.element_type))
+            single = defining_op(part, "jaxpr.reshape")
+            if single is not None:
+                return single.operands[0]
+            return w.reshape(part, ())
+    one = tensor((1,), vector.type.element_type)
+    bounds = {"start_indices": (k,), "limit_indices": (k + 1,)}
+    return w.reshape(w.one("slice", [vector], one, **bounds), ())
 
 
 @rule("dynamic_pad")
 def dynamic_pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     x, value, *amounts = operands
-    config = tuple(zip(*(known(v, "amounts") for v in amounts), strict=True))
+    config = tuple(zip(*(w.known_numbers(v, "amounts") for v in amounts), strict=True))
     return w.emit("pad", [x, value], w.types(op), padding_config=config)
 
 
@@ -203,7 +233,7 @@ def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     x, indices, *rest = operands
-    sizes = known(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
+    sizes = w.known_numbers(rest[0], "slice sizes") if rest else attribute(op, "slice_sizes")
     dims = lax.GatherDimensionNumbers(
         offset_dims=tuple(numbers.offset_dims),
         collapsed_slice_dims=tuple(numbers.collapsed_slice_dims),
@@ -212,7 +242,7 @@ def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         start_indices_batching_dims=tuple(numbers.start_indices_batching_dims),
     )
     limits = [shape_of(x)[d] - sizes[d] for d in dims.start_index_map]
-    filling = _filling(op, limits)
+    filling = _filling(w, op, limits)
     params: dict[str, Any] = {"mode": lax.GatherScatterMode.CLIP}
     if filling is not None:
         select, fill = filling
@@ -231,7 +261,7 @@ def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     )
 
 
-def _filling(op: Any, limits: Sequence[int]) -> tuple[Any, Any] | None:
+def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
     """The only user of a gather and a number, if it takes that number wherever an index is out of
     bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
     uses = [use.owner.operation for use in op.results[0].uses]
@@ -241,40 +271,49 @@ def _filling(op: Any, limits: Sequence[int]) -> tuple[Any, Any] | None:
     fill = held_by(other)
     if gathered != op.results[0] or fill is None or not fill.size:
         return None
-    reduction = _source(_behind(mask, *_SPREADING), "stablehlo.reduce")
+    reduction = defining_op(_behind(mask, *SPREADING), "stablehlo.reduce")
     if reduction is None or combinations(reduction.regions[0].blocks[0], 1) != ["and"]:
         return None
-    both = _source(reduction.operands[0], "stablehlo.and")
+    both = defining_op(reduction.operands[0], "stablehlo.and")
     if both is None:
         return None
     bounds = {"GE": [0] * len(limits), "LE": list(limits)}
     for side in both.operands:
-        compared = _source(side, "stablehlo.compare")
+        compared = defining_op(side, "stablehlo.compare")
         if compared is None:
             return None
         index, bound = compared.operands
-        held = held_by(bound)
         wanted = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
-        if index != op.operands[1] or held is None or wanted is None:
-            return None
-        last = np.broadcast_to(held, shape_of(index)).reshape(-1, len(limits))
-        if not (last == wanted).all():
+        if index != op.operands[1] or wanted is None or not _is_each(w, bound, wanted):
             return None
     number = fill.reshape(-1)[0]
     return (uses[0], number.item()) if _all_equal(fill, number) else None
 
 
-_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+def _is_each(w: Writer, value: ir.Value, wanted: list[Any]) -> bool:
+    """Whether a value of the source has some numbers, or symbolic dimensions, in each row."""
+    held: np.ndarray | None = None
+    if value in w.env and (sizes := w.known(w.env[value])) is not None:
+        flat = settled(sizes)
+        held = None if flat is None else objects(flat, sizes.shape)
+    if held is None:
+        held = held_by(value)
+    if held is None or (held.ndim and held.shape[-1] not in (1, len(wanted))):
+        return False
+    rows = np.broadcast_to(held, (*held.shape[:-1], len(wanted))).reshape(-1, len(wanted))
+    return bool((rows == objects(wanted, (len(wanted),))).all())
+
+
+SPREADING = (
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.dynamic_broadcast_in_dim",
+    "stablehlo.reshape",
+)
+"""Ops that repeat elements, or have them in another shape."""
 
 
 def _all_equal(array: np.ndarray, number: Any) -> bool:
     return array.tobytes() == np.full_like(array, number).tobytes()
-
-
-def _source(value: ir.Value, name: str) -> Any | None:
-    """The op of a name that a value of the source is the result of."""
-    op = value.owner
-    return op.operation if not isinstance(op, ir.Block) and op.operation.name == name else None
 
 
 def _behind(value: ir.Value, *names: str) -> ir.Value:
@@ -285,8 +324,13 @@ def _behind(value: ir.Value, *names: str) -> ir.Value:
 
 
 def held_by(value: ir.Value) -> np.ndarray | None:
-    """The numbers of a value of the source: a constant, or one that is repeated."""
-    spread = _source(value, "stablehlo.broadcast_in_dim")
+    """The numbers of a value of the source: a constant, or one that is repeated; a scalar that is
+    repeated to sizes that are not numbers stays one."""
+    spread = defining_op(value, "stablehlo.dynamic_broadcast_in_dim")
+    if spread is not None:
+        inner = held_by(spread.operands[0])
+        return inner.reshape(()) if inner is not None and inner.size == 1 else None
+    spread = defining_op(value, "stablehlo.broadcast_in_dim")
     if spread is not None:
         inner = held_by(spread.operands[0])
         if inner is None:
@@ -297,19 +341,19 @@ def held_by(value: ir.Value) -> np.ndarray | None:
         if tuple(dims) != tuple(sorted(dims)):
             return None
         return np.broadcast_to(inner.reshape(wide), shape)
-    op = _source(value, "stablehlo.constant")
+    op = defining_op(value, "stablehlo.constant")
     return None if op is None else codec.decode(op.attributes["value"])
 
 
 def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
     """Whether indices have been clamped to what the gather clamps to."""
-    clamp = _source(indices, "stablehlo.clamp")
+    clamp = defining_op(indices, "stablehlo.clamp")
     if clamp is None:
         held = held_by(indices)
         low = high = held
     else:
         low, high = held_by(clamp.operands[0]), held_by(clamp.operands[2])
-    if low is None or high is None or not limits:
+    if low is None or high is None or not limits or is_open(indices.type):
         return False
     low, high = (
         np.broadcast_to(v, shape_of(indices)).reshape(-1, len(limits)) for v in (low, high)
@@ -342,7 +386,7 @@ def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     n = len(op.results)
     arrays, indices, updates = operands[:n], operands[n], operands[n + 1 :]
     combined = combinations(op.regions[0].blocks[0], n)
-    results = []
+    results: list[ir.Value] = []
     for k, (array, update) in enumerate(zip(arrays, updates, strict=True)):
         how = None if combined is None else combined[k]
         if how is None and n > 1:
@@ -350,7 +394,7 @@ def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
                 "its region combines several arrays; expected one array, or a sum, product, "
                 "minimum, maximum or replacement of each"
             )
-        results.append(_scatter(w, op, [array, indices, update], how, w.types(op)[k]))
+        results.append(_scatter(w, op, [array, indices, update], how, array.type))
     return results
 
 
@@ -564,7 +608,7 @@ def convolution(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     )
     ones = (1,) * (len(lhs_spec) - 2)
     if rest:
-        flat = known(rest[0], "paddings")
+        flat = w.known_numbers(rest[0], "paddings")
         padding = tuple(zip(flat[::2], flat[1::2], strict=True))
     else:
         padding = pairs(op, "padding", len(ones))

@@ -8,20 +8,13 @@ from typing import Any
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.errors import ImportingError
 from jaxmlir.raising.idioms import called
+from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
-from jaxmlir.raising.writer import (
-    RULES,
-    Outer,
-    Values,
-    Writer,
-    attribute,
-    end_of,
-    outer_of,
-    rule,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.sizes import is_symbolic, settled
+from jaxmlir.raising.source import Outer, attribute, defining_op, end_of, is_open, shape_of, tensor
+from jaxmlir.raising.writer import RULES, Values, Writer, rule
 
 
 @rule("while")
@@ -33,7 +26,7 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     pairs = zip(end.operands, body.arguments, strict=True)
     same = [k for k, (after, before) in enumerate(pairs) if after == before]
     used = [k for k in same if next(condition.arguments[k].uses, None) is not None]
-    outer = [outer_of([block]) for block in (condition, body)]
+    outer = [w.outer([block]) for block in (condition, body)]
     raising, types = w.raising, w.types(op)
     consts = [
         [*(w.env[v] for v in around.values), *(operands[k] for k in given)]
@@ -41,10 +34,18 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     ]
     dropped = [k for k in same if k not in used]
     changed = [k for k in range(len(operands)) if k not in same]
+    carried = [v.type for v in operands] if raising.symbolic else types
+    tests, steps = (dict(zip(b.arguments, carried, strict=True)) for b in (condition, body))
     symbols = (
-        raising.region(condition, outer[0], "cond", op.location, used, unused=dropped),
-        raising.region(body, outer[1], "body", op.location, same, changed),
+        raising.region(condition, outer[0], "cond", op.location, used, None, dropped, tests),
+        raising.region(body, outer[1], "body", op.location, same, changed, types=steps),
     )
+    if raising.symbolic:
+        changing = [operands[k] for k in changed]
+        found = scanned(w, *symbols, consts, changing)
+        if found is not None:
+            results = iter(found)
+            return [operands[k] if k in same else next(results) for k in range(len(operands))]
     params = {
         name: len(values)
         for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)
@@ -54,7 +55,7 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         w.emit(
             "while",
             [*consts[0], *consts[1], *(operands[k] for k in changed)],
-            [types[k] for k in changed],
+            [carried[k] for k in changed],
             cond_jaxpr=symbol_ref(symbols[0]),
             body_jaxpr=symbol_ref(symbols[1]),
             **params,
@@ -135,10 +136,8 @@ def _in_bounds(index: ir.Value, n: int) -> bool:
 
 
 def _constant(value: ir.Value) -> int | None:
-    op = value.owner
-    if isinstance(op, ir.Block) or op.operation.name != "jaxpr.constant":
-        return None
-    if "value" not in op.attributes:
+    op = defining_op(value, "jaxpr.constant")
+    if op is None or "value" not in op.attributes:
         return None
     held = codec.decode(op.attributes["value"])
     return int(held) if held.ndim == 0 else None
@@ -153,16 +152,15 @@ def if_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
     """A ``cond`` whose branches all take what any of them takes from around it."""
     blocks = [region.blocks[0] for region in regions]
-    outer = outer_of(blocks)
-    symbols = tuple(
-        symbol_ref(w.raising.region(block, outer, f"branch_{k}", op.location))
-        for k, block in enumerate(blocks)
-    )
+    outer = w.outer(blocks)
+    symbols = [
+        w.raising.region(block, outer, f"branch_{k}", op.location) for k, block in enumerate(blocks)
+    ]
     return w.emit(
         "cond",
         [index, *(w.env[v] for v in outer.values)],
-        w.types(op),
-        branches=ir.ArrayAttr.get(symbols),
+        w.raising.results_of(symbols[0]) if w.raising.symbolic else w.types(op),
+        branches=ir.ArrayAttr.get([symbol_ref(symbol) for symbol in symbols]),
     )
 
 
@@ -180,8 +178,34 @@ def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
             return w.emit("threefry2x32", operands, w.types(op))
     if callee in w.raising.source and (meant := called(w, callee, operands)) is not None:
         return meant
-    symbol = w.raising.function(callee)
-    return w.emit("jit", operands, w.types(op), jaxpr=symbol_ref(symbol), name=callee)
+    return _called(w, op, callee, operands, callee)
+
+
+def _called(w: Writer, op: Any, callee: str, operands: list[ir.Value], name: str) -> Values:
+    """A ``jit`` of a function; of one of symbolic sizes, for those of the operands.
+
+    A function of sizes alone is written in place, where its results are known to be sizes.
+    """
+    types = w.types(op)
+    known = {k: w.sizes[v] for k, v in enumerate(operands) if v in w.sizes}
+    known = {k: array for k, array in known.items() if is_symbolic(array)}
+    if not known and not any(map(is_open, types)):
+        if all(v.type.has_static_shape for v in operands):
+            symbol = w.raising.function(callee)
+            return w.emit("jit", operands, types, jaxpr=symbol_ref(symbol), name=name)
+    if callee not in w.raising.source:
+        raise ImportingError(f"the module has no function @{callee}")
+    if all(w.known(v) is not None for v in operands) and all(map(_is_integer, types)):
+        block = body_of(w.raising.source[callee])
+        return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
+    given = {k: a for k, a in known.items() if settled(a) is not None}
+    symbol, types = w.raising.at_sizes(callee, operands, given)
+    rest = [v for k, v in enumerate(operands) if k not in given]
+    return w.emit("jit", rest, types, jaxpr=symbol_ref(symbol), name=name)
+
+
+def _is_integer(type_: ir.Type) -> bool:
+    return not is_open(type_) and not type_.rank and isinstance(type_.element_type, ir.IntegerType)
 
 
 _IN_PLACE = re.compile(
@@ -198,8 +222,7 @@ def composite(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if name in RULES and name.startswith("chlo."):
         return RULES[name](w, _Composite(op, name), operands)
     callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
-    symbol = w.raising.function(callee)
-    return w.emit("jit", operands, w.types(op), jaxpr=symbol_ref(symbol), name=name)
+    return _called(w, op, callee, operands, name)
 
 
 class _Composite:

@@ -13,18 +13,8 @@ from jax import dtypes, lax
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.writer import (
-    PLAIN,
-    RULES,
-    Values,
-    Writer,
-    attribute,
-    keyword,
-    raised_type,
-    rule,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.source import attribute, keyword, raised_type, shape_of, tensor
+from jaxmlir.raising.writer import PLAIN, RULES, Values, Writer, rule
 
 _SAME = """
 abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
@@ -120,7 +110,7 @@ def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """A real number is its own real part."""
     if isinstance(operands[0].type.element_type, ir.ComplexType):
         return w.emit(op.name.removeprefix("stablehlo."), operands, w.types(op))
-    return operands if op.name == "stablehlo.real" else [w.filled(w.types(op)[0], 0)]
+    return operands if op.name == "stablehlo.real" else [w.filled(operands[0].type, 0)]
 
 
 @rule("clamp")
@@ -128,7 +118,8 @@ def clamp(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """Bounds that are scalars are repeated: the derivative of JAX's ``clamp`` is to be of one
     shape."""
     (type_,) = w.types(op)
-    same = [v if shape_of(v) else w.broadcast(v, type_) for v in operands]
+    full = operands[1].type
+    same = [v if shape_of(v) else w.broadcast(v, full) for v in operands]
     return w.emit("clamp", same, [type_])
 
 
@@ -175,7 +166,7 @@ def select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 @rule("convert")
 def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    if type_ == operands[0].type and str(type_.element_type) == "i1":
+    if type_.element_type == operands[0].type.element_type and str(type_.element_type) == "i1":
         # JAX converts to booleans by a comparison.
         return operands
     return [w.convert(operands[0], type_.element_type)]
@@ -245,7 +236,7 @@ def optimization_barrier(w: Writer, op: Any, operands: list[ir.Value]) -> Values
 @rule("map")
 def mapped(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """The region of scalars, written of tensors."""
-    return lifted(w, op.regions[0].blocks[0], operands, shape_of(op.results[0]))
+    return lifted(w, op.regions[0].blocks[0], operands, shape_of(operands[0]))
 
 
 def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:

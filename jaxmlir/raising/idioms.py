@@ -28,7 +28,8 @@ from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
 from jaxmlir.dialect.types import aval_of, dtype_of, widths_of
 from jaxmlir.raising.arrays import held_by
 from jaxmlir.raising.matching import computation
-from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written, end_of
+from jaxmlir.raising.source import end_of
+from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
 
 
 class Idiom(NamedTuple):
@@ -90,7 +91,8 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     if plain in SOLVERS:
         return _solver(w, SOLVERS[plain], name, operands)
     idiom = CALLED.get(plain)
-    if idiom is None or len(operands) != idiom.arguments:
+    # A function of arrays of symbolic shapes takes their sizes, too.
+    if idiom is None or sum(v not in w.sizes for v in operands) != idiom.arguments:
         return None
     block = body_of(w.raising.source[name])
     env = dict(zip(block.arguments, operands, strict=True))
@@ -103,7 +105,7 @@ def _solver(
 ) -> Values | None:
     """The results of a call of a function of the source, if JAX writes those of a function so."""
     types = tuple(v.type for v in operands)
-    if not all(isinstance(t, ir.RankedTensorType) for t in types):
+    if not all(isinstance(t, ir.RankedTensorType) and t.has_static_shape for t in types):
         return None
     block = body_of(w.raising.source[name])
     wanted = [v.type for v in end_of(block).operands]
@@ -166,7 +168,8 @@ def _traced(
     arguments = [matched[v] for v in block.arguments]
     if any(v.type != result.type or v not in env for v in arguments):
         return None
-    operands, key = [env[v] for v in arguments], (idiom, result.type)
+    operands = [env[v] for v in arguments]
+    key = idiom, *(v.type for v in operands)
     known = w.raising.idioms.get(key)
     if known is not None:
         return w.again(known, operands)

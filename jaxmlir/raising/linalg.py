@@ -18,21 +18,12 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
-from jaxmlir.raising.writer import (
-    RULES,
-    Values,
-    Writer,
-    attribute,
-    keyword,
-    python_value,
-    rule,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.sizes import settled
+from jaxmlir.raising.source import attribute, keyword, python_value, shape_of, sizes_of, tensor
+from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, Values, Writer, rule
 
 
 @rule("fft")
@@ -166,6 +157,20 @@ def custom(*targets: str) -> Callable[[Any], Any]:
     return register
 
 
+@custom("shape_assertion")
+def shape_assertion(w: Writer, op: Any, operands: list[ir.Value], config: Any) -> Values:
+    """Nothing, where it is true for all sizes that arguments of the function's types have."""
+    if w.raising.sizes_are_told:
+        return []
+    condition = w.known(operands[0])
+    if condition is None or settled(condition) != (True,):
+        raise ImportingError(
+            "it asserts what the types of the arguments do not say; expected a function of "
+            "jax.export: jaxmlir.from_exported(exported)"
+        )
+    return []
+
+
 @rule("custom_call")
 def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     target = attribute(op, "call_target_name")
@@ -174,6 +179,9 @@ def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     )
     if config is None and "backend_config" in op.attributes:
         config = op.attributes["backend_config"]
+    if SHAPE_OPERANDS in op.attributes:
+        shapes = attribute(op, SHAPE_OPERANDS)
+        operands = [v for k, v in enumerate(operands) if k not in shapes]
     known = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
     if known is not None:
         given = python_value(config) if isinstance(config, ir.DictAttr) else {}
@@ -206,7 +214,7 @@ def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: 
     elif isinstance(config, ir.StringAttr) and config.value:
         legacy = config.value
     types = w.types(op)
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    results = [jax.ShapeDtypeStruct(sizes_of(t), type_of_scalar(t.element_type)) for t in types]
     aliases = {}
     for alias in (
         op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ()
@@ -294,7 +302,7 @@ def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int
     def failed(x: Any) -> Any:
         for _ in range(core_rank):
             if x.shape[-1] == 0:
-                return jnp.zeros(tuple(type_.shape), np.int32)
+                return jnp.zeros(sizes_of(type_), np.int32)
             x = x[..., 0]
         return (x != x).astype(np.int32)
 
@@ -302,7 +310,6 @@ def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int
 
 
 # What JAX makes of a status: whether all is well, for each element of a result.
-_SPREADING = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
@@ -316,7 +323,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
             if not (_is_of(value, results) and _is_nan(nans)):
                 return None
             found[user] = value
-        elif user.name == "stablehlo.compare" or user.name in _SPREADING:
+        elif user.name == "stablehlo.compare" or user.name in SPREADING:
             pending += [use.owner.operation for use in user.results[0].uses]
         else:
             return None

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
+from jaxmlir.raising.source import defining_op
 
 # What some modules say and others leave out.
 _DEFAULTS = {
@@ -49,7 +50,7 @@ def computation(
     known.update((v, f"%{depth}.{k}: {types[k]}") for k, v in enumerate(block.arguments))
     for view in block.operations:
         op = view.operation
-        operands = tuple(known.get(v, "?") for v in op.operands)
+        operands = tuple(known.get(v) or _constant(v) for v in op.operands)
         if not len(op.results):
             return operands
         attributes = {a: op.attributes[a] for a in op.attributes}
@@ -60,10 +61,23 @@ def computation(
         inner = [computation(b, source, renamed, known, depth + 1) for b in bodies]
         given = sorted({f"{name} = {value}" for name, value in attributes.items()} - _DEFAULTS)
         types = [renamed.get(v.type) or str(v.type) for v in op.results]
-        text = f"{op.name} {operands} {given} {inner} {types}"
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        digest = _digest(f"{op.name} {operands} {given} {inner} {types}")
         known.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
     return ("no end",)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _constant(value: ir.Value) -> str:
+    """A constant from outside of a block as one that is inside; of another value, that it is
+    unknown."""
+    op = defining_op(value, "stablehlo.constant")
+    if op is None:
+        return "?"
+    given = [f"value = {op.attributes['value']}"]
+    return _digest(f"stablehlo.constant () {given} [] {[str(value.type)]}") + "#0"
 
 
 def region_text(region: Any) -> tuple[str, ...]:

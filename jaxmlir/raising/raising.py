@@ -24,7 +24,8 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
     sharding,
 )
 from jaxmlir.raising.lost_rules import remark_lost_rules
-from jaxmlir.raising.writer import Raising, public_functions, raised_type
+from jaxmlir.raising.source import is_open, public_functions, raised_type
+from jaxmlir.raising.writer import Raising
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +80,7 @@ def raise_exported(
     """
     with scope():
         raising = Raising(module, of_import)
+        raising.sizes_are_told = True
         (name,) = public_functions(module)
         arguments = raising.source[name].arguments
         if refined:
@@ -92,7 +94,8 @@ def raise_exported(
             # The others have no type in the module.
             types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
             for value, k in zip(arguments[len(given) :], kept, strict=False):
-                types[k] = raised_type(value.type)
+                if not is_open(value.type):
+                    types[k] = raised_type(value.type)
             entry = raising.entry(name, types, kept, given)
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):

@@ -14,7 +14,8 @@ from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import computation, lowered_by_jax
-from jaxmlir.raising.writer import Values, Writer, keyword, rule, shape_of
+from jaxmlir.raising.source import keyword, shape_of
+from jaxmlir.raising.writer import Values, Writer, rule
 
 
 @rule("rng_bit_generator")

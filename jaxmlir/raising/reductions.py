@@ -24,16 +24,10 @@ from jaxmlir.raising.derivatives import (
     has_derivative,
 )
 from jaxmlir.raising.elementwise import lifted
+from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import region_by_jax, region_text
-from jaxmlir.raising.writer import (
-    Values,
-    Writer,
-    attribute,
-    keyword,
-    rule,
-    shape_of,
-    tensor,
-)
+from jaxmlir.raising.source import attribute, is_open, keyword, shape_of, sizes_of, tensor
+from jaxmlir.raising.writer import Values, Writer, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
 
@@ -142,7 +136,7 @@ def _reduced(
     if constant_of(init) is not None:
         return None
     result = w.one(name, [array], type_, axes=axes)
-    return w.one(how, [w.broadcast(init, type_), result], type_)
+    return w.like(how, w.broadcast(init, result.type), result)
 
 
 def _arg_reduction(
@@ -168,7 +162,7 @@ def _arg_reduction(
             found = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
             if next(op.results[0].uses, None) is None:
                 # Nobody asks for the element.
-                return [w.filled(value, 0), found]
+                return [w.filled(tensor(shape_of(found), value.element_type), 0), found]
             pick = functools.partial(_pick, axis=axes[0])
             return [*w.traced(pick, [arrays[0], found], [value]), found]
     return None
@@ -207,9 +201,40 @@ def _window(op: Any, rank: int) -> dict[str, Any]:
 
 @rule("reduce_window")
 def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+    return _reduced_windows(w, op, operands, _window(op, len(shape_of(operands[0]))))
+
+
+@custom("stablehlo.dynamic_reduce_window")
+def dynamic_reduce_window(w: Writer, op: Any, operands: list[ir.Value], _: Any) -> Values:
+    """Windows whose sizes, strides, dilations and padding are operands; a function combines."""
+    n = 2 * len(op.results)
+    sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])
+    window = {
+        "window_dimensions": sizes,
+        "window_strides": strides,
+        "padding": tuple(zip(padding[::2], padding[1::2], strict=True)),
+        "base_dilation": base,
+        "window_dilation": dilation,
+    }
+    (callee,) = op.attributes["called_computations"]
+    function = w.raising.source[ir.FlatSymbolRefAttr(callee).value]
+    return _reduced_windows(w, _Reduction(op, function), operands[:n], window)
+
+
+class _Reduction:
+    """A call of a reduction as an op with the region that combines elements."""
+
+    def __init__(self, op: Any, function: Any):
+        self.results, self.attributes, self.location = op.results, op.attributes, op.location
+        self.regions = function.operation.regions
+
+
+def _reduced_windows(
+    w: Writer, op: Any, operands: list[ir.Value], window: dict[str, Any]
+) -> Values:
     n = len(op.results)
     arrays, inits = operands[:n], operands[n:]
-    types, window = w.types(op), _window(op, len(shape_of(operands[0])))
+    types = w.types(op)
     how = combinations(op.regions[0].blocks[0], n)
     if n == 1:
         found = _cumulative(w, op, arrays[0], inits[0], types[0], window, how and how[0])
@@ -267,7 +292,7 @@ def _cumulative(
     op, whose derivative is known for products, too."""
     shape = shape_of(array)
     ones = (1,) * len(shape)
-    if tuple(type_.shape) != shape or 0 in shape:
+    if (not is_open(type_) and sizes_of(type_) != shape) or 0 in shape:
         return None
     if any(
         tuple(window[k]) != ones for k in ("window_strides", "base_dilation", "window_dilation")
@@ -319,7 +344,7 @@ def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         sums = w.one("select_and_scatter_add", [source, x], type_, select_prim=prim, **window)
         if is_identity("add", init):
             return [sums]
-        return [w.like("add", sums, w.broadcast(init, type_))]
+        return [w.like("add", sums, w.broadcast(init, sums.type))]
     hints = zip(op.regions, ("select", "scatter"), strict=True)
     selected, scattered = (symbol_ref(w.closed_region(r, op, hint)) for r, hint in hints)
     return w.emit(

@@ -28,7 +28,8 @@ from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.ir import func, functions, ir, sdy
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations
-from jaxmlir.raising.writer import Raising, Values, Writer, attribute, rule
+from jaxmlir.raising.source import attribute
+from jaxmlir.raising.writer import Raising, Values, Writer, rule
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

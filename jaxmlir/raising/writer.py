@@ -3,36 +3,57 @@
 A rule is a function ``rule(w, op, operands) -> results`` of the :class:`Writer` of the function at
 hand, an op of StableHLO and the dialect's values for its operands; :data:`RULES` has one for each
 op's name.  Regions become private functions, as sub-jaxprs do; what they take from around them
-becomes arguments.  Functions wait in a queue, so nothing here recurses.
+becomes arguments.  Functions wait in a queue, so nothing here recurses; but those of symbolic sizes
+are written where they are asked for, as their ops tell the types of their results.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxmlir._compat import open_jaxpr
+from jaxmlir._compat import core, open_jaxpr
 from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, write_return
+from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, set_results, write_return
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import (
     body_of,
-    captured,
     func,
     functions,
     ir,
-    is_private,
     new_function,
     sdy,
 )
-from jaxmlir.dialect.types import aval_of, element_of, is_narrowed, widths_of
+from jaxmlir.dialect.types import (
+    aval_of,
+    dtype_of,
+    element_of,
+    is_narrowed,
+    type_of,
+    widths_of,
+)
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op
+from jaxmlir.raising import sizes
+from jaxmlir.raising.source import (
+    STATIC,
+    Outer,
+    constants_around,
+    end_of,
+    is_open,
+    outer_of,
+    python_value,
+    raised_type,
+    shape_of,
+    sizes_of,
+    tensor,
+)
+from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
 Rule = Callable[["Writer", Any, list[ir.Value]], Values]
@@ -65,11 +86,20 @@ _written: dict[Any, Written | None] = {}
 MAX_INLINED = 100
 """How deep blocks are written in place of ops of one another."""
 
+MAX_NESTED = 40
+"""How deep functions are written before the ones that ask for them go on."""
+
 IDIOMS: dict[str, Callable[[Writer, Any], Values | None]] = {}
 """What may be the last of several ops that are one function of JAX."""
 
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
+
+SHAPE_OPERANDS = "indices_of_shape_operands"
+"""The attribute of a custom call that says which operands are the shapes of its results."""
+
+# What JAX says of an op that cannot be.
+_BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
 # What says nothing of what is computed.
 _NO_MEANING = frozenset(
@@ -87,81 +117,6 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-@functools.cache
-def raised_type(type_: ir.Type) -> ir.Type:
-    """The dialect's type of the values of a type of StableHLO.
-
-    Raises:
-      ImportingError: there is none.
-    """
-    if isinstance(type_, ir.RankedTensorType):
-        if not type_.has_static_shape:
-            raise ImportingError(
-                f"{type_} has sizes that are not known; expected a module of static shapes, or a "
-                "function of jax.export and arguments: jaxmlir.from_exported(exported, *args)"
-            )
-        if type_.encoding is not None:
-            type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
-        if "quant.uniform" in str(type_.element_type):
-            raise ImportingError(
-                f"{type_} is quantised, which JAX has no type for; expected numbers, as "
-                "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
-            )
-        aval_of(type_)
-        return type_
-    if str(type_) == "!stablehlo.token":
-        return ir.Type.parse("!jaxpr.token")
-    raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
-
-
-def tensor(shape: Iterable[int], element: ir.Type) -> ir.Type:
-    """The type of tensors of a shape."""
-    return ir.RankedTensorType.get(list(shape), element)
-
-
-def shape_of(value: ir.Value) -> tuple[int, ...]:
-    """The shape of a value, or of what a type has."""
-    return tuple(value.type.shape)
-
-
-def attribute(op: Any, name: str, default: Any = None) -> Any:
-    """An attribute of an op of StableHLO as numbers, tuples, strings."""
-    attributes = op.attributes
-    return python_value(attributes[name]) if name in attributes else default
-
-
-@functools.cache
-def python_value(attr: ir.Attribute) -> Any:
-    """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
-    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
-        return attr.value
-    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
-        return tuple(attr)
-    if isinstance(attr, ir.FlatSymbolRefAttr):
-        return attr.value
-    if isinstance(attr, ir.ArrayAttr):
-        return tuple(python_value(item) for item in attr)
-    if isinstance(attr, ir.DictAttr):
-        return {item.name: python_value(item.attr) for item in attr}
-    if isinstance(attr, ir.DenseElementsAttr):
-        return codec.decode(attr)
-    return keyword(attr)
-
-
-@functools.cache
-def keyword(attr: ir.Attribute) -> str:
-    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<... LT>``."""
-    return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
-
-
-class Region(NamedTuple):
-    """A region that has become a function."""
-
-    symbol: str
-    captured: list[ir.Value]
-    """The dialect's values of what it takes from around it: its first arguments."""
-
-
 class Raising:
     """Raises one module.
 
@@ -172,6 +127,8 @@ class Raising:
       meshes: Shardy's meshes, by their names.
       manual: the mesh and the axes of the manual computation that is raised.
       idioms: what functions of JAX were written as, for operands of a type.
+      symbolic: whether there are sizes that are not numbers.
+      sizes_are_told: whether what the module asserts of sizes is what its arguments' types say.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -187,6 +144,12 @@ class Raising:
         self.manual: Any = None
         self.idioms: dict[Any, Written | None] = {}
         self.symbols: dict[str, str] = {}
+        self.symbolic = any(
+            is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
+        )
+        self.sizes_are_told = False
+        self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
+        self._depth = 0
         self._queue: deque[Writer] = deque()
         self._shared: dict[Any, str] = {}
 
@@ -243,12 +206,52 @@ class Raising:
             symbol = self.symbols[name] = self.importer.unique_name(name)
             block = body_of(old)
             end = end_of(block)
-            new = self._new(symbol, block.arguments, end.operands, old.location, public)
+            shapes = sizes.of_arguments(block, self.source) if public and self.symbolic else {}
+            types = {v: tensor(shape, v.type.element_type) for v, shape in shapes.items()}
+            new = self._new(symbol, block.arguments, end.operands, old.location, public, types)
             env = dict(zip(block.arguments, new.arguments, strict=True))
             self._queue.append(Writer(self, new, block, env))
             for before, after in zip(old.arguments, new.arguments, strict=True):
                 _keep_name(before, after)
         return symbol
+
+    def at_sizes(
+        self, name: str, operands: Values, sizes: Mapping[int, sizes.Sizes]
+    ) -> tuple[str, list[ir.Type]]:
+        """The symbol and the results' types of a function for operands of some types and sizes.
+
+        Args:
+          sizes: the operands that are known, by their numbers; the function does not take them.
+        """
+        types = [v.type for k, v in enumerate(operands) if k not in sizes]
+        key = name, *types, *((k, *array.flat) for k, array in sizes.items())
+        found = self._at_sizes.get(key)
+        if found is None:
+            old = self.source[name]
+            block = body_of(old)
+            arguments = list(block.arguments)
+            kept = [v for k, v in enumerate(arguments) if k not in sizes]
+            symbol = self.importer.unique_name(name)
+            given = dict(zip(kept, types, strict=True))
+            new = self._new(symbol, kept, end_of(block).operands, old.location, False, given)
+            env = dict(zip(kept, new.arguments, strict=True))
+            known = {arguments[k]: array for k, array in sizes.items()}
+            found = symbol, self._written_now(Writer(self, new, block, env, sizes=known))
+            self._at_sizes[key] = found
+            for before, after in zip(kept, new.arguments, strict=True):
+                _keep_name(before, after)
+        return found
+
+    def _written_now(self, writer: Writer) -> list[ir.Type]:
+        """Writes a function before the one that asks for it goes on; the types of its results."""
+        self._depth += 1
+        try:
+            if self._depth > MAX_NESTED:
+                raise ImportingError("functions that call one another are nested too deep")
+            writer.write()
+        finally:
+            self._depth -= 1
+        return list(writer.function.type.results)
 
     def region(
         self,
@@ -259,6 +262,7 @@ class Raising:
         constant: Sequence[int] = (),
         returned: Sequence[int] | None = None,
         unused: Sequence[int] = (),
+        types: Mapping[ir.Value, ir.Type] | None = None,
     ) -> str:
         """The symbol of the function of a region.
 
@@ -267,16 +271,28 @@ class Raising:
           constant: which of its own arguments come next, before the others.
           returned: which of its results the function has, in their order; all if ``None``.
           unused: which of its own arguments it does not have.
+          types: of its own arguments, where their sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
         own = list(block.arguments)
         first = [own[k] for k in constant]
         rest = [v for k, v in enumerate(own) if k not in (*constant, *unused)]
         results = _chosen(end_of(block).operands, returned)
-        function = self._new(symbol, [*outer.values, *first, *rest], results, loc, False)
-        env = dict(zip((*outer.values, *first, *rest), function.arguments, strict=True))
-        self._queue.append(Writer(self, function, block, env, outer.constants, returned))
+        arguments = [*outer.values, *first, *rest]
+        types = {**outer.types, **(types or {})}
+        function = self._new(symbol, arguments, results, loc, False, types)
+        env = dict(zip(arguments, function.arguments, strict=True))
+        writer = Writer(self, function, block, env, outer.constants, returned, outer.sizes)
+        if self.symbolic:
+            # What is carried, or how often a loop runs, may be seen in its functions alone.
+            self._written_now(writer)
+        else:
+            self._queue.append(writer)
         return symbol
+
+    def results_of(self, symbol: str) -> list[ir.Type]:
+        """The types of what a function that has been written returns."""
+        return list(functions(self.importer.module)[symbol].type.results)
 
     def combination(self, name: str, element: ir.Type) -> str:
         """The symbol of the function that applies an op to two scalars of a type."""
@@ -306,11 +322,16 @@ class Raising:
         results: Sequence[ir.Value],
         loc: Any,
         public: bool,
+        types: Mapping[ir.Value, ir.Type],
     ) -> func.FuncOp:
-        """A function without a body, of the types that values of the source are raised to."""
+        """A function without a body, of the types that values of the source are raised to.
+
+        Args:
+          types: of arguments whose sizes are not numbers.
+        """
         function, _ = new_function(
             symbol,
-            [raised_type(v.type) for v in arguments],
+            [types.get(v) or raised_type(v.type) for v in arguments],
             [raised_type(v.type) for v in results],
             loc,
             ir.InsertionPoint(self.importer.module.body),
@@ -339,6 +360,7 @@ class Writer:
       passed_on: ops of the source whose result is one of their operands, as an earlier rule has
         found.
       location: of the op that is being written.
+      sizes: the dialect's values that are numbers and symbolic dimensions.
     """
 
     def __init__(
@@ -349,6 +371,7 @@ class Writer:
         env: dict[ir.Value, ir.Value],
         constants: Sequence[Any] = (),
         returned: Sequence[int] | None = None,
+        sizes: Mapping[ir.Value, sizes.Sizes] | None = None,
     ):
         self.raising = raising
         self.constants = constants
@@ -358,22 +381,29 @@ class Writer:
         self.block: Any = body_of(function)
         self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
+        self.sizes: dict[Any, sizes.Sizes] = {}
+        self._given_sizes = sizes or {}
         self._depth = 0
         self.location: Any = function.location
 
     def write(self) -> None:
         """Writes all ops and the return."""
         with ir.InsertionPoint(self.block):
+            for value, array in self._given_sizes.items():
+                self.env[value] = self.of_sizes(array, raised_type(value.type))
             for op in self.constants:
                 self.location = op.location
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
-            write_return(_chosen(self.ops(self.source, self.env), self.returned))
+            results = _chosen(self.ops(self.source, self.env), self.returned)
+            write_return(results)
+        if any(map(is_open, self.function.type.results)):
+            set_results(self.function, results)
         drop_dead_ops(self.function)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
         """Writes a block's ops; the values that it returns."""
-        create = ir.Operation.create
+        create, symbolic = ir.Operation.create, self.raising.symbolic
         for view in block.operations:
             op = view.operation
             name = op.name
@@ -384,9 +414,11 @@ class Writer:
             try:
                 if self.passed_on and op in self.passed_on:
                     results: Values = [env[self.passed_on[op]]]
+                elif symbolic and (sized := self._of_sizes_alone(op, name, operands)) is not None:
+                    results = sized
                 elif name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
                     results = meant
-                elif plain is not None and not len(op.attributes):
+                elif plain is not None and not len(op.attributes) and not symbolic:
                     types = list(map(raised_type, before.types))
                     results = create(plain, types, operands, loc=location).results
                 elif name in BY_SIGNATURE:
@@ -399,7 +431,7 @@ class Writer:
                     raise ImportingError(_no_rule(name))
             except JaxmlirError as e:
                 raise self.located(e, name) from e.__cause__
-            except (KeyError, ValueError, TypeError, IndexError, ir.MLIRError) as e:
+            except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of what an op of it may be.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
             env.update(zip(before, results, strict=True))
@@ -467,23 +499,123 @@ class Writer:
             key: value if isinstance(value, ir.Attribute) else codec.encode(value)
             for key, value in params.items()
         }
-        return list(
-            ir.Operation.create(
-                f"jaxpr.{primitive}", list(types), list(operands), attributes, loc=self.location
-            ).results
+        op = ir.Operation.create(
+            f"jaxpr.{primitive}", list(types), list(operands), attributes, loc=self.location
         )
+        if self.raising.symbolic and any(map(is_open, types)):
+            self._infer(op)
+        return list(op.results)
+
+    def _infer(self, op: Any) -> None:
+        """Gives the results of an op of the dialect, whose sizes are not numbers, the types that
+        JAX's abstract evaluation says."""
+        try:
+            _, avals, _ = evaluate(codec.NO_MODULE, op, op.name, True)
+        except (*_BY_JAX, JaxmlirError) as e:
+            reason = str(e).partition("\n")[0]
+            type_ = next(v.type for v in op.results if is_open(v.type))
+            raise ImportingError(f"the sizes of {type_} are not known: {reason}; {STATIC}") from e
+        for result, aval in zip(op.results, avals, strict=True):
+            result.set_type(type_of(aval.update(weak_type=False)))
 
     def one(self, primitive: str, operands: Values, type_: ir.Type, /, **params: Any) -> ir.Value:
         """As :meth:`emit`, of an op of one result."""
         return self.emit(primitive, operands, [type_], **params)[0]
 
     def types(self, op: Any) -> list[ir.Type]:
-        """The dialect's types of an op's results."""
-        return [raised_type(v.type) for v in op.results]
+        """The dialect's types of an op's results; open ones, unless operands say their shapes."""
+        types = [raised_type(v.type) for v in op.results]
+        if self.raising.symbolic and SHAPE_OPERANDS in op.attributes:
+            shapes = [self.env[op.operands[k]] for k in python_value(op.attributes[SHAPE_OPERANDS])]
+            types = [
+                tensor(self.known_numbers(shape, "sizes"), t.element_type)
+                for shape, t in zip(shapes, types, strict=True)
+            ]
+        return types
 
     def like(self, primitive: str, /, *operands: ir.Value, **params: Any) -> ir.Value:
         """An op whose result is of the type of its last operand."""
         return self.one(primitive, operands, operands[-1].type, **params)
+
+    # -- sizes that are not numbers --
+
+    def known(self, value: ir.Value) -> sizes.Sizes | None:
+        """The numbers and symbolic dimensions that a value of the dialect is known to be."""
+        found = self.sizes.get(value)
+        if found is not None or isinstance(op := value.owner, ir.Block):
+            return found
+        if op.operation.name != "jaxpr.constant" or "value" not in op.attributes:
+            return None
+        found = sizes.of_constant(value, op.attributes["value"])
+        if found is not None:
+            self.sizes[value] = found
+        return found
+
+    def known_numbers(self, value: ir.Value, what: str) -> tuple[Any, ...]:
+        """The flat numbers and symbolic dimensions that a value of the dialect is.
+
+        Raises:
+          ImportingError: they are not known before the program runs.
+        """
+        found = self.known(value)
+        flat = None if found is None else sizes.settled(found)
+        if flat is None:
+            raise ImportingError(
+                f"its {what} are computed when the program runs; expected a constant"
+                + (f", or sizes of arguments: {STATIC}" if self.raising.symbolic else "")
+            )
+        return flat
+
+    def of_sizes(self, array: sizes.Sizes, type_: ir.Type) -> ir.Value:
+        """The value of numbers and symbolic dimensions, of an integer type."""
+        flat = sizes.settled(array)
+        assert flat is not None
+        if not sizes.is_symbolic(array):
+            return self.constant(np.array(flat, dtype_of(type_.element_type)).reshape(array.shape))
+        if not array.shape:
+            dim = self.one("dim_as_value", [], type_of(core.dim_value_aval()), dim=flat[0])
+            value = self.convert(dim, type_.element_type)
+        else:
+            element = tensor((), type_.element_type)
+            each = [self.of_sizes(sizes.objects([size], ()), element) for size in flat]
+            vector = tensor((len(each),), type_.element_type)
+            rows = [self.reshape(v, (1,)) for v in each]
+            value = self.reshape(self.one("concatenate", rows, vector, dimension=0), array.shape)
+        self.sizes[value] = array
+        return value
+
+    def _of_sizes_alone(self, op: Any, name: str, operands: list[ir.Value]) -> Values | None:
+        """The result of an op on sizes and numbers; ``None`` of another op."""
+        if name not in sizes.OPS:
+            return None
+        arrays = [self.known(v) for v in operands]
+        if any(array is None for array in arrays):
+            return None
+        found = sizes.evaluated(op, arrays)
+        if found is None:
+            return None
+        (type_,) = self.types(op)
+        simple = not is_open(type_) and not any(isinstance(v, sizes.Undecided) for v in found.flat)
+        if simple and (not sizes.is_symbolic(found) or not found.shape):
+            try:
+                return [self.of_sizes(found, type_)]
+            except OverflowError:
+                return None
+        results = RULES[name](self, op, operands)
+        self.sizes[results[0]] = found
+        return results
+
+    def outer(self, blocks: Sequence[ir.Block]) -> Outer:
+        """What the ops of some blocks, and those in their regions, take from around these."""
+        found = outer_of(blocks)
+        if not self.raising.symbolic:
+            return found
+        known = {v: self.sizes.get(self.env[v]) for v in found.values}
+        given = {v: a for v, a in known.items() if a is not None and sizes.settled(a) is not None}
+        values = [v for v in found.values if v not in given]
+        return Outer(values, found.constants, {v: self.env[v].type for v in values}, given)
+
+    # -- values --
 
     def constant(self, array: np.ndarray) -> ir.Value:
         """An array; a large one of equal elements is a scalar that is repeated."""
@@ -513,7 +645,7 @@ class Writer:
             "broadcast_in_dim",
             [value],
             type_,
-            shape=tuple(type_.shape),
+            shape=sizes_of(type_),
             broadcast_dimensions=tuple(dims),
         )
 
@@ -535,25 +667,22 @@ class Writer:
     def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
         """The ops of a JAX function of some values; its results, converted to types."""
         avals = tuple(aval_of(v.type) for v in operands)
-        with widths_of([*avals, *map(aval_of, types)]):
+        given = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
+        with widths_of([*avals, *given]):
             closed = _jaxpr_of(fun, avals, jax.config.jax_enable_x64)
         results = self.raising.importer.write_inline(
             *open_jaxpr(closed), operands, self.block, self.location
         )
         pairs = zip(results, types, strict=True)
-        return [v if v.type == t else self._as(v, t) for v, t in pairs]
+        return [
+            v if v.type == t else self.convert(v, t.element_type) if is_open(t) else self._as(v, t)
+            for v, t in pairs
+        ]
 
     def _as(self, value: ir.Value, type_: ir.Type) -> ir.Value:
         return ir.Operation.create(
             "jaxpr.convert_element_type", [type_], [value], conversion(type_), loc=self.location
         ).result
-
-    def region(self, region: Any, op: Any, hint: str) -> Region:
-        """A region as a function."""
-        block = region.blocks[0]
-        outer = outer_of([block])
-        symbol = self.raising.region(block, outer, hint, op.location)
-        return Region(symbol, [self.env[v] for v in outer.values])
 
     def closed_region(self, region: Any, op: Any, hint: str) -> str:
         """The symbol of the function of a region that takes constants alone from around it.
@@ -562,7 +691,7 @@ class Writer:
           ImportingError: it uses other values.
         """
         block = region.blocks[0]
-        return self.raising.region(block, _constants_around(block), hint, op.location)
+        return self.raising.region(block, constants_around(block), hint, op.location)
 
     def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[Raising, str]:
         """A module with the function of a region, which takes constants alone from around it; and
@@ -574,7 +703,7 @@ class Writer:
         inner = Raising(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
-        symbol = inner.region(block, _constants_around(block), hint, self.location)
+        symbol = inner.region(block, constants_around(block), hint, self.location)
         inner.write()
         # A program is what can be called.
         function = functions(inner.importer.module)[symbol]
@@ -586,15 +715,6 @@ class Writer:
 def _jaxpr_of(fun: Callable[..., Any], avals: Sequence[Any], wide: bool) -> Any:
     """The jaxpr of a function, where numbers of 64 bits are what ``wide`` says."""
     return jax.make_jaxpr(fun)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
-
-
-class Outer(NamedTuple):
-    """What regions take from around them."""
-
-    values: list[ir.Value]
-    """The values that their functions take as arguments."""
-    constants: list[Any]
-    """The ops that each of their functions writes again: so a loop's bounds stay known."""
 
 
 def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
@@ -610,71 +730,6 @@ def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
     types = [v.type for v in new.results]
     same = order == list(range(len(operands)))
     return Written(new.name, types, dict(new.attributes.items()), None if same else order)
-
-
-def outer_of(blocks: Sequence[ir.Block]) -> Outer:
-    """What the ops of some blocks, and those in their regions, take from around these."""
-    values: list[ir.Value] = []
-    constants: dict[Any, None] = {}
-    for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
-        ops = _constant_ops(value)
-        if ops is None:
-            values.append(value)
-        else:
-            constants.update(dict.fromkeys(ops))
-    return Outer(values, list(constants))
-
-
-def _constants_around(block: ir.Block) -> Outer:
-    """What a block takes from around it, where that is constants alone.
-
-    Raises:
-      ImportingError: it uses other values.
-    """
-    outer = outer_of([block])
-    if outer.values:
-        raise ImportingError("its region uses values from around it; expected none")
-    return outer
-
-
-def _constant_ops(value: ir.Value) -> list[Any] | None:
-    """The ops that make a constant, or repeat one."""
-    op = value.owner
-    if isinstance(op, ir.Block):
-        return None
-    op = op.operation
-    if op.name == "stablehlo.constant":
-        return [op]
-    if op.name == "stablehlo.broadcast_in_dim":
-        inner = _constant_ops(op.operands[0])
-        return None if inner is None else [*inner, op]
-    return None
-
-
-def end_of(block: ir.Block) -> ir.Operation:
-    """The op that ends a block.
-
-    Raises:
-      ImportingError: there is none, which MLIR lets pass in a text of damaged ops.
-    """
-    try:
-        return ir.InsertionPoint.at_block_terminator(block).ref_operation
-    except ValueError:
-        error, owner = ImportingError("expected an op that ends the block"), block.owner.operation
-        place = locations.position(owner.location)
-        raise at_op(ImportingError, error, owner.name, place) from None
-
-
-def captured_by(block: ir.Block) -> list[ir.Value]:
-    """The values that a block's ops, and those in their regions, take from around it."""
-    own = set(block.arguments)
-    used: dict[ir.Value, None] = {}
-    for op in block.operations:
-        used.update(dict.fromkeys(op.operands))
-        if len(op.operation.regions):
-            used.update(dict.fromkeys(captured(op)))
-        own.update(op.results)
-    return [value for value in used if value not in own]
 
 
 def _is_splat(array: np.ndarray) -> bool:
@@ -698,10 +753,3 @@ REFUSED = {
     "stablehlo.outfeed": "JAX has no outfeed",
 }
 """Why there is no rule for some ops."""
-
-
-def public_functions(module: ir.Module) -> list[str]:
-    """The functions that others than the module itself may call: ``main``, or where there is none
-    all that do not say otherwise."""
-    public = [name for name, op in functions(module).items() if not is_private(op)]
-    return ["main"] if "main" in public else public

@@ -158,7 +158,7 @@ class _Retyping:
     def inferred(self, op: Any, name: str) -> list[Any]:
         """The abstract values that JAX gives an op's results."""
         try:
-            _, found, _ = evaluate(self.rules.program, op, name, check_vma=True)
+            _, found, _ = evaluate(self.rules.program.stubs, op, name, check_vma=True)
         except Exception as e:
             # Rules are JAX's or the user's: they raise what they like.
             axes = ", ".join(map(repr, sorted(self.axes, key=str)))

@@ -332,7 +332,7 @@ class Verifier:
 
     def differences(self, op: Any, name: str, check_vma: bool) -> Iterator[str]:
         """The errors of results or effects that are others than those that JAX computes."""
-        primitive, expected, inferred = evaluate(self.program, op, name, check_vma)
+        primitive, expected, inferred = evaluate(self.program.stubs, op, name, check_vma)
         got = [aval_of(v.type) for v in op.results]
         given = list(_given_effects(op))
         missing = _effects_of(inferred, op) - {*given}
@@ -390,9 +390,15 @@ class Verifier:
         )
 
 
-def evaluate(program: Module, op: Any, name: str, check_vma: bool) -> tuple[Any, list[Any], Any]:
-    """The primitive, and the results' abstract values and effects that JAX computes."""
-    primitive, parameters = params.of_op(op, name, program.stubs)
+def evaluate(
+    reader: codec.Reader, op: Any, name: str, check_vma: bool
+) -> tuple[Any, list[Any], Any]:
+    """The primitive, and the results' abstract values and effects that JAX computes.
+
+    Args:
+      reader: reads the functions among the op's attributes.
+    """
+    primitive, parameters = params.of_op(op, name, reader)
     attributes = op.attributes
     ctx = effect_attributes.decode_ctx(
         attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None

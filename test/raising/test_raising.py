@@ -114,8 +114,20 @@ def test_a_function_of_symbolic_sizes_is_raised_for_arguments():
     program = jaxmlir.from_exported(exported, X, jax.ShapeDtypeStruct((4, 3), np.float32))
     close(program(X, X.T), f(X, X.T))
     close(program.jvp()((X, X.T), (X, X.T)), jax.jvp(f, (X, X.T), (X, X.T)))
-    with pytest.raises(ImportingError, match=r"expected .* jaxmlir.from_exported\(exported, "):
-        jaxmlir.from_exported(exported)
+    symbolic = jaxmlir.from_exported(exported)
+    assert [a.shape for a in symbolic.in_avals] == [(n, m), (m, n)]
+    close(symbolic(X, X.T), f(X, X.T))
+
+
+def test_remarks_name_what_may_have_had_a_rule():
+    f = jax.jit(lambda x: jnp.maximum(x, 0.0))
+    symbolic = jax.ShapeDtypeStruct(export.symbolic_shape("n, 4"), np.float32)
+    said = []
+    for exported, args in [(export.export(f)(X), ()), (export.export(f)(symbolic), (X,))]:
+        jaxmlir.from_exported(exported, *args, remarks=said.append)
+        jaxmlir.from_stablehlo(str(exported.mlir_module()), remarks=said.append)
+    assert len(said) == 4
+    assert all("its derivative where the operand is 0 is 1/2" in remark.message for remark in said)
 
 
 def test_locations_are_kept():
@@ -142,7 +154,8 @@ def test_what_was_lowered_from_the_dialect_comes_back():
         (b"ML\xefR\rStableHLO_v1.0.0\0junk", ParseError, "corrupted MLIR bytecode"),
         ("module {}", ImportingError, "no public function"),
         (
-            "func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            "func.func @f(%x: tensor<f32>) -> tensor<?xf32> { %y = stablehlo.custom_call @g(%x) "
+            ": (tensor<f32>) -> tensor<?xf32> return %y : tensor<?xf32> }",
             ImportingError,
             "sizes that are not known",
         ),

@@ -1,0 +1,388 @@
+"""Sizes that are not numbers: which symbolic dimension an integer of a module stands for.
+
+A module of symbolic shapes says ``tensor<?x8xf32>``, asks arrays for their sizes, computes others
+of these, and hands them to ops such as ``dynamic_broadcast_in_dim``.  The dialect has symbolic
+dimensions in its types, and the value of one is a single op, ``dim_as_value``.  So integers that
+are made of sizes are followed through the ops of :data:`OPS` as arrays of numbers and symbolic
+dimensions; what is computed of them alone is no longer computed.
+
+Floor division is what JAX writes ``floordiv(b, 2)`` as: a division that rounds towards zero, and a
+correction where the signs differ.  Which sign a size such as ``b - 2`` has is not decided, so the
+ops that lead to a correction are kept as an expression (:class:`Undecided`) until it is met.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import size_variable
+from jaxmlir.raising.source import defining_op, is_open, keyword
+
+Sizes = np.ndarray
+"""An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
+
+MAX_ELEMENTS = 64
+"""The most elements of arrays of integers that are followed: shapes and paddings have few."""
+
+MAX_DEPTH = 8
+"""The most ops after one another that are kept as an expression."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Undecided:
+    """An op on sizes whose result is no symbolic dimension, and not the same for all sizes."""
+
+    name: str
+    operands: tuple[Any, ...]
+    depth: int
+
+
+def objects(values: Sequence[Any], shape: Sequence[int]) -> Sizes:
+    """An array of objects, whatever numpy would make of them."""
+    array = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        array[k] = value
+    return array.reshape(tuple(shape))
+
+
+def settled(sizes: Sizes) -> tuple[Any, ...] | None:
+    """Flat numbers and symbolic dimensions; ``None`` where one is undecided for some sizes."""
+    values = tuple(map(_settled, sizes.flat))
+    return None if any(value is None for value in values) else values
+
+
+def is_symbolic(sizes: Sizes) -> bool:
+    """Whether an element is not a number."""
+    return not all(isinstance(value, (int, bool)) for value in sizes.flat)
+
+
+# --- ops on one element ---------------------------------------------------------------------------
+
+
+def _divided(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _sign(x: Any) -> int:
+    if not x >= 0:
+        return -1
+    return 1 if x >= 1 else _zero(x)
+
+
+def _zero(x: Any) -> int:
+    if core.is_constant_dim(x):
+        return 0
+    raise core.InconclusiveDimensionOperation(f"whether {x} is 0")
+
+
+def _equal(a: Any, b: Any) -> bool:
+    difference = a - b
+    return _sign(difference) == 0
+
+
+_ON_ELEMENTS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": _divided,
+    "remainder": lambda a, b: int(math.fmod(a, b)),
+    "maximum": core.max_dim,
+    "minimum": core.min_dim,
+    "negate": operator.neg,
+    "sign": _sign,
+    "and": operator.and_,
+    "or": operator.or_,
+    "not": operator.not_,
+    "EQ": _equal,
+    "NE": lambda a, b: not _equal(a, b),
+    "GE": operator.ge,
+    "GT": operator.gt,
+    "LE": operator.le,
+    "LT": operator.lt,
+    "truth": lambda a: not _equal(a, 0),
+    "number": int,
+}
+_ROUNDING = ("divide", "remainder")
+"""Ops that round towards zero, as symbolic dimensions do not."""
+
+
+def applied(name: str, *xs: Any) -> Any:
+    """An op of elements, a number or symbolic dimension if it is decided; ``None`` if nothing can
+    be said."""
+    if name == "select" and isinstance(xs[0], bool):
+        return xs[1] if xs[0] else xs[2]
+    if any(x is None for x in xs):
+        return None
+    numbers = all(isinstance(x, (int, bool)) for x in xs)
+    dims = not any(isinstance(x, Undecided) for x in xs)
+    try:
+        if numbers or (dims and name != "select" and name not in _ROUNDING):
+            return _ON_ELEMENTS[name](*xs)
+    except core.InconclusiveDimensionOperation:
+        pass
+    except ZeroDivisionError:
+        return None
+    if name in ("and", "or") and any(isinstance(x, bool) for x in xs):
+        first, other = xs if isinstance(xs[0], bool) else xs[::-1]
+        return first if first is (name == "or") else other
+    if name == "select" and (found := _corrected(*xs)) is not None:
+        return found
+    depth = 1 + max((x.depth for x in xs if isinstance(x, Undecided)), default=0)
+    return Undecided(name, xs, depth) if depth <= MAX_DEPTH else None
+
+
+def _corrected(condition: Any, on_true: Any, on_false: Any) -> Any | None:
+    """``a // b`` or ``a % b``, where an op that rounds towards zero is corrected as JAX does it."""
+    if not isinstance(on_false, Undecided) or on_false.name not in _ROUNDING:
+        return None
+    a, b = on_false.operands
+    rest = applied("NE", applied("remainder", a, b), 0)
+    if on_false.name == "divide":
+        signs = applied("NE", applied("sign", a), applied("sign", b))
+        correction = applied("subtract", on_false, 1)
+    else:
+        signs = applied("NE", applied("LT", on_false, 0), applied("LT", b, 0))
+        correction = applied("add", on_false, b)
+    if on_true != correction:
+        return None
+    if condition not in (applied("and", signs, rest), applied("and", rest, signs)):
+        return None
+    return _floored(on_false.name, a, b)
+
+
+def _floored(name: str, a: Any, b: Any) -> Any | None:
+    a, b = _settled(a), _settled(b)
+    if a is None or b is None:
+        return None
+    return a // b if name == "divide" else a % b
+
+
+def _settled(x: Any) -> Any | None:
+    """A number or symbolic dimension; of natural numbers, rounding is towards zero."""
+    if not isinstance(x, Undecided):
+        return x
+    xs = list(map(_settled, x.operands))
+    if any(value is None for value in xs):
+        return None
+    if x.name in _ROUNDING:
+        natural = applied("GE", xs[0], 0) is True and applied("GT", xs[1], 0) is True
+        return _floored(x.name, *xs) if natural else None
+    result = applied(x.name, *xs)
+    return None if isinstance(result, Undecided) else result
+
+
+# --- ops of a module ------------------------------------------------------------------------------
+
+Evaluate = Callable[[Any, Sequence[int], Sequence[Sizes]], Sizes | None]
+"""The result of an op, of a shape, on some operands."""
+
+
+def _elementwise(name: str) -> Evaluate:
+    def evaluate(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
+        each = [np.broadcast_to(array, shape).flat for array in arrays]
+        return objects([applied(name, *xs) for xs in zip(*each, strict=True)], shape)
+
+    return evaluate
+
+
+def _compare(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
+    return _elementwise(keyword(op.attributes["comparison_direction"]))(op, shape, arrays)
+
+
+def _clamp(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
+    low, x, high = arrays
+    raised = _elementwise("maximum")(op, shape, (low, x))
+    return _elementwise("minimum")(op, shape, (raised, high))
+
+
+def _convert(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
+    types = [v.type.element_type for v in (op.operands[0], op.results[0])]
+    before, after = (str(t) == "i1" for t in types)
+    if before == after:
+        return arrays[0]
+    return _elementwise("truth" if after else "number")(op, shape, arrays)
+
+
+def _broadcast(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
+    wide = [1] * len(shape)
+    dims = list(op.attributes["broadcast_dimensions"])
+    if dims != sorted(dims):
+        return None
+    for d, size in zip(dims, arrays[0].shape, strict=True):
+        wide[d] = size
+    return np.broadcast_to(arrays[0].reshape(wide), shape)
+
+
+def _slice(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
+    names = ("start_indices", "limit_indices", "strides")
+    bounds = zip(*(list(op.attributes[name]) for name in names), strict=True)
+    return arrays[0][tuple(slice(*each) for each in bounds)]
+
+
+def _gather(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
+    """Elements of a vector, as JAX takes those of a shape that are indexed."""
+    sizes, indices = arrays
+    if sizes.ndim != 1 or list(op.attributes["slice_sizes"]) != [1] or is_symbolic(indices):
+        return None
+    last = len(sizes) - 1
+    return objects([sizes[min(max(k, 0), last)] for k in indices.flat], shape)
+
+
+OPS: dict[str, Evaluate] = {
+    f"stablehlo.{name}": _elementwise(name)
+    for name in "add subtract multiply divide remainder maximum minimum negate sign and or not "
+    "select".split()
+}
+"""What ops of StableHLO are of numbers and symbolic dimensions."""
+OPS |= {
+    "stablehlo.compare": _compare,
+    "stablehlo.clamp": _clamp,
+    "stablehlo.convert": _convert,
+    "stablehlo.reshape": lambda op, shape, arrays: arrays[0].reshape(shape),
+    "stablehlo.dynamic_reshape": lambda op, shape, arrays: arrays[0].reshape(shape),
+    "stablehlo.broadcast_in_dim": _broadcast,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
+    "stablehlo.concatenate": lambda op, shape, arrays: np.concatenate(
+        arrays, op.attributes["dimension"].value
+    ),
+    "stablehlo.slice": _slice,
+    "stablehlo.gather": _gather,
+}
+
+
+def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
+    """The result of an op of :data:`OPS` on operands that are known; ``None`` if nothing can be
+    said.
+
+    Along dimensions of unknown size it is of size 1, to be repeated.
+    """
+    type_ = op.results[0].type
+    if not isinstance(type_.element_type, ir.IntegerType):
+        return None
+    shape = [1 if type_.is_dynamic_dim(d) else type_.shape[d] for d in range(type_.rank)]
+    if math.prod(shape) > MAX_ELEMENTS:
+        return None
+    try:
+        found = OPS[op.name](op, shape, arrays)
+    except (ValueError, IndexError):
+        return None
+    return None if found is None or any(value is None for value in found.flat) else found
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, tuple[Any, ...]]:
+    """The shapes of a function's arguments that have sizes which are not numbers.
+
+    Each such size is a variable, called as JAX called it where it exported the function, unless
+    the function asserts that it is equal to sizes that come before.
+
+    Args:
+      source: the functions of the module by name.
+    """
+    names = _names(block, source)
+    shapes: dict[ir.Value, list[Any]] = {}
+    for value in block.arguments:
+        if is_open(value.type):
+            shapes[value] = [
+                size_variable(names.get((value, d)) or f"d{value.arg_number}_{d}", ())
+                if value.type.is_dynamic_dim(d)
+                else size
+                for d, size in enumerate(value.type.shape)
+            ]
+    while (equal := _asserted(block, shapes)) is not None:
+        value, d, size = equal
+        shapes[value][d] = size
+    return {value: tuple(shape) for value, shape in shapes.items()}
+
+
+def _size_of(value: ir.Value) -> tuple[ir.Value, int] | None:
+    """The array and the dimension that an integer is the size of."""
+    op = defining_op(value, "stablehlo.get_dimension_size")
+    return None if op is None else (op.operands[0], op.attributes["dimension"].value)
+
+
+def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, int], str]:
+    """The variables that functions which are called with sizes say these are."""
+    found: dict[tuple[ir.Value, int], str] = {}
+    for view in block.operations:
+        op = view.operation
+        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]) if op.name == "func.call" else None
+        function = source.get(callee.value) if callee is not None else None
+        if function is None or "arg_attrs" not in function.attributes:
+            continue
+        for value, about in zip(op.operands, function.attributes["arg_attrs"], strict=False):
+            if "jax.global_constant" in about and (size := _size_of(value)) is not None:
+                name = about["jax.global_constant"].value
+                if name.isidentifier() and name not in found.values():
+                    found.setdefault(size, name)
+    return found
+
+
+def _asserted(
+    block: ir.Block, shapes: Mapping[ir.Value, Sequence[Any]]
+) -> tuple[ir.Value, int, Any] | None:
+    """A dimension of an argument that is asserted to be of another size than its variable."""
+    known: dict[ir.Value, Sizes] = {}
+    for view in block.operations:
+        op = view.operation
+        if op.name == "stablehlo.custom_call":
+            equal = _equality(op)
+            if equal is None:
+                continue
+            (value, d), other = equal
+            size = settled(known[other]) if other in known else None
+            if value in shapes and size is not None and len(size) == 1:
+                own, told = shapes[value][d], size[0]
+                variables = set() if core.is_constant_dim(told) else told._get_vars()
+                if own is not told and own != told and str(own) not in variables:
+                    return value, d, told
+        elif len(op.results) == 1 and (found := _known(op, known, shapes)) is not None:
+            known[op.results[0]] = found
+    return None
+
+
+def _known(
+    op: Any, known: Mapping[ir.Value, Sizes], shapes: Mapping[ir.Value, Sequence[Any]]
+) -> Sizes | None:
+    (result,) = op.results
+    size = _size_of(result)
+    if size is not None:
+        value, d = size
+        return objects([shapes[value][d]], ()) if value in shapes else None
+    if op.name == "stablehlo.constant":
+        return of_constant(result, op.attributes["value"])
+    if op.name in OPS and all(v in known for v in op.operands):
+        return evaluated(op, [known[v] for v in op.operands])
+    return None
+
+
+def of_constant(value: ir.Value, attribute: ir.Attribute) -> Sizes | None:
+    """The numbers of a constant of integers; ``None`` of many, or of another type."""
+    if not isinstance(value.type.element_type, ir.IntegerType):
+        return None
+    array = codec.decode(attribute)
+    if array.size > MAX_ELEMENTS:
+        return None
+    return objects(array.reshape(-1).tolist(), array.shape)
+
+
+def _equality(op: Any) -> tuple[tuple[ir.Value, int], ir.Value] | None:
+    """The size of an argument, and the number that it is asserted to be equal to."""
+    if "shape_assertion" not in str(op.attributes["call_target_name"]) or not len(op.operands):
+        return None
+    compare = defining_op(op.operands[0], "stablehlo.compare")
+    if compare is None or keyword(compare.attributes["comparison_direction"]) != "EQ":
+        return None
+    size = _size_of(compare.operands[0])
+    return None if size is None else (size, compare.operands[1])

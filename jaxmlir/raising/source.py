@@ -1,0 +1,196 @@
+"""What a module of StableHLO says: types, attributes, what regions take from around them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from jaxmlir._compat import core
+from jaxmlir.dialect import codec, locations
+from jaxmlir.dialect.ir import captured, functions, ir, is_private
+from jaxmlir.dialect.types import aval_of, dtype_of, type_of
+from jaxmlir.errors import ImportingError, at_op
+
+
+@functools.cache
+def raised_type(type_: ir.Type) -> ir.Type:
+    """The dialect's type of the values of a type of StableHLO.
+
+    Raises:
+      ImportingError: there is none.
+    """
+    if isinstance(type_, ir.RankedTensorType):
+        if type_.encoding is not None:
+            type_ = ir.RankedTensorType.get(type_.shape, type_.element_type)
+        if "quant.uniform" in str(type_.element_type):
+            raise ImportingError(
+                f"{type_} is quantised, which JAX has no type for; expected numbers, as "
+                "stablehlo-opt --stablehlo-legalize-quant-to-math leaves them"
+            )
+        dtype_of(type_.element_type)
+        return type_
+    if str(type_) == "!stablehlo.token":
+        return ir.Type.parse("!jaxpr.token")
+    raise ImportingError(f"{type_} is no type of the dialect; expected tensors and tokens")
+
+
+def tensor(shape: Iterable[Any], element: ir.Type) -> ir.Type:
+    """The type of tensors of a shape, whose sizes are numbers or symbolic dimensions."""
+    shape = tuple(shape)
+    if core.is_constant_shape(shape):
+        return ir.RankedTensorType.get(list(shape), element)
+    return type_of(core.ShapedArray(shape, dtype_of(element)))
+
+
+def is_open(type_: ir.Type) -> bool:
+    """Whether a type of the source has sizes that are not numbers; in the dialect, these are
+    symbolic dimensions, which operands tell."""
+    return (
+        isinstance(type_, ir.RankedTensorType)
+        and not type_.has_static_shape
+        and type_.encoding is None
+    )
+
+
+def shape_of(value: ir.Value) -> tuple[Any, ...]:
+    """The shape of a value; sizes are numbers or, of one of the dialect, symbolic dimensions."""
+    return sizes_of(value.type)
+
+
+def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
+    """The shape of a tensor's type.
+
+    Raises:
+      ImportingError: it is one of the source, whose sizes are not numbers.
+    """
+    if type_.has_static_shape:
+        return tuple(type_.shape)
+    if type_.encoding is None:
+        raise ImportingError(f"{type_} has sizes that are not known; {STATIC}")
+    return aval_of(type_).shape
+
+
+STATIC = (
+    "expected a module of static shapes, or a function of jax.export and arguments: "
+    "jaxmlir.from_exported(exported, *args)"
+)
+"""What to do where sizes are not known."""
+
+
+def attribute(op: Any, name: str, default: Any = None) -> Any:
+    """An attribute of an op of StableHLO as numbers, tuples, strings."""
+    attributes = op.attributes
+    return python_value(attributes[name]) if name in attributes else default
+
+
+@functools.cache
+def python_value(attr: ir.Attribute) -> Any:
+    """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
+    if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
+        return attr.value
+    if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
+        return tuple(attr)
+    if isinstance(attr, ir.FlatSymbolRefAttr):
+        return attr.value
+    if isinstance(attr, ir.ArrayAttr):
+        return tuple(python_value(item) for item in attr)
+    if isinstance(attr, ir.DictAttr):
+        return {item.name: python_value(item.attr) for item in attr}
+    if isinstance(attr, ir.DenseElementsAttr):
+        return codec.decode(attr)
+    return keyword(attr)
+
+
+@functools.cache
+def keyword(attr: ir.Attribute) -> str:
+    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<... LT>``."""
+    return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
+
+
+def defining_op(value: ir.Value, name: str) -> Any | None:
+    """The op of a name that a value is the result of; ``None`` of another value."""
+    op = value.owner
+    return op.operation if not isinstance(op, ir.Block) and op.name == name else None
+
+
+def end_of(block: ir.Block) -> ir.Operation:
+    """The op that ends a block.
+
+    Raises:
+      ImportingError: there is none, which MLIR lets pass in a text of damaged ops.
+    """
+    try:
+        return ir.InsertionPoint.at_block_terminator(block).ref_operation
+    except ValueError:
+        error, owner = ImportingError("expected an op that ends the block"), block.owner.operation
+        place = locations.position(owner.location)
+        raise at_op(ImportingError, error, owner.name, place) from None
+
+
+def captured_by(block: ir.Block) -> list[ir.Value]:
+    """The values that a block's ops, and those in their regions, take from around it."""
+    own = set(block.arguments)
+    used: dict[ir.Value, None] = {}
+    for op in block.operations:
+        used.update(dict.fromkeys(op.operands))
+        if len(op.operation.regions):
+            used.update(dict.fromkeys(captured(op)))
+        own.update(op.results)
+    return [value for value in used if value not in own]
+
+
+class Outer(NamedTuple):
+    """What regions take from around them."""
+
+    values: list[ir.Value]
+    """The values that their functions take as arguments."""
+    constants: list[Any]
+    """The ops that each of their functions writes again: so a loop's bounds stay known."""
+    types: Mapping[ir.Value, ir.Type] = MappingProxyType({})
+    """The dialect's types of values whose sizes are not numbers."""
+    sizes: Mapping[ir.Value, Any] = MappingProxyType({})
+    """The values that each of their functions makes again of symbolic dimensions."""
+
+
+def outer_of(blocks: Sequence[ir.Block]) -> Outer:
+    """What the ops of some blocks, and those in their regions, take from around these."""
+    values: list[ir.Value] = []
+    constants: dict[Any, None] = {}
+    for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
+        ops = _constant_ops(value)
+        if ops is None:
+            values.append(value)
+        else:
+            constants.update(dict.fromkeys(ops))
+    return Outer(values, list(constants))
+
+
+def constants_around(block: ir.Block) -> Outer:
+    """What a block takes from around it, where that is constants alone.
+
+    Raises:
+      ImportingError: it uses other values.
+    """
+    outer = outer_of([block])
+    if outer.values:
+        raise ImportingError("its region uses values from around it; expected none")
+    return outer
+
+
+def _constant_ops(value: ir.Value) -> list[Any] | None:
+    """The ops that make a constant, or repeat one."""
+    if (op := defining_op(value, "stablehlo.constant")) is not None:
+        return [op]
+    if (op := defining_op(value, "stablehlo.broadcast_in_dim")) is not None:
+        inner = _constant_ops(op.operands[0])
+        return None if inner is None else [*inner, op]
+    return None
+
+
+def public_functions(module: ir.Module) -> list[str]:
+    """The functions that others than the module itself may call: ``main``, or where there is none
+    all that do not say otherwise."""
+    public = [name for name, op in functions(module).items() if not is_private(op)]
+    return ["main"] if "main" in public else public
