@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmlir.caching.configuration_key import kept_for_settings, setting
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.types import aval_of
@@ -30,8 +31,6 @@ _RULE = "jaxpr.custom_jvp_call_jaxpr"
 def is_slogdet(program: Module, node: Node) -> bool:
     """Whether a custom JVP is that of :func:`jax.numpy.linalg.slogdet` on real matrices: its
     function and its rule are what JAX traces here, op by op."""
-    from jaxmlir.program.staging import trace
-
     with scope():
         avals = [aval_of(x.type) for x in node.op.operands]
         if len(avals) != 1 or len(node.results) != 2:
@@ -40,10 +39,23 @@ def is_slogdet(program: Module, node: Node) -> bool:
         is_real = jax.dtypes.issubdtype(aval.dtype, np.floating)
         if not is_real or len(aval.shape) < 2 or aval.shape[-1] != aval.shape[-2]:
             return False
-        known = trace(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
-        ops = (op for f in known.functions.values() for op, name in named_ops(f) if name == _RULE)
         found = _text(program, node.op)
-        return found is not None and found == _text(known, next(ops))
+        return found is not None and found == _text_by_jax(aval.shape, aval.dtype)
+
+
+_texts_by_jax = kept_for_settings()
+
+
+def _text_by_jax(shape: tuple[Any, ...], dtype: Any) -> Any:
+    """The text of what JAX traces ``slogdet`` of matrices to."""
+    from jaxmlir.program.staging import trace
+
+    key = shape, dtype, setting()
+    if key not in _texts_by_jax:
+        known = trace(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype))
+        ops = (op for f in known.functions.values() for op, name in named_ops(f) if name == _RULE)
+        _texts_by_jax[key] = _text(known, next(ops))
+    return _texts_by_jax[key]
 
 
 def _text(program: Module, op: Any) -> Any:
