@@ -36,12 +36,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 import jaxmlir
 from jaxmlir.artifact import container
+from jaxmlir.dialect.ir import parse_module
 from jaxmlir.errors import JaxmlirError
 
 LIMIT_SECONDS = 1.0
@@ -116,12 +117,15 @@ def modules() -> list[bytes]:
         taken = x.at[i].add(1.0)[i, 1:], jnp.pad(x, 1), jnp.argmax(x, 1), lax.top_k(x, 2)
         return window, kernel, taken, jnp.linalg.cholesky(x @ x.T), jnp.fft.rfft(x), lax.erf_inv(x)
 
+    def sizes(x):
+        y = lax.scan(lambda c, row: (jnp.sin(c) * row, c.sum()), x[0], x)
+        return y, jnp.cumsum(x, 1), x[:, : (x.shape[1] - 1) // 2], jnp.take(x, x.shape[0] - 1)
+
     x, i = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4), np.arange(3)
-    lowered = [jax.jit(calls).lower(x), jax.jit(arrays).lower(x, i)]
-    return [
-        module.compiler_ir().operation.get_asm(print_generic_op_form=True).encode()
-        for module in lowered
-    ]
+    symbolic = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), np.float32)
+    found = [jax.jit(f).lower(*args).compiler_ir() for f, args in ((calls, [x]), (arrays, [x, i]))]
+    found.append(parse_module(export.export(jax.jit(sizes))(symbolic).mlir_module()))
+    return [module.operation.get_asm(print_generic_op_form=True).encode() for module in found]
 
 
 # --- mutations --------------------------------------------------------------------------------

@@ -362,6 +362,16 @@ class Module:
         with context():
             return locations.names_of_arguments(self._function(self.name))
 
+    def name_of_argument(self, index: int) -> str:
+        """What to call a flat argument: as the user's function does (``params['w']``), or by its
+        place (``0['w']``)."""
+        if self.arg_names[index]:
+            return self.arg_names[index]
+        args, kwargs = pytrees.of_placeholders(self.in_tree, self.in_avals)
+        path = jax.tree_util.tree_flatten_with_path((args, kwargs))[0][index][0]
+        (side, first, *rest) = path
+        return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)
+
     @analysis
     def in_avals(self) -> tuple[Any, ...]:
         """The abstract values of the flat arguments."""

@@ -63,7 +63,7 @@ def concrete_shapes(program: Module, flat: Sequence[Any]) -> list[tuple[int, ...
         )
         if not fits:
             raise ArgumentError(
-                f"@{program.name}: argument {name(program, i)} must be "
+                f"@{program.name}: argument {program.name_of_argument(i)} must be "
                 f"{aval.str_short(short_dtypes=True)}, got the shape [{', '.join(map(str, shape))}]"
             )
     return shapes
@@ -86,17 +86,6 @@ def _abstract(aval: Any) -> Any:
 def refines(value: Any, aval: Any) -> bool:
     """Whether an argument stands where the shape is symbolic, and has another."""
     return specialization.is_symbolic(aval) and np.shape(value) != aval.shape
-
-
-def name(program: Module, index: int) -> str:
-    """What to call a flat argument: as the user's function does (``params['w']``), or by its place
-    (``0['w']``)."""
-    if program.arg_names[index]:
-        return program.arg_names[index]
-    args, kwargs = pytrees.of_placeholders(program.in_tree, program.in_avals)
-    path = jax.tree_util.tree_flatten_with_path((args, kwargs))[0][index][0]
-    (side, first, *rest) = path
-    return str(first.idx if side.idx == 0 else first.key) + jax.tree_util.keystr(rest)
 
 
 def called(program: Module, function: Callable[..., Any], as_name: str) -> Callable[..., Any]:
@@ -147,7 +136,7 @@ def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
         have = core.typeof(value)
     except TypeError:
         raise ArgumentError(
-            f"@{program.name}: argument {name(program, index)} must be "
+            f"@{program.name}: argument {program.name_of_argument(index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {value!r}, which is no array"
         ) from None
     if not isinstance(aval, core.ShapedArray) or not isinstance(have, core.ShapedArray):
@@ -157,7 +146,7 @@ def _convert(program: Module, value: Any, aval: Any, index: int) -> Any:
     if not same_shape or not same_dtype:
         hint = "; jax_enable_x64 is off, which makes arrays narrower" if is_narrowed(aval) else ""
         raise ArgumentError(
-            f"@{program.name}: argument {name(program, index)} must be "
+            f"@{program.name}: argument {program.name_of_argument(index)} must be "
             f"{aval.str_short(short_dtypes=True)}, got {have.str_short(short_dtypes=True)}{hint}"
         )
     if (have.dtype, have.weak_type) == (aval.dtype, aval.weak_type):

@@ -125,16 +125,11 @@ def _check_shapes(
         if any(core.is_constant_shape(pair) and pair[0] != pair[1] for pair in others):
             told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise ArgumentError(
-                f"@{program.name}: {_argument(program, i)} is "
+                f"@{program.name}: argument {program.name_of_argument(i)} is "
                 f"{aval.str_short(short_dtypes=True)}, with {told} by the arguments' shapes; "
                 f"expected the shape [{', '.join(map(str, wanted))}], got "
                 f"[{', '.join(map(str, shape))}]"
             )
-
-
-def _argument(program: Module, index: int) -> str:
-    name = program.arg_names[index]
-    return f"argument {name}" if name else f"flat argument {index}"
 
 
 def _holds(constraint: Any, sizes: Sizes) -> bool | None:

@@ -22,12 +22,12 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.special
 import numpy as np
-from jax import export, lax
+from jax import lax
 
-from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
-from jaxmlir.dialect.types import aval_of, dtype_of, widths_of
+from jaxmlir.dialect.ir import body_of, functions, ir
+from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.raising.arrays import held_by
-from jaxmlir.raising.matching import computation
+from jaxmlir.raising.matching import computation, written_by_jax
 from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
 
@@ -130,20 +130,13 @@ class _Results(NamedTuple):
 @functools.cache
 def _solutions(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> list[tuple[str, ...]]:
     """What JAX lowers, and exports, a function of operands of some types to."""
-    avals = [aval_of(t) for t in types]
-    plain = jax.jit(inspect.unwrap(function))
-    texts = []
-    with widths_of(avals):
-        shaped = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-        try:
-            traced = plain.trace(*shaped)
-            texts.append(traced.lower(lowering_platforms=("cpu",)).as_text())
-            texts.append(export.export(plain, platforms=["cpu"])(*shaped).mlir_module())
-        except (TypeError, ValueError, NotImplementedError):
-            return []
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    plain = inspect.unwrap(function)
     found = []
-    for text in texts:
-        module = parse_module(text)
+    for exported in (False, True):
+        module = written_by_jax(plain, args, exported=exported)
+        if module is None:
+            return []
         there = functions(module)
         block = body_of(there["main"])
         first, *others = (view.operation for view in block.operations)
@@ -186,11 +179,9 @@ def _pattern(idiom: Idiom, element: ir.Type) -> ir.Module | None:
     if not jnp.issubdtype(dtype, np.floating):
         return None
     # JAX writes a jitted function as one that is called.
-    function = jax.jit(inspect.unwrap(idiom.function))
-    shaped = [jax.ShapeDtypeStruct((3,), dtype)] * idiom.arguments
-    with jax.enable_x64(dtype == np.float64 or jax.config.jax_enable_x64):
-        text = export.export(function, platforms=["cpu"])(*shaped).mlir_module()
-    return parse_module(text)
+    function = inspect.unwrap(idiom.function)
+    args = [jax.ShapeDtypeStruct((3,), dtype)] * idiom.arguments
+    return written_by_jax(function, args, exported=True)
 
 
 def _matches(pattern: ir.Value, value: ir.Value, matched: dict[ir.Value, ir.Value]) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
+from jax import export
 
 from jaxmlir.dialect.ir import body_of, functions, ir, parse_module
+from jaxmlir.dialect.types import widths_of
 from jaxmlir.raising.source import defining_op
 
 # What some modules say and others leave out.
@@ -85,27 +86,35 @@ def region_text(region: Any) -> tuple[str, ...]:
     return computation(region.blocks[0], {})
 
 
-def lowered_by_jax(
-    fun: Callable[..., Any], args: Sequence[tuple[Any, Any]], platform: str = "cpu"
+def written_by_jax(
+    fun: Callable[..., Any],
+    args: Sequence[jax.ShapeDtypeStruct],
+    platform: str = "cpu",
+    *,
+    exported: bool = False,
 ) -> ir.Module | None:
     """The module that JAX lowers a function of arrays to; ``None`` where it cannot.
 
     Args:
-      args: the shape and the dtype of each array.
+      exported: as ``jax.export`` does it, which writes out what compilers may not know.
     """
-    wide = any(np.dtype(dtype).itemsize == 8 for _, dtype in args)
+    jitted = jax.jit(fun)
     try:
-        with jax.enable_x64(True) if wide else jax.enable_x64(jax.config.jax_enable_x64):
-            shaped = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in args]
-            text = jax.jit(fun).trace(*shaped).lower(lowering_platforms=(platform,)).as_text()
+        with widths_of(args):
+            if exported:
+                text = export.export(jitted, platforms=[platform])(*args).mlir_module()
+            else:
+                text = jitted.trace(*args).lower(lowering_platforms=(platform,)).as_text()
     except (TypeError, NotImplementedError, ValueError):
         return None
     return parse_module(text)
 
 
-def region_by_jax(fun: Callable[..., Any], args: list[Any], name: str) -> tuple[str, ...] | None:
+def region_by_jax(
+    fun: Callable[..., Any], args: Sequence[jax.ShapeDtypeStruct], name: str
+) -> tuple[str, ...] | None:
     """The text of the region of the first op of a name that JAX lowers a function to."""
-    module = lowered_by_jax(fun, args)
+    module = written_by_jax(fun, args)
     for function in functions(module).values() if module else ():
         for op in body_of(function).operations:
             if op.operation.name == name:

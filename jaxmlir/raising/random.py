@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax.extend.random import threefry2x32_p
@@ -13,7 +14,7 @@ from jaxmlir.dialect.ir import body_of, functions, ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.linalg import custom
-from jaxmlir.raising.matching import computation, lowered_by_jax
+from jaxmlir.raising.matching import computation, written_by_jax
 from jaxmlir.raising.source import keyword, shape_of
 from jaxmlir.raising.writer import Values, Writer, rule
 
@@ -72,10 +73,10 @@ def is_threefry(function: Any, source: dict[str, Any]) -> bool:
 def _threefries(shapes: tuple[tuple[int, ...], ...] | None) -> frozenset[tuple[str, ...]]:
     """What JAX lowers ``threefry2x32`` to, on each platform, for operands of some shapes; of
     ``None`` for a scalar key and counters of a shape that is called so."""
-    args = [(shape, np.uint32) for shape in shapes or ((), (), (3,), (3,))]
+    args = [jax.ShapeDtypeStruct(s, np.uint32) for s in shapes or ((), (), (3,), (3,))]
     texts = set()
     for platform in ("cpu", "tpu"):
-        module = lowered_by_jax(threefry2x32_p.bind, args, platform)
+        module = written_by_jax(threefry2x32_p.bind, args, platform)
         found = functions(module) if module else {}
         for function in found.values():
             block = body_of(function)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import lax
 
@@ -175,6 +176,11 @@ def _pick(x: Any, index: Any, axis: int) -> Any:
     return jnp.squeeze(picked, axis)
 
 
+def _three(element: ir.Type) -> jax.ShapeDtypeStruct:
+    """An array of three elements of a type: what regions do says nothing of shapes."""
+    return jax.ShapeDtypeStruct((3,), dtype_of(element))
+
+
 @functools.cache
 def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] | None:
     """The text of the region that JAX writes for ``argmax`` of a type."""
@@ -182,7 +188,7 @@ def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] 
     def arg(x: Any) -> Any:
         return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
 
-    return region_by_jax(arg, [((3,), dtype_of(element))], "stablehlo.reduce")
+    return region_by_jax(arg, [_three(element)], "stablehlo.reduce")
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -322,10 +328,9 @@ def _cumulative(
 @functools.cache
 def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
     """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
-    dtype = dtype_of(element)
-    if not dtypes.issubdtype(dtype, np.inexact):
+    if not dtypes.issubdtype(dtype_of(element), np.inexact):
         return None
-    return region_by_jax(lax.cumlogsumexp, [((3,), dtype)], "stablehlo.reduce_window")
+    return region_by_jax(lax.cumlogsumexp, [_three(element)], "stablehlo.reduce_window")
 
 
 @rule("select_and_scatter")
@@ -399,12 +404,10 @@ def sort(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 @functools.cache
 def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> tuple[str, ...] | None:
-    args = [((3,), dtype_of(element)) for element in elements]
-
     def sorted_(*xs: Any) -> Any:
         return lax.sort_p.bind(*xs, dimension=0, is_stable=True, num_keys=num_keys)
 
-    return region_by_jax(sorted_, args, "stablehlo.sort")
+    return region_by_jax(sorted_, list(map(_three, elements)), "stablehlo.sort")
 
 
 def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:

@@ -315,7 +315,7 @@ def _check_dtypes(
         if not jax.dtypes.issubdtype(dtype, kind) and not (allow_int and not holomorphic):
             raise at_public(
                 program,
-                f"grad of @{program.name}: argument {arguments.name(program, i)} must have a "
+                f"grad of @{program.name}: argument {program.name_of_argument(i)} must have a "
                 f"dtype under {kind.__name__}, got {dtype}"
                 + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0"),
             )

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmlir.caching.configuration_key import kept_for_settings, setting
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.types import aval_of
@@ -32,8 +33,6 @@ _RULE = "jaxpr.custom_jvp_call_jaxpr"
 def determinant_of(program: Module, node: Node) -> str | None:
     """``"slogdet"`` or ``"det"`` where a custom JVP is that of :mod:`jax.numpy.linalg` on real
     matrices: its function and its rule are what JAX traces here, op by op."""
-    from jaxmlir.program.staging import trace
-
     with scope():
         avals = [aval_of(x.type) for x in node.op.operands]
         name = {1: "det", 2: "slogdet"}.get(len(node.results))
@@ -43,10 +42,24 @@ def determinant_of(program: Module, node: Node) -> str | None:
         is_real = jax.dtypes.issubdtype(aval.dtype, np.floating)
         if not is_real or len(aval.shape) < 2 or aval.shape[-1] != aval.shape[-2]:
             return None
-        known = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
-        ops = (op for f in known.functions.values() for op, kind in named_ops(f) if kind == _RULE)
         found = _text(program, node.op)
-        return name if found is not None and found in (_text(known, op) for op in ops) else None
+        known = _texts_by_jax(name, aval.shape, aval.dtype)
+        return name if found is not None and found in known else None
+
+
+_by_jax = kept_for_settings()
+
+
+def _texts_by_jax(name: str, shape: tuple[Any, ...], dtype: Any) -> list[Any]:
+    """The texts of the custom JVPs that JAX traces a function of matrices to."""
+    from jaxmlir.program.staging import trace
+
+    key = name, shape, dtype, setting()
+    if key not in _by_jax:
+        known = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(shape, dtype))
+        ops = (op for f in known.functions.values() for op, kind in named_ops(f) if kind == _RULE)
+        _by_jax[key] = [_text(known, op) for op in ops]
+    return _by_jax[key]
 
 
 def _text(program: Module, op: Any) -> Any:
