@@ -70,8 +70,8 @@ class StridedView:
         return [d for d, n in enumerate(self.array.type.shape) if n != self.sizes[d]]
 
     def through(self, names: Collection[str] = VIEWS) -> StridedView | None:
-        """The same view of the operand of the op that gives the array; ``None`` if that does more
-        than move elements.
+        """A view of the operand of the op that gives the array, of the elements that this one has;
+        ``None`` if the op does more than move elements.
 
         Args:
           names: of the ops that are looked through.
