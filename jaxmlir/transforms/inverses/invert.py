@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import copy, drop_dead_ops, returned, take_in, zeros
+from jaxmlir.dialect.builder import build, copy, drop_dead_ops, returned, take_in, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import TransformError
@@ -263,15 +263,15 @@ def _makers(solver: Solver, values: Sequence[ir.Value]) -> set[Site]:
 def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Value:
     """The sum of some scalars, less that of others."""
 
-    def write(name: str, *operands: ir.Value) -> ir.Value:
-        types = [operands[0].type]
-        return ir.Operation.create(f"jaxpr.{name}", types, list(operands)).result
+    def total(values: Sequence[ir.Value]) -> ir.Value:
+        return functools.reduce(lambda a, b: build("add", [a, b], a.type), values)
 
-    add = functools.partial(write, "add")
     if not costs:
-        return functools.reduce(add, terms)
-    cost = functools.reduce(add, costs)
-    return write("sub", functools.reduce(add, terms), cost) if terms else write("neg", cost)
+        return total(terms)
+    cost = total(costs)
+    return (
+        build("sub", [total(terms), cost], cost.type) if terms else build("neg", [cost], cost.type)
+    )
 
 
 def _expand(rules: Rules, function: func.FuncOp, sites: Sequence[Site]) -> func.FuncOp:
