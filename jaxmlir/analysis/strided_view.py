@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxmlir.analysis.function_view import OpView, node_of
+from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import ASKED, is_plain_array
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
@@ -70,21 +70,21 @@ class StridedView:
         return [d for d, n in enumerate(self.array.type.shape) if n != self.sizes[d]]
 
     def through(self, names: Collection[str] = VIEWS) -> StridedView | None:
-        """The same view of the operand of the op that gives the array; ``None`` if that does more
-        than move elements.
+        """A view of the operand of the op that gives the array, of the elements that this one has;
+        ``None`` if the op does more than move elements.
 
         Args:
           names: of the ops that are looked through.
         """
-        node = node_of(self.array)
-        if node is None or node.name not in names or len(node.operands) != 1:
+        owner = self.array.owner
+        if isinstance(owner, ir.Block) or owner.name not in names or len(owner.operands) != 1:
             return None
+        node = OpView(owner, owner.name, [owner.operands[0]])
         (array,) = node.operands
         if not is_plain_array(array.type) or not ASKED.isdisjoint(node.attributes):
             return None
         if node.name == "jaxpr.slice":
-            starts, _, strides = slice_of(node)
-            return self._sliced(array, starts, strides)
+            return self._sliced(array, node.get("start_indices"), node.get("strides"))
         if node.name in ("jaxpr.split", "jaxpr.unstack"):
             return self._part(node, array)
         if node.name == "jaxpr.rev":
@@ -125,17 +125,16 @@ class StridedView:
         return StridedView(array, dims, *groups)
 
     def _sliced(
-        self, array: ir.Value, starts: Sequence[int], strides: Sequence[int]
+        self, array: ir.Value, starts: Sequence[int], strides: Sequence[int] | None
     ) -> StridedView:
         """The view of an array that its own is a slice of."""
-        begin = zip(starts, strides, self.starts, strict=True)
-        steps = zip(strides, self.steps, strict=True)
-        return replace(
-            self,
-            array=array,
-            starts=tuple(first + stride * start for first, stride, start in begin),
-            steps=tuple(stride * step for stride, step in steps),
-        )
+        steps = self.steps
+        own = list(self.starts)
+        if strides is not None:
+            steps = tuple([by * step for by, step in zip(strides, steps, strict=True)])
+            own = [by * start for by, start in zip(strides, own, strict=True)]
+        begin = tuple([first + start for first, start in zip(starts, own, strict=True)])
+        return StridedView(array, self.dims, begin, steps, self.sizes)
 
     def _part(self, node: OpView, array: ir.Value) -> StridedView:
         """The view of an array that its own is a result of a split or of an unstack of."""

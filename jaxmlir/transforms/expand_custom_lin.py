@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import attribute, reachable, returned, zeros
+from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
@@ -76,9 +76,7 @@ def _expand(rules: Rules, op: Any) -> None:
                 type_ = tangent_type_of(next(outputs))
                 tangents.append(zeros(type_) if tangent is None else tangent)
         outs = call(rules, pushforward, [*operands[:num_res], *tangents])
-    for result, out in zip(list(op.results), outs, strict=True):
-        result.replace_all_uses_with(out)
-    op.operation.erase()
+    put_instead(op, outs)
 
 
 def _pushforward(rules: Rules, bwd: str, num_res: int) -> str:

@@ -20,9 +20,8 @@ from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
-from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.invert import forward, invert
-from jaxmlir.transforms.inverses.solver import Inverted
+from jaxmlir.transforms.inverses.solver import Inverted, Known
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -83,15 +82,15 @@ def inverse(
     """
     program = rules.program
     before = set(functions(program.module))
-    given, dtype, results = _question(rules, symbol, known, log_det)
+    given, required = _question(rules, symbol, known, log_det, newton)
     # A determinant is that of a square matrix: of all unknowns.
-    required = tuple(i for i, is_given in enumerate(given) if not is_given) if log_det else argnums
-    question = rules, symbol, given, results, dtype, required
-    with _hint(lambda: None if newton else invert(*question, newton=True)):
-        found = invert(*question, newton)
+    required = required if log_det else argnums
+    by_newton = given._replace(newton=True)
+    with _hint(lambda: None if newton else invert(rules, symbol, by_newton, required)):
+        found = invert(rules, symbol, given, required)
     name = found.symbol
     if not name or found.arguments != argnums or found.results or found.log_det != log_det:
-        name = _completed(rules, symbol, found, argnums, known, dtype, before)
+        name = _completed(rules, symbol, found, argnums, known, given.log_det, before)
     _keep_only(program, before, name)
     return name
 
@@ -104,11 +103,10 @@ def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newto
       TransformError: as for :func:`inverse`.
     """
     before = set(functions(rules.program.module))
-    given, dtype, results = _question(rules, symbol, known, True)
-    required = tuple(i for i, is_given in enumerate(given) if not is_given)
-    question = rules, symbol, given, results, dtype, required
-    with _hint(lambda: None if newton else forward(*question, True, False)):
-        name = forward(*question, newton, False)
+    given, required = _question(rules, symbol, known, True, newton)
+    by_newton = given._replace(newton=True)
+    with _hint(lambda: None if newton else forward(rules, symbol, by_newton, required, False)):
+        name = forward(rules, symbol, given, required, False)
     _keep_only(rules.program, before, name)
     return name
 
@@ -133,16 +131,18 @@ def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
 
 
 def _question(
-    rules: Rules, symbol: str, known: tuple[int, ...], log_det: bool
-) -> tuple[Mask, np.dtype | None, Mask]:
-    """Which arguments are known, the dtype of the log-determinant, and which results are known."""
+    rules: Rules, symbol: str, known: tuple[int, ...], log_det: bool, newton: bool
+) -> tuple[Known, tuple[int, ...]]:
+    """What is known of a function whose results are, and the arguments that are not."""
     signature = call_signature(rules.program, symbol)
     operands, results = signature.operands, signature.results
+    unknown = tuple(i for i in range(len(operands)) if i not in known)
     dtype = None
     if log_det:
-        unknown = [a for i, a in enumerate(operands) if i not in known]
-        dtype = _log_det_dtype(rules.program.function(symbol), unknown, results)
-    return tuple(i in known for i in range(len(operands))), dtype, (True,) * len(results)
+        avals = [operands[i] for i in unknown]
+        dtype = _log_det_dtype(rules.program.function(symbol), avals, results)
+    arguments = tuple(i in known for i in range(len(operands)))
+    return Known(arguments, (True,) * len(results), dtype, newton), unknown
 
 
 def _keep_only(program: Module, before: Container[str], name: str) -> None:

@@ -19,7 +19,7 @@ from jaxmlir.analysis.call_graph import KERNELS
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.manual_axes import Axes
 from jaxmlir.dialect import codec, effect_attributes
-from jaxmlir.dialect.builder import named_ops, ops_with_symbols, symbols_of
+from jaxmlir.dialect.builder import named_ops, ops_with_symbols, put_instead, symbols_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.locations import error_at
 from jaxmlir.dialect.types import aval_of, type_of
@@ -136,13 +136,11 @@ class _Retyping:
 
     def cast_less(self, op: Any) -> None:
         """Leaves to a cast the axes that its operand does not vary over yet."""
-        (operand,), (result,) = op.operands, op.results
         left = tuple(a for a in codec.decode(op.attributes["axes"]) if a not in self.axes)
         if left:
             op.attributes["axes"] = codec.encode(left)
         else:
-            result.replace_all_uses_with(operand)
-            op.operation.erase()
+            put_instead(op, list(op.operands))
 
     def missing(self, op: Any, name: str) -> Iterator[tuple[ir.Value, Axes]]:
         """The results of an op that do not vary over all of the axes, and those they lack."""

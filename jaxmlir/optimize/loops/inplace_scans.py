@@ -36,7 +36,7 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.liveness import count_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shape
-from jaxmlir.analysis.strided_view import StridedView, unit_dims
+from jaxmlir.analysis.strided_view import VIEWS, StridedView, unit_dims
 from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled
 from jaxmlir.dialect.ir import body_of, func, ir, scope
 from jaxmlir.dialect.types import scalar_type
@@ -78,6 +78,9 @@ CACHED = 262_144
 MOST = 2
 # How many ops are moved to before a loop for the array that it writes to: a first row, say.
 MOST_SOONER = 16
+# What rows are read through.  Not splits: scans of 1,000 and 3,000 rows of 256 floats take 0.97 of
+# the time and their gradients 1.05, on jax 0.10.
+_MOVES = VIEWS - {"jaxpr.split", "jaxpr.unstack"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Rows:
     def of(cls, value: ir.Value) -> Rows:
         """The rows of a value, in the farthest array from which they can be read."""
         rows = cls(StridedView.whole(value))
-        while (view := rows.view.through()) is not None and cls(view).are_dense:
+        while (view := rows.view.through(_MOVES)) is not None and cls(view).are_dense:
             rows = cls(view)
         return rows
 

@@ -35,6 +35,7 @@ from jaxmlir.rewriting.sizes import Substitution
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import (
+    Batch,
     BatchedRules,
     batch_call,
     batch_rules,
@@ -300,13 +301,9 @@ def _fitting(rules: Rules, op: Any, active: Mask) -> tuple[str, Mask]:
 
 
 def _batch_attributes(
-    rules: Rules,
-    attributes: dict[str, ir.Attribute],
-    dims: Dims,
-    axis: Any,
-    out_dims: Dims,
-    settled: bool,
+    rules: Rules, attributes: dict[str, ir.Attribute], batch: Batch
 ) -> tuple[dict[str, ir.Attribute], Dims]:
+    dims, axis, out_dims, _ = batch
     given = _rules_of(attributes)
     transposes = symbol_uses(attributes["transposes"]) if "transposes" in attributes else ()
     if not (given or transposes):

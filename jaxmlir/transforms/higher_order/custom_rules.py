@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir._compat import dtypes
 from jaxmlir.bridge.custom_rules.pending import DerivedSource
@@ -134,13 +134,25 @@ def batch_rules(
         guess = needed
 
 
+class Batch(NamedTuple):
+    """How a call with rules is batched.
+
+    Attributes:
+      dims, out_dims: the dimensions of its operands and results.
+      settled: whether the rules are to get by with those of the results, if they can.
+    """
+
+    dims: Dims
+    axis: Any
+    out_dims: Dims
+    settled: bool = False
+
+
 BatchAttributes = Callable[
-    [Rules, dict[str, ir.Attribute], Dims, Any, Dims, bool], tuple[dict[str, ir.Attribute], Dims]
+    [Rules, dict[str, ir.Attribute], Batch], tuple[dict[str, ir.Attribute], Dims]
 ]
-"""``(rules, attributes, dims of operands, axis, dims of results, settled) -> (attributes, dims of
-results)``: writes the batched rules of an op with such attributes; the attributes that name them,
-and the dimensions that the results need to have.  Where these are settled, the rules are to get by
-with them, if they can."""
+"""Writes the batched rules of an op with such attributes; the attributes that name them, and the
+dimensions that the results need to have."""
 
 
 def batch_call(
@@ -150,7 +162,8 @@ def batch_call(
     function = op.attributes["call_jaxpr"].value
     symbol, found = vmap_of(rules, function, dims, axis)
     operands = dims[attribute(op, "num_consts", 0) :]
-    attributes, out_dims = with_batched_rules(rules, op, operands, axis, found, batch_attributes)
+    batch = Batch(operands, axis, found)
+    attributes, out_dims = with_batched_rules(rules, op, batch, batch_attributes)
     if out_dims != found:
         symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
     attributes["call_jaxpr"] = symbol_ref(symbol)
@@ -160,7 +173,7 @@ def batch_call(
 
 
 def with_batched_rules(
-    rules: Rules, op: Any, dims: Dims, axis: Any, out_dims: Dims, batch_attributes: BatchAttributes
+    rules: Rules, op: Any, batch: Batch, batch_attributes: BatchAttributes
 ) -> tuple[dict[str, ir.Attribute], Dims]:
     """The attributes of a batched op, and the dimensions of its results.
 
@@ -168,18 +181,16 @@ def with_batched_rules(
     not batched and whose tangent is.  So a JVP rule is traced at once where there may be one; but
     not that of an op in a rule: that is for another derivative, and there may be many such ops.
     """
-    tracing = rules.program.rule_tracing
+    tracing, out_dims = rules.program.rule_tracing, batch.out_dims
 
     def mark(attributes: dict[str, ir.Attribute], out_dims: Dims) -> dict[str, ir.Attribute]:
-        source = _Batched(tracing.table.of(op), batch_attributes, dims, axis, out_dims)
+        settled = batch._replace(out_dims=out_dims, settled=True)
+        source = _Batched(tracing.table.of(op), batch_attributes, settled)
         return attributes | {MARK: tracing.table.number(source)}
 
     def can_wait() -> bool:
         has_jvp = op.operation.name == "jaxpr.custom_jvp_call_jaxpr"
-        return axis.size > 0 and (not has_jvp or tracing.table.of(op).in_rule)
-
-    def batched(attributes: dict[str, ir.Attribute]) -> tuple[dict[str, ir.Attribute], Dims]:
-        return batch_attributes(rules, attributes, dims, axis, out_dims, False)
+        return batch.axis.size > 0 and (not has_jvp or tracing.table.of(op).in_rule)
 
     if is_untraced(op):
         attributes = dict(op.attributes.items())
@@ -187,11 +198,12 @@ def with_batched_rules(
             return mark(attributes, out_dims), out_dims
         if tracing.can_tell(op):
             # The rule that is told of no zeros knows of all tangents there may be.
-            _, out_dims = batched(attributes | rules.told(op, (False,) * len(dims)))
+            told = rules.told(op, (False,) * len(batch.dims))
+            _, out_dims = batch_attributes(rules, attributes | told, batch)
             return mark(attributes, out_dims), out_dims
         rules.program.trace_rules(of=op)
     attributes = dict(op.attributes.items())
-    found, out_dims = batched(attributes)
+    found, out_dims = batch_attributes(rules, attributes, batch)
     attributes |= found
     if tracing.can_tell(op):
         return mark(attributes, out_dims), out_dims
@@ -202,10 +214,8 @@ def with_batched_rules(
 class _Batched(DerivedSource):
     """The rules of a batched op: those of the op that it was made of, batched."""
 
-    batch: BatchAttributes
-    dims: Dims
-    axis: Any
-    out_dims: Dims
+    batch_attributes: BatchAttributes
+    batch: Batch
 
     def trace(
         self, attributes: dict[str, ir.Attribute], pending: Pending
@@ -250,10 +260,8 @@ class _Batched(DerivedSource):
         before = rules.mark()
         try:
             with pending.writing():
-                found, out_dims = self.batch(
-                    rules, attributes, self.dims, self.axis, self.out_dims, True
-                )
-                if out_dims != self.out_dims:
+                found, out_dims = self.batch_attributes(rules, attributes, self.batch)
+                if out_dims != self.batch.out_dims:
                     raise JaxmlirError(_TANGENT_ALONE)
         except JaxmlirError as e:
             # As a rule that cannot be traced.

@@ -27,6 +27,7 @@ from jaxmlir.rewriting.dedupe import rename
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out
 from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import (
+    Batch,
     BatchedRules,
     batch_call,
     batch_rules,
@@ -133,7 +134,9 @@ class CustomLin(HigherOrderRule):
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         """Any result may depend on any operand: all are batched, along the first dimension."""
         out_dims = (0,) * len(op.results)
-        attributes, _ = with_batched_rules(rules, op, dims, axis, out_dims, _batch_lin_attributes)
+        attributes, _ = with_batched_rules(
+            rules, op, Batch(dims, axis, out_dims), _batch_lin_attributes
+        )
         types = [batched_type(v.type, 0, axis.size, axis.explicit_mesh_axis) for v in op.results]
         name = op.operation.name
         return Emitter(out_dims, lambda args: create(name, types, args, attributes))
@@ -258,24 +261,19 @@ def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.A
 
 
 def _batch_attributes(
-    rules: Rules,
-    attributes: dict[str, ir.Attribute],
-    dims: Dims,
-    axis: Any,
-    out_dims: Dims,
-    settled: bool,
+    rules: Rules, attributes: dict[str, ir.Attribute], batch: Batch
 ) -> tuple[dict[str, ir.Attribute], Dims]:
     given = vjp_rules(attributes)
     if not given:
-        return {}, out_dims
+        return {}, batch.out_dims
     # A backward rule may belong to several forward rules, whose residuals are batched differently.
     named = {(fwd, rule): rule for fwd, backward in given.items() for rule in (fwd, *backward)}
 
     def write(entry: BatchedRules) -> Dims:
-        return _batch_rules(rules, given, dims, axis, entry, settled)
+        return _batch_rules(rules, given, batch, entry)
 
-    key = (tuple(given.items()), dims, axis, out_dims, settled)
-    entry = batch_rules(rules, key, named, out_dims, write)
+    key = (tuple(given.items()), *batch)
+    entry = batch_rules(rules, key, named, batch.out_dims, write)
 
     def new(fwd: str, rule: str) -> ir.Attribute:
         return symbol_ref(entry.symbols[fwd, rule])
@@ -293,21 +291,15 @@ def _batch_attributes(
 
 
 def _batch_lin_attributes(
-    rules: Rules,
-    attributes: dict[str, ir.Attribute],
-    dims: Dims,
-    axis: Any,
-    out_dims: Dims,
-    settled: bool,
+    rules: Rules, attributes: dict[str, ir.Attribute], batch: Batch
 ) -> tuple[dict[str, ir.Attribute], Dims]:
+    dims, axis, out_dims, _ = batch
     given = backward_rules(attributes)
     if not given:
         return {}, out_dims
     num_res = codec.decode(attributes["num_res"])
-    of_tangents = iter(dims[num_res:])
-    dims_in = tuple(
-        None if zero else next(of_tangents) for zero in codec.decode(attributes["in_zeros"])
-    )
+    takes = [not zero for zero in codec.decode(attributes["in_zeros"])]
+    dims_in = tuple(filled(dims[num_res:], takes))
 
     def write(entry: BatchedRules) -> Dims:
         for bwd in given:
@@ -327,10 +319,8 @@ def _batch_lin_attributes(
 def _batch_rules(
     rules: Rules,
     given: dict[str, tuple[str, ...]],
-    dims: Dims,
-    axis: Any,
+    batch: Batch,
     entry: BatchedRules,
-    settled: bool,
 ) -> Dims:
     """Writes the batched rules of a call; the dimensions of its results.
 
@@ -339,6 +329,7 @@ def _batch_rules(
     the backward rule takes the cotangent for that one's.  Not so where an operand that is batched
     has a cotangent from it: what each element's is, the sum of them does not say.
     """
+    dims, axis, _, settled = batch
     wanted, fixed = entry.out_dims, entry.out_dims if settled else None
 
     def settle(fwd: _Forward, own: Dims) -> list[int | None]:
@@ -373,15 +364,8 @@ def _batch_rules(
             return (*own[: fwd.num_extra], *(fixed or wanted))
 
         new = entry.symbols[fwd.symbol, fwd.symbol]
-        vmap(
-            rules,
-            fwd.symbol,
-            dims,
-            axis,
-            out_axes,
-            reserved=new,
-            shared="first" if settled else None,
-        )
+        shared = "first" if settled else None
+        vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new, shared=shared)
         keep_attributes(function, rules.program.function(new))
         for bwd in given[fwd.symbol]:
             symbol = entry.symbols[fwd.symbol, bwd]

@@ -30,7 +30,7 @@ from jaxmlir.dialect.builder import inline, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.support.masks import split
+from jaxmlir.support.masks import chosen, split
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.inverses.linear import Update
 from jaxmlir.transforms.inverses.rule import (
@@ -231,8 +231,7 @@ class Call(Rule):
         if not inverted.symbol:
             return
         site.inverted = known if inverted.log_det else None
-        arguments = [v for v, k in zip(site.results, known[1], strict=True) if k]
-        arguments += [v for v, k in zip(site.operands, known[0], strict=True) if k]
+        arguments = chosen(site.results, known[1]) + chosen(site.operands, known[0])
         values = [site.whole(v) for v in arguments]
         distribute(site, inverted, self._write(site, inverted, values))
 

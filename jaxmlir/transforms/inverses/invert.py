@@ -9,55 +9,38 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import copy, drop_dead_ops, returned, take_in, zeros
+from jaxmlir.dialect.builder import build, copy, drop_dead_ops, returned, take_in, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import TransformError
+from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.inverses import calls
 from jaxmlir.transforms.inverses import newton as newton_method
 from jaxmlir.transforms.inverses.movement import Movement
 from jaxmlir.transforms.inverses.rule import rule_of
 from jaxmlir.transforms.inverses.scans import Cond, Scan
-from jaxmlir.transforms.inverses.solver import Inverted, Site, Solver
+from jaxmlir.transforms.inverses.solver import Inverted, Known, Site, Solver
 from jaxmlir.transforms.new_function import NewFunction, call
 
 if TYPE_CHECKING:
     from jaxmlir.transforms.templates import Rules
 
 
-def invert(
-    rules: Rules,
-    symbol: str,
-    arguments: Sequence[bool],
-    results: Sequence[bool],
-    log_det: Any | None,
-    required: Sequence[int] = (),
-    newton: bool = False,
-) -> Inverted:
+def invert(rules: Rules, symbol: str, known: Known, required: Sequence[int] = ()) -> Inverted:
     """Writes ``@symbol.inverse``, which finds as much as follows from what is known.
 
     Args:
-      arguments, results: which are known.
-      log_det: the dtype of the log-determinant; ``None`` where none is asked for.
       required: unknown arguments that have to be found.
-      newton: solve monotone equations of one unknown numerically (:mod:`.newton`).
 
     Raises:
       TransformError: a required argument does not follow; names the op and the user's line.
     """
-    with _solved(rules, symbol, arguments, results, log_det, required, newton) as attempt:
+    with _solved(rules, symbol, known, required) as attempt:
         return attempt.finish()
 
 
 def forward(
-    rules: Rules,
-    symbol: str,
-    arguments: Sequence[bool],
-    results: Sequence[bool],
-    log_det: Any,
-    required: Sequence[int],
-    newton: bool,
-    only_log_det: bool,
+    rules: Rules, symbol: str, known: Known, required: Sequence[int], only_log_det: bool
 ) -> str:
     """Writes the function with log|det d results / d unknown arguments| as its last result, or as
     its only one; arguments are as for :func:`invert`.
@@ -66,20 +49,13 @@ def forward(
     found is not computed, but is what the function has on its way to the results.
     """
     made = "log_det" if only_log_det else "forward_and_log_det"
-    with _solved(rules, symbol, arguments, results, log_det, required, newton, made) as attempt:
+    with _solved(rules, symbol, known, required, made) as attempt:
         return attempt.finish_forward(only_log_det)
 
 
 @contextmanager
 def _solved(
-    rules: Rules,
-    symbol: str,
-    arguments: Sequence[bool],
-    results: Sequence[bool],
-    log_det: Any | None,
-    required: Sequence[int],
-    newton: bool,
-    made: str = "inverse",
+    rules: Rules, symbol: str, known: Known, required: Sequence[int], made: str = "inverse"
 ) -> Iterator[_Attempt]:
     """The function that solves another, or ``made`` beside its computation, to be finished."""
     function = rules.program.function(symbol)
@@ -87,15 +63,14 @@ def _solved(
     # One name for all attempts: only the last is kept.
     name = rules.importer.unique_symbol(f"{symbol}.{made}")
     computed = made != "inverse"
-    known = arguments, results
     try:
         while True:
-            attempt = _Attempt(rules, symbol, name, function, *known, log_det, newton, computed)
+            attempt = _Attempt(rules, symbol, name, function, known, computed)
             opaque = attempt.opaque()
             if not opaque:
                 attempt.iterate()
                 # An unknown may occur again inside a function that has a rule as a whole.
-                opaque = attempt.opaque(with_rules=True) if newton else []
+                opaque = attempt.opaque(with_rules=True) if known.newton else []
             if not opaque:
                 break
             attempt.erase()
@@ -122,10 +97,7 @@ class _Attempt:
         symbol: str,
         name: str,
         function: func.FuncOp,
-        arguments: Sequence[bool],
-        results: Sequence[bool],
-        log_det: Any | None,
-        newton: bool,
+        known: Known,
         computed: bool,
     ):
         self.rules = rules
@@ -133,13 +105,12 @@ class _Attempt:
         self.symbol = symbol
         self.arguments = list(function.arguments)
         self.returned = returned(function)
-        self.unknown = [i for i, known in enumerate(arguments) if not known]
-        self.missing_results = [i for i, known in enumerate(results) if not known]
-        given = [v for v, known in zip(self.returned, results, strict=True) if known]
-        given += [v for v, known in zip(self.arguments, arguments, strict=True) if known]
+        self.unknown = [i for i, is_known in enumerate(known.arguments) if not is_known]
+        self.missing_results = [i for i, is_known in enumerate(known.results) if not is_known]
+        given = chosen(self.returned, known.results) + chosen(self.arguments, known.arguments)
         taken = self.arguments if computed else given
         self.new = NewFunction(rules, name, [v.type for v in taken], function, reserved=True)
-        self.solver = Solver(rules, function, log_det, rule_of, invert, newton)
+        self.solver = Solver(rules, function, known, rule_of, invert)
         with self.new.body(), function.location:
             values = dict(zip(taken, self.new.args, strict=True))
             if computed:
@@ -226,10 +197,10 @@ class _Attempt:
     def _log_det_of(self, site: Site) -> ir.Value:
         """What an op whose functions were inverted adds, computed from their arguments."""
         solver, rules = self.solver, self.rules
-        wanted = *site.inverted, solver.log_det, (), solver.newton
+        known = Known(*site.inverted, solver.log_det, solver.newton)
 
         def forward_of(symbol: str, only_log_det: bool = False) -> str:
-            return rules.functions.once(forward, symbol, *wanted, only_log_det)
+            return rules.functions.once(forward, symbol, known, (), only_log_det)
 
         with site.op.location:
             if isinstance(site.rule, (Scan, Cond)):
@@ -292,15 +263,15 @@ def _makers(solver: Solver, values: Sequence[ir.Value]) -> set[Site]:
 def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Value:
     """The sum of some scalars, less that of others."""
 
-    def write(name: str, *operands: ir.Value) -> ir.Value:
-        types = [operands[0].type]
-        return ir.Operation.create(f"jaxpr.{name}", types, list(operands)).result
+    def total(values: Sequence[ir.Value]) -> ir.Value:
+        return functools.reduce(lambda a, b: build("add", [a, b], a.type), values)
 
-    add = functools.partial(write, "add")
     if not costs:
-        return functools.reduce(add, terms)
-    cost = functools.reduce(add, costs)
-    return write("sub", functools.reduce(add, terms), cost) if terms else write("neg", cost)
+        return total(terms)
+    cost = total(costs)
+    return (
+        build("sub", [total(terms), cost], cost.type) if terms else build("neg", [cost], cost.type)
+    )
 
 
 def _expand(rules: Rules, function: func.FuncOp, sites: Sequence[Site]) -> func.FuncOp:

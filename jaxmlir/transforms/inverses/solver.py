@@ -17,7 +17,7 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,21 @@ class Rule:
         default nothing."""
 
 
+class Known(NamedTuple):
+    """What is known of a function that is to be inverted.
+
+    Attributes:
+      arguments, results: which are known.
+      log_det: the dtype of the log-determinant; ``None`` where none is asked for.
+      newton: solve monotone equations of one unknown numerically (:mod:`.newton`).
+    """
+
+    arguments: Mask
+    results: Mask
+    log_det: Any | None
+    newton: bool = False
+
+
 @dataclass(frozen=True)
 class Inverted:
     """A function ``(*known results, *known arguments) -> (*found arguments, *found results)``."""
@@ -87,23 +102,20 @@ class Solver:
         self,
         rules: Rules,
         function: func.FuncOp,
-        log_det: Any | None,
+        known: Known,
         rule_of: Callable[[str], Rule | None],
         invert: Callable[..., Inverted],
-        newton: bool,
     ):
         """
         Args:
-          log_det: the dtype of the log-determinant; ``None`` where none is asked for.
           rule_of: gives the rule of an op, by its name.
           invert: inverts the functions that ops refer to:
             :func:`jaxmlir.transforms.inverses.invert.invert`.
-          newton: whether monotone equations may be solved numerically.
         """
         self.rules = rules
-        self.newton = newton
+        self.newton = known.newton
         self.invert = invert
-        self.log_det = log_det
+        self.log_det = known.log_det
         self.function = function
         self.static_values: dict[ir.Value, Any] = {}
         self.computed: dict[ir.Value, ir.Value] = {}
@@ -235,8 +247,8 @@ class Solver:
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], log_det: Any | None
     ) -> Inverted:
         """What follows in another function from the arguments and results that are known."""
-        known = tuple(arguments), tuple(results)
-        return self.rules.functions.once(self.invert, symbol, *known, log_det, (), self.newton)
+        known = Known(tuple(arguments), tuple(results), log_det, self.newton)
+        return self.rules.functions.once(self.invert, symbol, known)
 
     def static(self, value: ir.Value) -> np.ndarray | None:
         """A value that depends on constants only, computed."""
@@ -339,8 +351,8 @@ class Site:
         """The error of an op inside a function that does not give one of its arguments."""
         try:
             solver = self.solver
-            known = arguments, results
-            solver.invert(solver.rules, symbol, *known, None, (required,), solver.newton)
+            known = Known(tuple(arguments), tuple(results), None, solver.newton)
+            solver.invert(solver.rules, symbol, known, (required,))
         except TransformError as e:
             return e
         return None
