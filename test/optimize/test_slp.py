@@ -433,3 +433,19 @@ def few_terms(x):
 def test_lanes_that_gain_nothing_are_left_alone(function, args):
     program, after = packed(function, *args, pipeline="jaxpr-slp-vectorize")
     assert str(after) == str(program)
+
+
+def test_what_each_computed_and_the_derivative_takes_apart():
+    """Sums of values that steps compute one after another are what their derivative never needs."""
+
+    def chain(xs, x):
+        total = 0.0
+        for i in range(24):
+            x = jnp.sin(x[::-1])
+            scale = jnp.max(x, -1, keepdims=True)
+            total += jnp.log(scale**2 + 1.0).sum() + xs[i]
+            x = x / scale
+        return total
+
+    program, after = packed(chain, normal(24), normal(5, 4))
+    assert count(after, "log") == count(program, "log") == [24]
