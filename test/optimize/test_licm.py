@@ -220,11 +220,23 @@ def test_whiles():
 
         return lax.while_loop(cond, lambda c: c + 0.1 + jnp.exp(w @ w)[0], x)
 
-    program, found = moved(function, W, X)
+    w, x = np.tile(W, (2, 2)), np.tile(X, 2)
+    program, found = moved(function, w, x)
     assert "jaxpr.reduce_sum" in found and len(found) == 2
-    np.testing.assert_allclose(program(W, X), function(W, X), rtol=1e-6)
-    tangents = [jax.jvp(f, (W, X), (W, X))[1] for f in (program, function)]
+    np.testing.assert_allclose(program(w, x), function(w, x), rtol=1e-6)
+    tangents = [jax.jvp(f, (w, x), (w, x))[1] for f in (program, function)]
     np.testing.assert_allclose(*tangents, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "count"), [(4, 0), (64, 1)])
+def test_what_leaves_a_while_saves_more_than_asking_whether_it_runs(size, count):
+    def function(w, x):
+        return lax.while_loop(lambda c: jnp.sum(c) < 1, lambda c: c + 0.1 + w @ w[0], x)
+
+    w, x = np.ones((size, size), np.float32), np.zeros(size, np.float32)
+    program, found = moved(function, w, x)
+    assert len(found) == str(program).count("jaxpr.cond") == count
+    np.testing.assert_allclose(program(w, x), function(w, x), rtol=1e-6)
 
 
 @pytest.mark.compat

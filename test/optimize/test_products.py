@@ -265,6 +265,11 @@ def half(a, b, v):
         (lambda a, b, v: jnp.matmul(a @ b, v, precision="highest"), (SQUARE, SQUARE, VECTOR)),
         (lambda a, b, v: (c := a @ b, c @ v), (SQUARE, SQUARE, VECTOR)),
         (lambda x, y: jnp.sum(x * y), (SQUARE, SQUARE)),
+        # A sum over a single row is no kernel that would be saved.
+        (
+            lambda x, y: jnp.sum(jnp.sum(x * y[:, None], 0, keepdims=True), 0),
+            (normal(8, 6, 16), normal(8, 16)),
+        ),
         (where_bytes_agree, (TALL[:300],)),
         (the_first_half_twice, (SQUARE,)),
         (lambda x, u: x.at[EDGES].get(mode="fill").T @ u, (SQUARE, normal(600, 64))),

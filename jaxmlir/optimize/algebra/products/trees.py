@@ -289,12 +289,16 @@ class Tree:
         """An estimate for the ops as they are."""
         total = FREE
         trips: dict[Node, int] = {}
+        # A sum of single elements counts as a kernel, though it is none, where the same ops are
+        # written without it.  Sums of products may become products of matrices: of 8 x 6 x 16
+        # numbers, these took 1.03 of the time and 1.24 of the time to compile.
+        is_fused = self.function.costs.waits_for_kernels or any(map(_sums_products, self.ops))
         # Backwards: of operands it is known in how many iterations they are the same.
         for node, is_inside in reversed(self.values):
             if is_inside:
                 times = min([trips.get(v, v.fixed or 1) for v in node.operands], default=1)
                 trips[node] = times
-                if not (self.function.costs.waits_for_kernels and _is_elementwise(node)):
+                if not (is_fused and _is_elementwise(node)):
                     total += cost_of(node).shared(times)
         return total
 
@@ -416,6 +420,12 @@ def _bits(numbers: Iterable[int]) -> int:
     for number in numbers:
         found |= 1 << number
     return found
+
+
+def _sums_products(node: Node) -> bool:
+    """Whether an op sums elementwise products, which are fused with the sum."""
+    inner = _fused(node) if node.name == "jaxpr.reduce_sum" else None
+    return inner is not None and inner.name == "jaxpr.mul" and not _is_elementwise(node)
 
 
 def _is_elementwise(node: Node) -> bool:
