@@ -120,8 +120,8 @@ other work to do. A ratio of calls that take less than a millisecond can still b
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
 | transform, -O2 | that with all passes of `-O2` |
 
-`=`: both are the same instructions, and the ratio is noise. **Bold**: more than is promised, which
-is {promises}.
+`=`: both are the same instructions, and the ratio is noise. `~`: measured when ratios were of
+medians. **Bold**: more than is promised, which is {promises}.
 """
 
 
@@ -227,7 +227,7 @@ def _times_row(record: Record) -> list[str]:
         # With the same instructions, the difference is noise.
         same = len(times[name]) > 2
         cells.append(f"**{cell}**" if is_over and not same else cell + "=" * same)
-    return [record["name"], *cells]
+    return [record["name"] + "~" * ("statistic" not in times), *cells]
 
 
 def _means(records: Sequence[Record]) -> Iterator[str]:

@@ -103,7 +103,10 @@ def record(name, **fields):
     return common | {"digest": "", "versions": {name: "0.1"}} | fields
 
 
-TIMES = {measure: [0.1, 0.12] for measure in report.MEASURES} | {"grad_cpu_O2": [0.1, 0.2, "same"]}
+TIMES = {measure: [0.1, 0.12] for measure in report.MEASURES} | {
+    "grad_cpu_O2": [0.1, 0.2, "same"],
+    "statistic": "minimum",
+}
 
 
 def test_page(tmp_path):
@@ -112,17 +115,20 @@ def test_page(tmp_path):
         record("bad", steps={"trace": "failed: Mismatch: 1", "save": "n/a (JAX: no |number|)"}),
         record("none", excluded="cannot be installed: because"),
     ]
+    of_medians = {name: value for name, value in TIMES.items() if name != "statistic"}
+    records.append(record("old", steps={}, times=of_medians))
     report.write_docs(tmp_path, "1.2.3", records, ["trace", "save", "times"])
     assert json.loads((tmp_path / "ecosystem-1.2.3.json").read_text())[0]["times"] == TIMES
     page = (tmp_path / "ecosystem.md").read_text()
     for line in (
-        "2 programs, run on 2026-01-02 at `abc`.",
+        "3 programs, run on 2026-01-02 at `abc`.",
         "| good 0.1 | yes | yes* |",
         "| bad 0.1 | **no** | n/a |",
         "| passed of what JAX can do | 1 of 2 | 1 of 1 |",
         "- bad, trace: `Mismatch: 1`",
         "- none 0.1: `cannot be installed: because`",
         "| good | 100 ms | 100 ms | 100 ms | 2.00= | **1.20** | **1.20** | 1.20 |",
+        "| old~ | 100 ms |",
     ):
         assert line in page
 
