@@ -36,6 +36,7 @@ _PURPOSES = {
     "optimize.memory": "Memory",
     "runtime": "Constants",
     "optimize.cpu": "For XLA's CPU compiler",
+    "optimize.tpu": "For XLA's TPU compiler",
     "transforms": "Differentiate, batch, invert",
     "analysis": "Analyse",
     "sparse": "Sparsity of derivatives",

@@ -87,6 +87,7 @@ BUILTIN_PASSES = (
     ("jaxpr-materialize-shared", "jaxmlir.optimize.cpu.materialize_shared:MaterializeShared"),
     ("jaxpr-matmul-precision", "jaxmlir.optimize.simplify.matmul_precision:MatmulPrecision"),
     ("jaxpr-outline", "jaxmlir.optimize.simplify.outline:Outline"),
+    ("jaxpr-pad-slices", "jaxmlir.optimize.tpu.pad_slices:PadSlices"),
     ("jaxpr-pad-stencils", "jaxmlir.optimize.cpu.pad_stencils:PadStencils"),
     ("jaxpr-parallel-loops", "jaxmlir.optimize.cpu.parallel_loops:ParallelLoops"),
     ("jaxpr-partial-eval", "jaxmlir.transforms.partial_eval:PartialEval"),

@@ -65,6 +65,7 @@ STORAGE = (
     "jaxpr-dot-to-2d",
     "jaxpr-unroll-reductions",
     "jaxpr-pad-stencils",
+    "jaxpr-pad-slices",
     "jaxpr-materialize-shared",
     "jaxpr-sink-recompute",
     "jaxpr-checkpoint-segments",
@@ -88,6 +89,7 @@ LEVELS: dict[int, tuple[str, ...]] = {
 _CONVOLUTIONS = {"jaxpr.conv_general_dilated"}
 _PRODUCTS = {"jaxpr.dot_general"}
 _SCANS = {"jaxpr.scan"}
+_MOVES = {"jaxpr.concatenate", "jaxpr.pad"}
 _LOOPS = _SCANS | {"jaxpr.while"}
 
 NEEDED_OPS: dict[str, Set[str]] = {
@@ -110,7 +112,8 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-hoist-slices": {"jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice"},
     "jaxpr-inplace-scans": _SCANS,
     "jaxpr-licm": _LOOPS,
-    "jaxpr-pad-stencils": {"jaxpr.concatenate", "jaxpr.pad"},
+    "jaxpr-pad-slices": _MOVES,
+    "jaxpr-pad-stencils": _MOVES,
     "jaxpr-parallel-loops": _LOOPS,
     "jaxpr-raise-loops": _LOOPS,
     "jaxpr-reassociate-solves": {"jaxpr.triangular_solve", "jaxpr.custom_linear_solve"},

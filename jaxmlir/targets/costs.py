@@ -59,6 +59,10 @@ class Costs(NamedTuple):
     """Reading or writing an element by itself, at a position that is computed."""
     stored_value: float
     """One value more, be it a scalar, that each iteration of a loop stores for another loop."""
+    fused_value: float
+    """One value more that is stored by the kernel that computes it element by element."""
+    spread_value: float
+    """Reading a stored value each of whose elements several of the reader's depend on."""
     stacked_value: float
     """One value more, be it a scalar, that is put together with others into one array."""
     compiled_op: float
@@ -69,6 +73,8 @@ class Costs(NamedTuple):
     """Bytes of a freed block up to which the runtime keeps it for the next call."""
     lanes: int
     """Elements of a row that are stored and computed together: shorter rows take as long."""
+    sublanes: int
+    """Rows that are stored and computed together: fewer take as long."""
     flops: float | None = None
     """Operations in a second, of products of matrices of 16-bit floats, by the data sheet."""
     bandwidth: float | None = None

@@ -323,7 +323,7 @@ class _Choice:
         self._left = max(FREE_BYTES, deferral.options.memory * slices)
         outs = returned(editor.body)
         found = [_Sum(item, body.terms(item.arg, outs[item.out])) for item in editor.carry]
-        terms = [term for one in found for term in one.terms]
+        self._terms = terms = [term for one in found for term in one.terms]
         for term in terms:
             if term.node is not None and not self._pays(term):
                 term.node, term.rows = None, []
@@ -338,7 +338,7 @@ class _Choice:
         stacked = sum(size(v.type) for v in new)
         added = size(term.core.type)
         is_small = added < self._options.min_bytes or stacked > self._options.moved * added
-        if is_small and not self._saves_kernels(term.node, len(new)):
+        if is_small and not self._saves_kernels(term.node, new):
             return False
         if (stacked + _copied(term.node)) * self._length > self._left:
             return False
@@ -348,19 +348,31 @@ class _Choice:
         self._stacked |= set(term.rows)
         return True
 
-    def _saves_kernels(self, node: OpView, stacked: int) -> bool:
-        """Whether a loop that waits for its kernels starts fewer without a product.
+    def _saves_kernels(self, node: OpView, new: set[ir.Value]) -> bool:
+        """Whether a loop that waits for its kernels starts fewer without a product, and without
+        what else leaves it with the same rows.
 
         Args:
-          stacked: how many values it stores in its place.
+          new: the values that it stores in its place.
         """
         costs = self._costs
         if not costs.waits_for_kernels or node.name != "jaxpr.dot_general":
             return False
+        there = new | self._stacked | {*self._body.slices}
+        products = {t.node.op: t.node for t in self._terms if t.node and there.issuperset(t.rows)}
+        saved = sum(map(self._product, products.values()))
+        # Sums of a stored value are those of its rows.
+        summed = {t.core for t in self._terms if t.node is None and t.core in new and t.chain}
+        return len(new) * costs.stored_value <= saved + len(summed) * costs.launch
+
+    def _product(self, node: OpView) -> float:
+        """Starting the kernel of a product in the loop."""
+        if node.name != "jaxpr.dot_general":
+            return 0.0
         (summed, _), _ = node.get("dimension_numbers")
         shape = aval_of(node.operands[0].type).shape
         is_outer = math.prod(shape[d] for d in summed) == 1
-        return stacked * costs.stored_value <= (costs.launch if is_outer else costs.product)
+        return self._costs.launch if is_outer else self._costs.product
 
     def _settle(self, term: _Term) -> None:
         """Leaves as many ops to the sum as pays."""

@@ -50,6 +50,15 @@ def size_of(type_: ir.Type) -> float:
     return math.prod(shape) * getattr(dtype, "itemsize", 8)
 
 
+def _tiled(type_: ir.Type, costs: Costs) -> float:
+    """How much larger the tiles are that hold a value: rows of few elements leave gaps."""
+    if costs.lanes == 1 or not 0 < size_of(type_) < inf:
+        return 1.0
+    *_, rows, row = 1, 1, *aval_of(type_).shape
+    ends = (rows, costs.sublanes), (row, costs.lanes)
+    return math.prod(math.ceil(n / tile) * tile / n for n, tile in ends)
+
+
 @dataclass
 class Prices:
     """The prices of a program's ops and values.
@@ -81,9 +90,24 @@ class Prices:
         """The prices inside of a loop: what is stored there is stored for one iteration only."""
         return replace(self, memory=self.memory / length)
 
-    def storing(self, type_: ir.Type) -> float:
-        """Keeping a value of each iteration for another loop."""
-        return self._costs.stored_value + size_of(type_) * (self.traffic + self.memory)
+    @property
+    def waits_for_spread(self) -> bool:
+        """Whether it matters how another loop reads what is stored."""
+        return self._costs.spread_value > 0
+
+    def storing(
+        self, type_: ir.Type, *, is_computed: bool = True, is_spread: bool = False
+    ) -> float:
+        """Keeping a value of each iteration for another loop.
+
+        Args:
+          is_computed: whether a kernel computes it element by element, which stores it as well.
+          is_spread: whether each element is read for several of what the other loop computes.
+        """
+        kernels = self._costs.fused_value if is_computed else self._costs.stored_value
+        kernels += self._costs.spread_value if is_spread else 0.0
+        tiles = self.traffic * _tiled(type_, self._costs)
+        return kernels + size_of(type_) * (tiles + self.memory)
 
     def at(self, body: FunctionView, index: int) -> float:
         """Running an op of a numbered function once more."""

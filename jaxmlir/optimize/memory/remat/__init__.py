@@ -24,6 +24,7 @@ from jaxmlir.dialect.ir import func, scope
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
+from jaxmlir.optimize.loops.sink_reductions import SinkReductions
 from jaxmlir.optimize.memory.price import (
     SLOWDOWN,
     Prices,
@@ -101,9 +102,15 @@ def remat(
         if memory_budget is None:
             if program.target.is_cpu:
                 return _in_loops(program, None, 0, SLOWDOWN, calls)
+            costs = program.target.costs
+            if costs.fused_value < costs.stored_value:
+                # What a product after the loop reads is stored for it, and there for the second
+                # loop as well.
+                sunk = SinkReductions().run(program)
+                return _in_loops(program, None, 0, 0.0, calls) or sunk
             # What a device's fast memory holds is stored by the kernels that compute it: one more,
             # which computes something again, takes longer.
-            is_cached = most_at_once(program) <= program.target.costs.cached
+            is_cached = most_at_once(program) <= costs.cached
             return not is_cached and _in_loops(program, None, 0, 0.0, calls)
         way = within(program, memory_budget, measure, _go)
         return way is not None and _go(program, way)
@@ -270,6 +277,9 @@ class _Loops:
         if choice is None or choice.size * length >= now:
             return None
         saved = (self.traffic + self.prices.memory) * (now - choice.size * length)
+        costs = self.rules.program.target.costs
+        if costs.waits_for_kernels:
+            saved += costs.fused_value * (len(pair.links) - len(choice.stored)) * length
         if not self.compile_time.pays(pair.first.symbol, len(choice.again), saved):
             return None
         return choice, separate(self.rules, joint, choice.stored)

@@ -18,9 +18,13 @@ user's policy asked for, and not stored where it is not.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+from jaxmlir.analysis.fusion import FUSED, FUSIBLE
+from jaxmlir.analysis.op_counts import elements
+from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.memory.price import Prices, size_of
 from jaxmlir.optimize.memory.remat.joint import Joint, name_of_result, needed_for
 
@@ -136,6 +140,10 @@ class FlowNetwork:
                 return
 
 
+# The same elements in another shape.
+_LAID_OUT = with_trait(Trait.VIEW) | {"jaxpr.broadcast_in_dim", "jaxpr.stop_gradient"}
+# What stores these computes nothing: a kernel of its own.
+_STORED_ALONE = _LAID_OUT | {"jaxpr.slice", "jaxpr.split"}
 # Nothing is computed again for nothing: what is there already is taken.
 _TIE = 1e-3
 
@@ -185,6 +193,10 @@ class _Graph:
         self.needed = [v for v in dict.fromkeys(needed) if v in known and v not in self.free]
         own, _ = needed_for(body, [*carry, *self.kept], self.arguments)
         self.in_first = set(own)
+        self.users: dict[int, list[int]] = {}
+        for index, operands in enumerate(body.operands):
+            for v in operands:
+                self.users.setdefault(v, []).append(index)
 
         self.network = FlowNetwork()
         self.source, self.sink = self.network.node(), self.network.node()
@@ -211,6 +223,11 @@ class _Graph:
         # What costs nothing to store is not therefore read.
         _, live = needed_for(self.body, self.outs, stored | self.arguments)
         again = [op for op, node in self.ops.items() if not side[node] and op in self.in_first]
+        beside = self._beside(stored & live - self.kept - self.retained, again)
+        if beside:
+            stored |= beside
+            _, live = needed_for(self.body, self.outs, stored | self.arguments)
+            again = [op for op in again if beside.isdisjoint(range(*self.body.results[op]))]
         price = sum([self.prices.at(self.body, op) for op in again])
         size = sum(size_of(self.body.types[v]) for v in stored & live - self.kept)
         return Choice(
@@ -248,7 +265,47 @@ class _Graph:
         name = None if op is None else self._name(value, op)
         if name is not None:
             return 0.0 if name in self.names else inf
-        return self.prices.storing(self.body.types[value])
+        is_computed = op is not None and self.body.names[op] not in _STORED_ALONE
+        return self._keeping(value, is_computed)
+
+    def _keeping(self, value: int, is_computed: bool) -> float:
+        prices, type_ = self.prices, self.body.types[value]
+        is_spread = prices.waits_for_spread and self._is_spread(value)
+        return prices.storing(type_, is_computed=is_computed, is_spread=is_spread)
+
+    def _is_spread(self, value: int) -> bool:
+        """Whether an op reads each element of a value, perhaps in another shape, for several of its
+        own."""
+        body, count = self.body, elements(self.body.types[value])
+        for op in self.users.get(value, ()):
+            result, name = body.results[op][0], body.names[op]
+            # A number needs no layout.
+            if name in FUSIBLE and 1 < count < elements(body.types[result]):
+                return True
+            if name in _LAID_OUT and self._is_spread(result):
+                return True
+        return False
+
+    def _beside(self, stored: set[int], again: Sequence[int]) -> set[int]:
+        """Values that are better stored too, as the kernels that compute them then store the
+        arguments which they read.
+
+        Args:
+          stored: what is stored already.
+          again: the ops that would be run again.
+        """
+        body, types, found = self.body, self.body.types, set()
+        alone = {v for v in stored if body.makers[v] is None}
+        for op in again:
+            value, *others = range(*body.results[op])
+            read = {v for v in body.operands[op] if v in alone and types[v] == types[value]}
+            if others or body.names[op] not in FUSED or not read:
+                continue
+            saved = sum(self._keeping(v, False) - self._keeping(v, True) for v in read)
+            if self._storing(value, op) < saved:
+                found.add(value)
+                alone -= read
+        return found
 
     def _name(self, value: int, op: int) -> str | None:
         body, number = self.body, value - self.body.results[op][0]

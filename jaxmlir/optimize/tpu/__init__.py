@@ -1,0 +1,1 @@
+"""Rewrites for XLA's TPU compiler."""

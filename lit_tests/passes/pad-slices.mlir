@@ -1,0 +1,45 @@
+// What is cut off an array and put to another place has an edge of a negative width, on a TPU.
+
+// RUN: jaxmlir-opt --target=tpu --jaxpr-pad-slices %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --target=tpu --jaxpr-pad-slices %t | diff %t -
+// RUN: jaxmlir-opt --jaxpr-pad-slices %s | FileCheck %s --check-prefix=LEFT
+// RUN: jaxmlir-run %s --args '[-0.0, 2.0, inf, nan]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --args '[-0.0, 2.0, inf, nan]' | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-opt --target=tpu --jaxpr-pad-slices --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// `roll(x, 1)`: no bit of a sum with negative zeros changes.
+// REMARK: pad-slices.mlir:[[# @LINE + 24]]:8: remark: [jaxpr-pad-slices] without 2 slices: edges of negative width cut off the same, in the kernel that reads this
+// CHECK-LABEL: func.func public @main
+// CHECK-SAME:    (%[[X:.*]]: tensor<4xf32>)
+// CHECK:         %[[ZERO:.*]] = "jaxpr.constant"() {value = dense<-0.000000e+00> : tensor<f32>}
+// CHECK-NEXT:    %[[LAST:.*]] = "jaxpr.pad"(%[[X]], %[[ZERO]]) {padding_config = [array<i64: -3, 3, 0>]}
+// CHECK-NEXT:    %[[FIRST:.*]] = "jaxpr.pad"(%[[X]], %[[ZERO]]) {padding_config = [array<i64: 1, -1, 0>]}
+// CHECK-NEXT:    %[[ROLL:.*]] = "jaxpr.add"(%[[LAST]], %[[FIRST]])
+// LEFT-LABEL:  func.func public @main
+// LEFT:          "jaxpr.concatenate"
+
+// A part of its transpose.
+// CHECK:         %[[PART:.*]] = "jaxpr.pad"(%[[X]], %{{.*}}) {padding_config = [array<i64: -1, 1, 0>]}
+
+// With the slice in the middle, the edges would show what it has cut off.
+// CHECK:         %[[MIDDLE:.*]] = "jaxpr.slice"(%[[X]])
+// CHECK-NEXT:    %[[INNER:.*]] = "jaxpr.pad"(%[[MIDDLE]], %{{.*}}) {padding_config = [array<i64: 1, 1, 0>]}
+// CHECK-NEXT:    return %[[ROLL]], %[[PART]], %[[INNER]]
+
+// EXEC: result[0]: f32[4] = [nan, -0.0, 2.0, inf]
+// EXEC: result[1]: f32[4] = [2.0, inf, nan, 5.0]
+// EXEC: result[2]: f32[4] = [5.0, 2.0, inf, 5.0]
+func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %0 = "jaxpr.slice"(%x) {limit_indices = array<i64: 4>, start_indices = array<i64: 3>} : (tensor<4xf32>) -> tensor<1xf32>
+  %1 = "jaxpr.slice"(%x) {limit_indices = array<i64: 3>, start_indices = array<i64: 0>} : (tensor<4xf32>) -> tensor<3xf32>
+  %2 = "jaxpr.concatenate"(%0, %1) {dimension = 0 : i64} : (tensor<1xf32>, tensor<3xf32>) -> tensor<4xf32>
+
+  %five = "jaxpr.constant"() {value = dense<5.0> : tensor<f32>} : () -> tensor<f32>
+  %3:2 = "jaxpr.split"(%x) {axis = 0 : i64, sizes = array<i64: 1, 3>} : (tensor<4xf32>) -> (tensor<1xf32>, tensor<3xf32>)
+  %4 = "jaxpr.pad"(%3#1, %five) {padding_config = [array<i64: 0, 1, 0>]} : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
+
+  %5 = "jaxpr.slice"(%x) {limit_indices = array<i64: 3>, start_indices = array<i64: 1>} : (tensor<4xf32>) -> tensor<2xf32>
+  %6 = "jaxpr.pad"(%5, %five) {padding_config = [array<i64: 1, 1, 0>]} : (tensor<2xf32>, tensor<f32>) -> tensor<4xf32>
+  return %2, %4, %6 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
