@@ -329,8 +329,12 @@ RULES_THAT_ARE_LOST = {
 
 def _lost_rule(program: jaxmlir.Program) -> str | None:
     """Why JAX's derivatives of a program aren't those of its StableHLO."""
-    names = (name.removeprefix("jaxpr.") for name in sorted(primitives_of(program)))
-    reasons = (RULES_THAT_ARE_LOST[name] for name in names if name in RULES_THAT_ARE_LOST)
+    names = {name.removeprefix("jaxpr.") for name in primitives_of(program)}
+    if names & {"max", "min"} and any(
+        jax.numpy.issubdtype(aval.dtype, np.complexfloating) for aval in program.out_avals
+    ):
+        return "JAX has a rule of its own for the larger of two complex numbers, or none"
+    reasons = (RULES_THAT_ARE_LOST[name] for name in sorted(names) if name in RULES_THAT_ARE_LOST)
     return next(reasons, None)
 
 

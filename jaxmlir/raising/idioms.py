@@ -1,10 +1,11 @@
 """What JAX writes as several ops, and has a better derivative of than that of these ops.
 
 The derivative of ``1 / (1 + exp(-x))`` is NaN where ``exp`` overflows, that of ``logaddexp`` is
-wrong where its arguments are equal, and that of ``maximum(x, 0)`` at 0 is 1/2.  Special functions,
-of which ``jax.export`` writes a series for each range of their argument, have NaN for a derivative
-wherever a series that is not chosen has none.  JAX has a primitive or a custom rule for each.  Ops
-are such a function if they are those that JAX writes for it; so what is computed stays the same.
+wrong where its arguments are equal, that of ``maximum(x, 0)`` at 0 is 1/2, and that of
+``1 / (x * x)`` overflows where only the square of ``x * x`` does.  Special functions, of which
+``jax.export`` writes a series for each range of their argument, have NaN for a derivative wherever
+a series that is not chosen has none.  JAX has a primitive or a custom rule for each.  Ops are such
+a function if they are those that JAX writes for it; so what is computed stays the same.
 
 Linear equations are solved by a factorisation and loops over its pivots, whose derivative is a
 detour: that of a solution is a solution.
@@ -55,6 +56,10 @@ for _idiom in (
     Idiom(lax.bessel_i1e, "multiply(sign, select)"),
     Idiom(jax.scipy.special.i0, "multiply(exponential, select)"),
     Idiom(jax.scipy.special.i1, "multiply(exponential, multiply)"),
+    *(
+        Idiom(functools.partial(lax.integer_pow, y=y), "divide(constant, multiply)")
+        for y in range(-8, -1)
+    ),
 ):
     LAST.setdefault(f"stablehlo.{_idiom.last.partition('(')[0]}", []).append(_idiom)
 

@@ -483,6 +483,17 @@ def test_what_jax_lowers_to_idioms_is_what_it_was(name):
             close(a, b, 1e-3)
 
 
+@pytest.mark.parametrize("y", [-2, -3, -5])
+def test_a_negative_power_has_a_derivative_where_its_square_is_too_large(y):
+    f = lambda x: lax.integer_pow(x, y)  # noqa: E731
+    x = np.array([0.1, -0.25, 3.0, 80.0], np.float16)
+    program = jaxmlir.from_stablehlo(lowered(f, x))
+    assert str(program).count('"jaxpr.') == 1 and '"jaxpr.integer_pow"' in str(program)
+    got, want = program.jvp()((x,), (x,)), jax.jit(lambda x: jax.jvp(f, (x,), (x,)))(x)
+    same(got[0], want[0])
+    same(got[1], want[1])
+
+
 def _normal(data, shape=(3, 4)):
     return jax.random.normal(jax.random.wrap_key_data(data), shape)
 
