@@ -319,14 +319,21 @@ def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, i
         op = view.operation
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]) if op.name == "func.call" else None
         function = source.get(callee.value) if callee is not None else None
-        if function is None or "arg_attrs" not in function.attributes:
-            continue
-        for value, about in zip(op.operands, function.attributes["arg_attrs"], strict=False):
-            if "jax.global_constant" in about and (size := _size_of(value)) is not None:
-                name = about["jax.global_constant"].value
-                if name.isidentifier() and name not in found.values():
-                    found.setdefault(size, name)
+        for k, name in global_constants(function).items() if function is not None else ():
+            size = _size_of(op.operands[k]) if k < len(op.operands) else None
+            if size is not None and name.isidentifier() and name not in found.values():
+                found.setdefault(size, name)
     return found
+
+
+def global_constants(function: Any) -> dict[int, str]:
+    """The arguments of a function that JAX says are the same in the whole module, with their names:
+    sizes, and the number of the platform."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    abouts = enumerate(function.attributes["arg_attrs"])
+    name = "jax.global_constant"
+    return {k: str(about[name].value) for k, about in abouts if name in about}
 
 
 def _asserted(

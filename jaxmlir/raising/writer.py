@@ -128,7 +128,7 @@ class Raising:
       manual: the mesh and the axes of the manual computation that is raised.
       idioms: what functions of JAX were written as, for operands of a type.
       symbolic: whether there are sizes that are not numbers.
-      sizes_are_told: whether what the module asserts of sizes is what its arguments' types say.
+      told: the block in which what is asserted of sizes is what its arguments' types say.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -147,7 +147,7 @@ class Raising:
         self.symbolic = any(
             is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
         )
-        self.sizes_are_told = False
+        self.told: ir.Block | None = None
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
         self._queue: deque[Writer] = deque()
