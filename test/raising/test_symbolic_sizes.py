@@ -285,6 +285,27 @@ def test_sizes_of_another_program_have_names_of_their_own():
     close(program.grad()(x), jnp.full((2, 3), 0.5))
 
 
+def test_a_size_that_is_asserted_to_be_two_others_is_one_of_them_and_an_error():
+    text = """
+        func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+          %a = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %b = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %twice = stablehlo.add %b, %b : tensor<i32>
+          %more = stablehlo.add %twice, %b : tensor<i32>
+          %0 = stablehlo.compare EQ, %a, %twice : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.custom_call @shape_assertion(%0) {error_message = ""} : (tensor<i1>) -> ()
+          %1 = stablehlo.concatenate %y, %y, dim = 0
+            : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+          %2 = stablehlo.add %x, %1 : tensor<?xf32>
+          return %2 : tensor<?xf32>
+        }"""
+    program = jaxmlir.from_stablehlo(text)
+    close(program(jnp.ones(4), jnp.arange(2.0)), jnp.array([1.0, 2.0, 1.0, 2.0]))
+    again = text[text.index("%0 =") : text.index("%1 =")].replace("%0", "%3")
+    with pytest.raises(ImportingError, match="it asserts what the types of the arguments do not"):
+        jaxmlir.from_stablehlo(text.replace("%1 =", again.replace("twice", "more") + "%1 ="))
+
+
 def test_floor_division_is_known_by_its_ops():
     """Rounding towards zero is no division of sizes where the sign may be any."""
     text = """
