@@ -284,24 +284,28 @@ def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | Non
             return None
         index, bound = compared.operands
         wanted = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
-        if index != op.operands[1] or wanted is None or not _is_each(w, bound, wanted):
+        if index != op.operands[1] or wanted is None or not _is_each(w, bound, wanted, index):
             return None
     number = fill.reshape(-1)[0]
     return (uses[0], number.item()) if _all_equal(fill, number) else None
 
 
-def _is_each(w: Writer, value: ir.Value, wanted: list[Any]) -> bool:
-    """Whether a value of the source has some numbers, or symbolic dimensions, in each row."""
+def _is_each(w: Writer, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
+    """Whether a value of the source has some numbers, or symbolic dimensions, in each row of an
+    index."""
     held: np.ndarray | None = None
     if value in w.env and (sizes := w.known(w.env[value])) is not None:
         flat = settled(sizes)
         held = None if flat is None else objects(flat, sizes.shape)
     if held is None:
         held = held_by(value)
-    if held is None or (held.ndim and held.shape[-1] not in (1, len(wanted))):
+    if held is None:
         return False
-    rows = np.broadcast_to(held, (*held.shape[:-1], len(wanted))).reshape(-1, len(wanted))
-    return bool((rows == objects(wanted, (len(wanted),))).all())
+    n = len(wanted)
+    held = np.broadcast_to(held, (n,) if not held.ndim else held.shape)
+    if not is_open(index.type):
+        held = np.broadcast_to(held, shape_of(index))
+    return not held.size % n and bool((held.reshape(-1, n) == objects(wanted, (n,))).all())
 
 
 SPREADING = (

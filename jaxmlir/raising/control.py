@@ -8,12 +8,11 @@ from typing import Any
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
-from jaxmlir.errors import ImportingError
 from jaxmlir.raising.idioms import called
 from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
-from jaxmlir.raising.sizes import is_symbolic, settled
-from jaxmlir.raising.source import Outer, attribute, defining_op, end_of, is_open, shape_of, tensor
+from jaxmlir.raising.sizes import global_constants, is_symbolic, settled
+from jaxmlir.raising.source import Outer, attribute, defining_op, end_of, shape_of, tensor
 from jaxmlir.raising.writer import RULES, Values, Writer, rule
 
 
@@ -187,25 +186,39 @@ def _called(w: Writer, op: Any, callee: str, operands: list[ir.Value], name: str
     A function of sizes alone is written in place, where its results are known to be sizes.
     """
     types = w.types(op)
-    known = {k: w.sizes[v] for k, v in enumerate(operands) if v in w.sizes}
-    known = {k: array for k, array in known.items() if is_symbolic(array)}
-    if not known and not any(map(is_open, types)):
-        if all(v.type.has_static_shape for v in operands):
-            symbol = w.raising.function(callee)
-            return w.emit("jit", operands, types, jaxpr=symbol_ref(symbol), name=name)
-    if callee not in w.raising.source:
-        raise ImportingError(f"the module has no function @{callee}")
+    function = w.raising.source.get(callee) if w.raising.symbolic else None
+    known = {} if function is None else _known_operands(w, function, operands)
+    is_static = not any(map(_is_dynamic, (*types, *(v.type for v in operands))))
+    if function is None or (is_static and not known):
+        symbol = w.raising.function(callee)
+        return w.emit("jit", operands, types, jaxpr=symbol_ref(symbol), name=name)
     if all(w.known(v) is not None for v in operands) and all(map(_is_integer, types)):
-        block = body_of(w.raising.source[callee])
+        block = body_of(function)
         return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
-    given = {k: a for k, a in known.items() if settled(a) is not None}
-    symbol, types = w.raising.at_sizes(callee, operands, given)
-    rest = [v for k, v in enumerate(operands) if k not in given]
+    symbol, types = w.raising.at_sizes(callee, operands, known)
+    rest = [v for k, v in enumerate(operands) if k not in known]
     return w.emit("jit", rest, types, jaxpr=symbol_ref(symbol), name=name)
 
 
+def _known_operands(w: Writer, function: Any, operands: list[ir.Value]) -> dict[int, Any]:
+    """The operands of a call that are made of symbolic dimensions, or that JAX says are the same in
+    the whole module: the function need not take them."""
+    found = {}
+    fixed = global_constants(function)
+    for k, value in enumerate(operands):
+        array = w.known(value) if k in fixed else w.sizes.get(value)
+        if array is not None and (k in fixed or is_symbolic(array)) and settled(array) is not None:
+            found[k] = array
+    return found
+
+
+def _is_dynamic(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape
+
+
 def _is_integer(type_: ir.Type) -> bool:
-    return not is_open(type_) and not type_.rank and isinstance(type_.element_type, ir.IntegerType)
+    is_scalar = isinstance(type_, ir.RankedTensorType) and not type_.rank
+    return is_scalar and isinstance(type_.element_type, ir.IntegerType)
 
 
 _IN_PLACE = re.compile(

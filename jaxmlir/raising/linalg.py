@@ -22,7 +22,15 @@ from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
 from jaxmlir.raising.sizes import settled
-from jaxmlir.raising.source import attribute, keyword, python_value, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import (
+    STATIC,
+    attribute,
+    keyword,
+    python_value,
+    shape_of,
+    sizes_of,
+    tensor,
+)
 from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, Values, Writer, rule
 
 
@@ -160,14 +168,10 @@ def custom(*targets: str) -> Callable[[Any], Any]:
 @custom("shape_assertion")
 def shape_assertion(w: Writer, op: Any, operands: list[ir.Value], config: Any) -> Values:
     """Nothing, where it is true for all sizes that arguments of the function's types have."""
-    if w.raising.sizes_are_told:
-        return []
-    condition = w.known(operands[0])
-    if condition is None or settled(condition) != (True,):
-        raise ImportingError(
-            "it asserts what the types of the arguments do not say; expected a function of "
-            "jax.export: jaxmlir.from_exported(exported)"
-        )
+    if w.raising.told is None or w.source != w.raising.told:
+        condition = w.known(operands[0])
+        if condition is None or settled(condition) != (True,):
+            raise ImportingError(f"it asserts what the types of the arguments do not say; {STATIC}")
     return []
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.codec import pytrees
-from jaxmlir.dialect.ir import TREES, functions, ir, scope
+from jaxmlir.dialect.ir import TREES, body_of, functions, ir, scope
 from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.passes.base import Pass
@@ -80,8 +80,8 @@ def raise_exported(
     """
     with scope():
         raising = Raising(module, of_import)
-        raising.sizes_are_told = True
         (name,) = public_functions(module)
+        raising.told = body_of(raising.source[name])
         arguments = raising.source[name].arguments
         if refined:
             types = [v.type for v in arguments]

@@ -292,17 +292,16 @@ def of_arguments(block: ir.Block, source: Mapping[str, Any]) -> dict[ir.Value, t
     """
     names = _names(block, source)
     shapes: dict[ir.Value, list[Any]] = {}
-    for value in block.arguments:
-        if is_open(value.type):
-            shapes[value] = [
-                size_variable(names.get((value, d)) or f"d{value.arg_number}_{d}", ())
-                if value.type.is_dynamic_dim(d)
-                else size
-                for d, size in enumerate(value.type.shape)
-            ]
-    while (equal := _asserted(block, shapes)) is not None:
+    variables: dict[tuple[ir.Value, int], Any] = {}
+    for value in filter(lambda v: is_open(v.type), block.arguments):
+        shapes[value] = list(value.type.shape)
+        for d in filter(value.type.is_dynamic_dim, range(value.type.rank)):
+            name = names.get((value, d)) or f"d{value.arg_number}_{d}"
+            shapes[value][d] = variables[value, d] = size_variable(name, ())
+    while (equal := _asserted(block, shapes, variables)) is not None:
         value, d, size = equal
         shapes[value][d] = size
+        del variables[value, d]
     return {value: tuple(shape) for value, shape in shapes.items()}
 
 
@@ -319,34 +318,41 @@ def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, i
         op = view.operation
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]) if op.name == "func.call" else None
         function = source.get(callee.value) if callee is not None else None
-        if function is None or "arg_attrs" not in function.attributes:
-            continue
-        for value, about in zip(op.operands, function.attributes["arg_attrs"], strict=False):
-            if "jax.global_constant" in about and (size := _size_of(value)) is not None:
-                name = about["jax.global_constant"].value
-                if name.isidentifier() and name not in found.values():
-                    found.setdefault(size, name)
+        for k, name in global_constants(function).items() if function is not None else ():
+            size = _size_of(op.operands[k]) if k < len(op.operands) else None
+            if size is not None and name.isidentifier() and name not in found.values():
+                found.setdefault(size, name)
     return found
 
 
+def global_constants(function: Any) -> dict[int, str]:
+    """The arguments of a function that JAX says are the same in the whole module, with their names:
+    sizes, and the number of the platform."""
+    if "arg_attrs" not in function.attributes:
+        return {}
+    abouts = enumerate(function.attributes["arg_attrs"])
+    name = "jax.global_constant"
+    return {k: str(about[name].value) for k, about in abouts if name in about}
+
+
 def _asserted(
-    block: ir.Block, shapes: Mapping[ir.Value, Sequence[Any]]
+    block: ir.Block,
+    shapes: Mapping[ir.Value, Sequence[Any]],
+    variables: Mapping[tuple[ir.Value, int], Any],
 ) -> tuple[ir.Value, int, Any] | None:
-    """A dimension of an argument that is asserted to be of another size than its variable."""
+    """A dimension that is a variable of its own, and what else it is asserted to be."""
     known: dict[ir.Value, Sizes] = {}
     for view in block.operations:
         op = view.operation
         if op.name == "stablehlo.custom_call":
             equal = _equality(op)
-            if equal is None:
+            if equal is None or equal[0] not in variables or equal[1] not in known:
                 continue
-            (value, d), other = equal
-            size = settled(known[other]) if other in known else None
-            if value in shapes and size is not None and len(size) == 1:
-                own, told = shapes[value][d], size[0]
-                variables = set() if core.is_constant_dim(told) else told._get_vars()
-                if own is not told and own != told and str(own) not in variables:
-                    return value, d, told
+            size = settled(known[equal[1]])
+            own = variables[equal[0]]
+            if size is not None and len(size) == 1 and own != size[0]:
+                if core.is_constant_dim(size[0]) or str(own) not in size[0]._get_vars():
+                    return *equal[0], size[0]
         elif len(op.results) == 1 and (found := _known(op, known, shapes)) is not None:
             known[op.results[0]] = found
     return None
@@ -369,12 +375,25 @@ def _known(
 
 def of_constant(value: ir.Value, attribute: ir.Attribute) -> Sizes | None:
     """The numbers of a constant of integers; ``None`` of many, or of another type."""
-    if not isinstance(value.type.element_type, ir.IntegerType):
+    if not is_small(value.type):
         return None
     array = codec.decode(attribute)
-    if array.size > MAX_ELEMENTS:
-        return None
     return objects(array.reshape(-1).tolist(), array.shape)
+
+
+def is_small(type_: ir.Type) -> bool:
+    """Whether a type is one of few integers, such as shapes have."""
+    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
+        return False
+    few = math.prod(type_.shape) <= MAX_ELEMENTS
+    return few and isinstance(type_.element_type, ir.IntegerType)
+
+
+def repeated(name: str, sizes: Sizes, type_: ir.Type) -> Sizes | None:
+    """Numbers in another shape, as an op of the dialect has them; a single one is repeated."""
+    if sizes.size == 1:
+        return np.broadcast_to(sizes.reshape(()), tuple(type_.shape))
+    return None if name == "jaxpr.broadcast_in_dim" else sizes.reshape(tuple(type_.shape))
 
 
 def _equality(op: Any) -> tuple[tuple[ir.Value, int], ir.Value] | None:

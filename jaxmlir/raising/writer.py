@@ -98,6 +98,9 @@ PLAIN: dict[str, str] = {}
 SHAPE_OPERANDS = "indices_of_shape_operands"
 """The attribute of a custom call that says which operands are the shapes of its results."""
 
+# Ops of the dialect that constants of shapes are made by.
+_REPEATING = frozenset(("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.convert_element_type"))
+
 # What JAX says of an op that cannot be.
 _BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
@@ -128,7 +131,7 @@ class Raising:
       manual: the mesh and the axes of the manual computation that is raised.
       idioms: what functions of JAX were written as, for operands of a type.
       symbolic: whether there are sizes that are not numbers.
-      sizes_are_told: whether what the module asserts of sizes is what its arguments' types say.
+      told: the block in which what is asserted of sizes is what its arguments' types say.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -147,7 +150,7 @@ class Raising:
         self.symbolic = any(
             is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
         )
-        self.sizes_are_told = False
+        self.told: ir.Block | None = None
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
         self._queue: deque[Writer] = deque()
@@ -539,14 +542,21 @@ class Writer:
 
     # -- sizes that are not numbers --
 
-    def known(self, value: ir.Value) -> sizes.Sizes | None:
-        """The numbers and symbolic dimensions that a value of the dialect is known to be."""
+    def known(self, value: ir.Value, depth: int = sizes.MAX_DEPTH) -> sizes.Sizes | None:
+        """The numbers and symbolic dimensions that a value of the dialect is known to be.
+
+        Args:
+          depth: how many ops that repeat a constant, or shape it, are looked through.
+        """
         found = self.sizes.get(value)
         if found is not None or isinstance(op := value.owner, ir.Block):
             return found
-        if op.operation.name != "jaxpr.constant" or "value" not in op.attributes:
-            return None
-        found = sizes.of_constant(value, op.attributes["value"])
+        name = op.operation.name
+        if name in _REPEATING and depth and sizes.is_small(value.type):
+            inner = self.known(op.operands[0], depth - 1)
+            found = None if inner is None else sizes.repeated(name, inner, value.type)
+        elif name == "jaxpr.constant" and "value" in op.attributes:
+            found = sizes.of_constant(value, op.attributes["value"])
         if found is not None:
             self.sizes[value] = found
         return found
@@ -564,7 +574,7 @@ class Writer:
                 f"its {what} are computed when the program runs; expected a constant"
                 + (f", or sizes of arguments: {STATIC}" if self.raising.symbolic else "")
             )
-        return flat
+        return tuple(n if core.is_symbolic_dim(n) else int(n) for n in flat)
 
     def of_sizes(self, array: sizes.Sizes, type_: ir.Type) -> ir.Value:
         """The value of numbers and symbolic dimensions, of an integer type."""

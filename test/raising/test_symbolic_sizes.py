@@ -173,7 +173,8 @@ def test_a_function_has_its_values_and_derivatives_at_several_sizes(name):
 
 def test_all_that_can_be_done_with_a_program(tmp_path):
     def f(x, w):
-        return recurrence(jax.nn.softplus(attention(x, x, x) @ w)[:, :, 0])
+        rows = attention(x, x, x) @ w
+        return lax.scan(lambda c, row: (jnp.tanh(c + row), c), jnp.zeros(rows.shape[1:]), rows)
 
     avals = array(N, B, 3), array(3, 3)
     program = jaxmlir.from_exported(exported(f, *avals).serialize())
@@ -199,9 +200,9 @@ def test_all_that_can_be_done_with_a_program(tmp_path):
         stacked = [jnp.stack([a, 2 * a]) for a in args]
         return results, jax.jvp(f, args, args), pullback(results), jax.vmap(f)(*stacked)
 
-    for sizes in SIZES:
-        args = list(values(avals, sizes))
-        close(jax.jit(ours)(*args), jax.jit(theirs)(*args))
+    close(loaded(*values(avals, SIZES[1])), f(*values(avals, SIZES[1])))
+    args = list(values(avals, SIZES[0]))
+    close(jax.jit(ours)(*args), jax.jit(theirs)(*args))
 
 
 def test_functions_that_jax_writes_as_several_ops_have_its_derivatives():
@@ -223,6 +224,25 @@ def test_one_function_at_two_sizes_is_two():
     )
     args = list(values(program.in_avals, SIZES[0]))
     close(program(*args), [double(args[0]), double(args[1]), double(args[0][:1])])
+
+
+def test_the_platform_and_sizes_of_a_module_for_several_platforms():
+    def f(x):
+        return lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos) * x.shape[0]
+
+    several = export.export(jax.jit(f), platforms=["cpu", "cuda"])(array(B, N))
+    program = jaxmlir.from_exported(several)
+    assert "cond" not in str(program)
+    (x,) = values([array(B, N)], SIZES[0])
+    close(program(x), several.call(x))
+
+
+def test_an_export_that_another_one_calls():
+    (k,) = export.symbolic_shape("k", constraints=["k >= 4"])
+    inner = exported(lambda x: jnp.cumsum(x) * 2, array(k))
+    (m,) = export.symbolic_shape("m", constraints=["m >= 8"])
+    program = jaxmlir.from_exported(exported(lambda x: inner.call(x) + 1, array(m)))
+    close(program(jnp.ones(9)), 2 * jnp.arange(1.0, 10.0) + 1)
 
 
 # --- constraints, names, texts --------------------------------------------------------------------
@@ -263,6 +283,27 @@ def test_sizes_of_another_program_have_names_of_their_own():
         }""")
     x = jnp.arange(6.0).reshape(2, 3)
     close(program.grad()(x), jnp.full((2, 3), 0.5))
+
+
+def test_a_size_that_is_asserted_to_be_two_others_is_one_of_them_and_an_error():
+    text = """
+        func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+          %a = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %b = stablehlo.get_dimension_size %y, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %twice = stablehlo.add %b, %b : tensor<i32>
+          %more = stablehlo.add %twice, %b : tensor<i32>
+          %0 = stablehlo.compare EQ, %a, %twice : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.custom_call @shape_assertion(%0) {error_message = ""} : (tensor<i1>) -> ()
+          %1 = stablehlo.concatenate %y, %y, dim = 0
+            : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+          %2 = stablehlo.add %x, %1 : tensor<?xf32>
+          return %2 : tensor<?xf32>
+        }"""
+    program = jaxmlir.from_stablehlo(text)
+    close(program(jnp.ones(4), jnp.arange(2.0)), jnp.array([1.0, 2.0, 1.0, 2.0]))
+    again = text[text.index("%0 =") : text.index("%1 =")].replace("%0", "%3")
+    with pytest.raises(ImportingError, match="it asserts what the types of the arguments do not"):
+        jaxmlir.from_stablehlo(text.replace("%1 =", again.replace("twice", "more") + "%1 ="))
 
 
 def test_floor_division_is_known_by_its_ops():
