@@ -85,7 +85,7 @@ def side_by_side(
     calls: int = 1,
     call_seconds: float = 0.0,
     in_order: bool = False,
-    warm_up: bool = True,
+    warm_up: int = 1,
     seconds: float = math.inf,
     least_seconds: float = 0.0,
     clock: Callable[[], float] = time.perf_counter,
@@ -100,7 +100,7 @@ def side_by_side(
       call_seconds: one timing calls it until so long is over, after a call that is not counted: for
         work that is short, and slower the first time after something else was done.
       in_order: the second needs what the first leaves; otherwise each goes first in turn.
-      warm_up: there is a first round that is not counted.
+      warm_up: so many rounds come first and are not counted.
       seconds: no round is begun after so long, once one is counted.
       clock: ``time.thread_time`` for work that one thread does, ``time.process_time`` for work of
         several, as other processes slow these less than the clock on the wall.

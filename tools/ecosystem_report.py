@@ -109,7 +109,7 @@ its run-time checks, which are Python functions of the process, are left out (`e
 
 _TIMES = """
 Ratios of jaxmlir to JAX for the gradient: below 1, jaxmlir takes less. Both take turns in one
-process, and a ratio is one of minima: of three turns or more after a first that is not counted, of
+process, and a ratio is one of minima: of three turns or more after those that are not counted, of
 fewer if these would take longer than 20 s. All is CPU time, because the machine (two cores) had
 other work to do. A ratio of calls that take less than a millisecond can still be off by a tenth.
 

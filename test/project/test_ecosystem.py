@@ -153,6 +153,24 @@ def test_a_fresh_checkout_starts_from_the_docs(tmp_path, monkeypatch):
     assert ecosystem.load(program, "1.2.3") == kept
 
 
+STANDS_FOR_PYTHON = """#!/bin/sh
+[ -n "$XLA_FLAGS" ] && found="failed: roundings" || found=passed
+printf '{"start": "trace"}\\n{"step": "trace", "outcome": "%s"}\\n' "$found" >> "$4"
+"""
+
+
+def test_a_step_counts_as_failed_with_the_machine_code_that_users_have(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text(STANDS_FOR_PYTHON)
+    python.chmod(0o700)
+    environments = ecosystem.Environments(tmp_path, "", "1.2.3")
+    monkeypatch.setattr(ecosystem, "STATE", tmp_path / "build")
+    monkeypatch.setattr(ecosystem.Environments, "make", lambda *_: str(python))
+    monkeypatch.setattr(ecosystem.Environments, "versions", lambda *_: {})
+    program = ecosystem.Program(ecosystem.PROGRAMS / "optax.py")
+    assert ecosystem.run(program, environments, ["trace"], 60)["steps"] == {"trace": "passed"}
+
+
 def test_an_outcome_is_of_one_package_and_program(monkeypatch):
     program = ecosystem.Program(ecosystem.PROGRAMS / "optax.py")
     done = record("optax", steps={"trace": "passed"}, digest=ecosystem.digest(program))
