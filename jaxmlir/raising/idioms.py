@@ -63,10 +63,15 @@ CALLED = {
 }
 """Functions that are called, by their name: other ones may be the same ops."""
 
-SOLVERS = {name: getattr(jnp.linalg, name) for name in ("inv", "solve", "det", "slogdet")}
-SOLVERS["lgamma_impl"] = lax.lgamma
-"""Functions that are called, of loops and calls: those whose derivatives are solutions again, and
-what newer versions of JAX write a primitive as."""
+SOLVERS = {name: (getattr(jnp.linalg, name),) for name in ("inv", "solve", "det", "slogdet")}
+SOLVERS["qr"] = SOLVERS["_qr"] = tuple(
+    functools.partial(lax.linalg.qr, full_matrices=full, pivoting=pivoting)
+    for full in (False, True)
+    for pivoting in (False, True)
+)
+SOLVERS["lgamma_impl"] = (lax.lgamma,)
+"""Functions that are called, of loops and calls, in each form that JAX has of them: those whose
+derivatives are solutions again, and what JAX writes a primitive as."""
 
 
 def written(w: Writer, op: Any) -> Values | None:
@@ -88,7 +93,8 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
     plain = re.sub(r"_\d+$", "", name)
     if plain in SOLVERS:
-        return _solver(w, SOLVERS[plain], name, operands)
+        forms = (_solver(w, function, name, operands) for function in SOLVERS[plain])
+        return next((found for found in forms if found is not None), None)
     idiom = CALLED.get(plain)
     if idiom is None or len(operands) != idiom.arguments:
         return None
@@ -138,7 +144,7 @@ def _solutions(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> list
             texts.append(traced.lower(lowering_platforms=("cpu",)).as_text())
             texts.append(export.export(plain, platforms=["cpu"])(*shaped).mlir_module())
         except (TypeError, ValueError, NotImplementedError):
-            return []
+            pass  # JAX cannot export all that it lowers.
     found = []
     for text in texts:
         module = parse_module(text)

@@ -446,6 +446,7 @@ IDIOMS = {
     "inverse": (jnp.linalg.inv, SQUARE, "triangular_solve"),
     "eigh": (jnp.linalg.eigh, SQUARE, "eigh"),
     "svd": (lambda x: jnp.linalg.svd(x, full_matrices=False), SQUARE, "svd"),
+    "qr_pivoted": (lambda x: jax.scipy.linalg.qr(x, pivoting=True)[:2], SQUARE, "qr"),
     "eigvals": (lambda x: jnp.linalg.eigvals(x).real.sum(), SQUARE, "eig"),
     "fft": (lambda x: jnp.fft.rfft(x).real, X, "fft"),
     "conv": (
@@ -567,13 +568,15 @@ def test_functions_that_jax_writes_as_several_ops_have_its_derivatives(name):
 
 SOLVERS = {
     "inv": ("custom_linear_solve", lambda a: jnp.linalg.inv(a)[0]),
+    "qr": ("qr", lambda a: jnp.linalg.qr(a[:, :2])),
+    "qr_r": ("qr", lambda a: jnp.linalg.qr(a[:2], mode="r")),
     "solve": ("custom_linear_solve", lambda a: jnp.linalg.solve(a, a[0])),
     "slogdet": ("custom_jvp_call_jaxpr", lambda a: jnp.linalg.slogdet(a)[1]),
 }
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_solutions_have_derivatives_that_are_solutions(name):
+def test_solutions_and_factors_have_the_derivatives_of_their_primitives(name):
     op, f = SOLVERS[name]
     exported = export.export(jax.jit(f))(SQUARE)
     for program in (jaxmlir.from_stablehlo(lowered(f, SQUARE)), jaxmlir.from_exported(exported)):
