@@ -72,6 +72,26 @@ def test_exported_functions_keep_pytrees_names_and_unused_arguments():
     close(derivative[1]["sum"], X.sum() + 2.0)
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_exported_functions_take_and_return_random_keys(impl):
+    """StableHLO has their words alone."""
+
+    def f(keys, scale):
+        return jax.random.split(keys[1], 3), scale * jax.random.normal(keys[0], (2,)), keys[1]
+
+    keys = jax.random.split(jax.random.key(1, impl=impl), 2)
+    program = jaxmlir.from_exported(export.export(jax.jit(f))(keys, 2.0))
+    want, got = f(keys, 2.0), program(keys, 2.0)
+    assert [x.dtype for x in jax.tree.leaves(got)] == [x.dtype for x in jax.tree.leaves(want)]
+    same(*(jax.tree.map(jax.random.key_data, (x[0], x[2])) for x in (got, want)))
+    close(got[1], want[1])
+    close(jax.grad(lambda s: program(keys, s)[1].sum())(2.0), want[1].sum() / 2)
+    (n,) = export.symbolic_shape("n")
+    exported = export.export(jax.jit(lambda k: k[::-1]))(jax.ShapeDtypeStruct((n,), keys.dtype))
+    back = jaxmlir.from_exported(exported, keys)(keys)
+    same(jax.random.key_data(back), jax.random.key_data(keys[::-1]))
+
+
 def test_exported_functions_have_all_derivatives_and_batches():
     """Of one that was exported without any."""
     exported = export.export(jax.jit(loss))(X)
