@@ -306,7 +306,8 @@ def run_tool(
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
     try:
         status = body(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except OSError as e:
         _give_up_stdout()
@@ -396,6 +397,8 @@ def read_bytes(path: str) -> bytes:
     """The contents of a file; of stdin where the path is ``-``."""
     try:
         if path == "-":
+            if sys.stdin is None:
+                raise UsageError("cannot read stdin: it is closed; expected the name of a file")
             return sys.stdin.buffer.read()
         with open(path, "rb") as file:
             return file.read()
@@ -411,6 +414,8 @@ def write_bytes(arguments: Arguments, data: bytes, *, is_mlir: bool = False) -> 
     """
     path = arguments.get("o")
     if path is None or path == "-":
+        if sys.stdout is None:
+            raise UsageError("cannot write to stdout: it is closed; expected a file, -o")
         if is_mlir and sys.stdout.isatty() and _is_colored(sys.stdout):
             from jaxmlir.cli.highlight import highlighted
 

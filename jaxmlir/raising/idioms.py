@@ -69,10 +69,15 @@ CALLED = {
 }
 """Functions that are called, by their name: other ones may be the same ops."""
 
-SOLVERS = {name: getattr(jnp.linalg, name) for name in ("inv", "solve", "det", "slogdet")}
-SOLVERS["lgamma_impl"] = lax.lgamma
-"""Functions that are called, of loops and calls: those whose derivatives are solutions again, and
-what newer versions of JAX write a primitive as."""
+SOLVERS = {name: (getattr(jnp.linalg, name),) for name in ("inv", "solve", "det", "slogdet")}
+SOLVERS["qr"] = SOLVERS["_qr"] = tuple(
+    functools.partial(lax.linalg.qr, full_matrices=full, pivoting=pivoting)
+    for full in (False, True)
+    for pivoting in (False, True)
+)
+SOLVERS["lgamma_impl"] = (lax.lgamma,)
+"""Functions that are called, of loops and calls, in each form that JAX has of them: those whose
+derivatives are solutions again, and what JAX writes a primitive as."""
 
 
 def written(w: Writer, op: Any) -> Values | None:
@@ -94,7 +99,8 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
     plain = re.sub(r"_\d+$", "", name)
     if plain in SOLVERS:
-        return _solver(w, SOLVERS[plain], name, operands)
+        forms = (_solver(w, function, name, operands) for function in SOLVERS[plain])
+        return next((found for found in forms if found is not None), None)
     idiom = CALLED.get(plain)
     # A function of arrays of symbolic shapes takes their sizes, too.
     if idiom is None or sum(v not in w.sizes for v in operands) != idiom.arguments:
@@ -141,7 +147,7 @@ def _solutions(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> list
     for exported in (False, True):
         module = written_by_jax(plain, args, exported=exported)
         if module is None:
-            return []
+            continue  # JAX cannot export all that it lowers.
         there = functions(module)
         block = body_of(there["main"])
         first, *others = (view.operation for view in block.operations)

@@ -390,6 +390,11 @@ def geqrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) 
     return w.emit("geqrf", operands, w.types(op))
 
 
+@custom("lapack_geqp3_ffi")
+def geqp3(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    return w.emit("geqp3", operands, w.types(op))
+
+
 @custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")
 def orgqr(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     return w.emit("householder_product", operands, w.types(op))

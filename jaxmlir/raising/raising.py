@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import jax
 import numpy as np
 
+from jaxmlir._compat import core
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import TREES, body_of, functions, ir, scope
-from jaxmlir.dialect.types import type_of
+from jaxmlir.dialect.types import is_key, type_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remarks_wanted
@@ -24,7 +25,7 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
     sharding,
 )
 from jaxmlir.raising.lost_rules import remark_lost_rules
-from jaxmlir.raising.source import is_open, public_functions, raised_type
+from jaxmlir.raising.source import end_of, is_open, public_functions, raised_type
 from jaxmlir.raising.writer import Raising
 
 if TYPE_CHECKING:
@@ -83,9 +84,14 @@ def raise_exported(
         (name,) = public_functions(module)
         raising.told = body_of(raising.source[name])
         arguments = raising.source[name].arguments
+        returned = end_of(body_of(raising.source[name])).operands
+        results = [
+            _type_of(v.type, aval) for v, aval in zip(returned, exported.out_avals, strict=True)
+        ]
         if refined:
-            types = [v.type for v in arguments]
-            entry = raising.entry(name, types, range(len(types)), [])
+            avals = zip(arguments, exported.in_avals, strict=True)
+            types = [_type_of(v.type, aval) for v, aval in avals]
+            entry = raising.entry(name, types, results, range(len(types)), [])
         else:
             given = []
             if len(exported.platforms) > 1:
@@ -95,13 +101,25 @@ def raise_exported(
             types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
             for value, k in zip(arguments[len(given) :], kept, strict=False):
                 if not is_open(value.type):
-                    types[k] = raised_type(value.type)
-            entry = raising.entry(name, types, kept, given)
+                    types[k] = _type_of(value.type, exported.in_avals[k])
+            entry = raising.entry(name, types, results, kept, given)
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
             entry.attributes[key] = pytrees.encode(tree, raising.importer)
         _named(raising, entry, exported.fun_name)
     return raising.importer
+
+
+def _type_of(type_: ir.Type, aval: Any) -> ir.Type:
+    """The type of an argument or result: of random keys, the module has the words."""
+    raised = raised_type(type_)
+    if not is_key(aval):
+        return raised
+    if is_open(type_):
+        return type_of(aval)
+    words = core.physical_element_aval(aval.dtype).shape
+    shape = raised.shape[: raised.rank - len(words)]
+    return type_of(core.ShapedArray(tuple(shape), aval.dtype))
 
 
 def _platform_of(exported: Any) -> int:

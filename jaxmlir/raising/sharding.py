@@ -120,10 +120,13 @@ def spec_of(sharding: Any, axes: Sequence[str] | None = None) -> PartitionSpec:
 
 @rule("sdy.sharding_constraint", "sdy.reshard")
 def sharding_constraint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """Says where a value is kept; on fewer devices than the mesh has, nothing."""
+    """Says where a value is kept; on fewer devices than the mesh has, nothing.
+
+    Nor does it on a mesh without axes, on which JAX writes the constraints of random keys.
+    """
     sharding = sdy.TensorShardingAttr(op.attributes["sharding"])
     mesh = mesh_of(w.raising, sharding.mesh_or_ref)
-    if mesh is None or w.raising.manual is not None:
+    if mesh is None or not mesh.axis_names or w.raising.manual is not None:
         return operands
     placed = NamedSharding(mesh, spec_of(sharding))
     return w.traced(lambda x: [lax.with_sharding_constraint(x, placed)], operands, w.types(op))

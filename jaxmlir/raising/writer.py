@@ -34,6 +34,7 @@ from jaxmlir.dialect.types import (
     aval_of,
     dtype_of,
     element_of,
+    is_key,
     is_narrowed,
     type_of,
     widths_of,
@@ -161,11 +162,19 @@ class Raising:
         while self._queue:
             self._queue.popleft().write()
 
-    def entry(self, name: str, types: Sequence[ir.Type], kept: Sequence[int], given: Values) -> Any:
+    def entry(
+        self,
+        name: str,
+        types: Sequence[ir.Type],
+        result_types: Sequence[ir.Type],
+        kept: Sequence[int],
+        given: Values,
+    ) -> Any:
         """The public function of an exported one, which is written like :meth:`function`.
 
         Args:
-          types: of its arguments.
+          types: of its arguments; random keys are so, of which the source has the words.
+          result_types: of its results, likewise.
           kept: which of these the function of the source takes, after those that are given.
           given: numbers for its first arguments.
         """
@@ -177,19 +186,19 @@ class Raising:
                 f"function @{name} takes {len(inner)} arrays, and is said to take {len(kept)}"
             )
         self.symbols[name] = symbol = self.importer.unique_name(name)
-        end = end_of(block)
-        results = [raised_type(v.type) for v in end.operands]
         new, new_block = new_function(
             symbol,
             types,
-            results,
+            result_types,
             old.location,
             ir.InsertionPoint(self.importer.module.body),
             visibility="public",
         )
-        env = {v: new_block.arguments[k] for v, k in zip(inner, kept, strict=True)}
+        env: dict[ir.Value, ir.Value] = {}
         writer = Writer(self, new, block, env)
         with ir.InsertionPoint(new_block):
+            for value, k in zip(inner, kept, strict=True):
+                env[value] = writer.words(new_block.arguments[k])
             for value, number in zip(block.arguments, given, strict=False):
                 env[value] = writer.constant(number)
         for value, k in zip(inner, kept, strict=True):
@@ -399,10 +408,25 @@ class Writer:
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
             results = _chosen(self.ops(self.source, self.env), self.returned)
+            types = self.function.type.results
+            results = [self.keys(v, t) for v, t in zip(results, types, strict=True)]
             write_return(results)
-        if any(map(is_open, self.function.type.results)):
+        if any(map(is_open, types)):
             set_results(self.function, results)
         drop_dead_ops(self.function)
+
+    def words(self, value: ir.Value) -> ir.Value:
+        """The words of random keys; another value as it is."""
+        aval = aval_of(value.type)
+        if not is_key(aval):
+            return value
+        return self.one("random_unwrap", [value], type_of(core.physical_aval(aval)))
+
+    def keys(self, value: ir.Value, type_: ir.Type) -> ir.Value:
+        """The random keys of some words, where keys are wanted; another value as it is."""
+        if value.type == type_ or is_open(type_) or not is_key(aval := aval_of(type_)):
+            return value
+        return self.one("random_wrap", [value], type_, impl=aval.dtype._impl)
 
     def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
         """Writes a block's ops; the values that it returns."""

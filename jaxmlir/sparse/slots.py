@@ -128,6 +128,8 @@ def aligned(data: Any, have: Layout | None, want: Layout | None, inputs: int) ->
         want = np.broadcast_to(np.arange(inputs)[:, None], (inputs, have.shape[1]))
     elif np.array_equal(have, want):
         return data
+    if not data.size or not want.size:
+        return jnp.zeros((len(want), *shape), data.dtype)
     source = np.full(want.shape, -1)
     for slot, own in enumerate(have):
         source[(want == own) & (own >= 0)] = slot
@@ -197,7 +199,7 @@ def _repeated(source: np.ndarray, shape: Sequence[int], first: int = 0) -> int:
     trailing = 1
     for size in reversed(shape[first:]):
         grouped = source.reshape(len(source), -1, trailing * size)
-        if not size or (grouped != grouped[:, :, :1]).any():
+        if (grouped != grouped[:, :, :1]).any():
             break
         trailing *= size
     return trailing

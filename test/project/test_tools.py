@@ -137,6 +137,19 @@ def test_output_that_cannot_be_written(tool):
     )
 
 
+def test_a_stream_that_is_closed_is_named(monkeypatch, capsys, tmp_path):
+    """Python has none then: ``jaxmlir-opt <&-``."""
+    module = tmp_path / "module.mlir"
+    module.write_text("module {}")
+    monkeypatch.setattr("sys.stdin", None)
+    assert opt.main([]) == 1
+    assert "cannot read stdin: it is closed" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdout", None)
+    assert opt.main([str(module), "-o", str(tmp_path / "out.mlir")]) == 0
+    assert opt.main([str(module)]) == 1
+    assert "cannot write to stdout: it is closed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_no_half_of_an_output_stays(tmp_path, monkeypatch, capsys, error):
     """A file that was not written to its end is removed, as LLVM's tools do."""

@@ -72,6 +72,26 @@ def test_exported_functions_keep_pytrees_names_and_unused_arguments():
     close(derivative[1]["sum"], X.sum() + 2.0)
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_exported_functions_take_and_return_random_keys(impl):
+    """StableHLO has their words alone."""
+
+    def f(keys, scale):
+        return jax.random.split(keys[1], 3), scale * jax.random.normal(keys[0], (2,)), keys[1]
+
+    keys = jax.random.split(jax.random.key(1, impl=impl), 2)
+    program = jaxmlir.from_exported(export.export(jax.jit(f))(keys, 2.0))
+    want, got = f(keys, 2.0), program(keys, 2.0)
+    assert [x.dtype for x in jax.tree.leaves(got)] == [x.dtype for x in jax.tree.leaves(want)]
+    same(*(jax.tree.map(jax.random.key_data, (x[0], x[2])) for x in (got, want)))
+    close(got[1], want[1])
+    close(jax.grad(lambda s: program(keys, s)[1].sum())(2.0), want[1].sum() / 2)
+    (n,) = export.symbolic_shape("n")
+    exported = export.export(jax.jit(lambda k: k[::-1]))(jax.ShapeDtypeStruct((n,), keys.dtype))
+    back = jaxmlir.from_exported(exported, keys)(keys)
+    same(jax.random.key_data(back), jax.random.key_data(keys[::-1]))
+
+
 def test_exported_functions_have_all_derivatives_and_batches():
     """Of one that was exported without any."""
     exported = export.export(jax.jit(loss))(X)
@@ -459,6 +479,7 @@ IDIOMS = {
     "inverse": (jnp.linalg.inv, SQUARE, "triangular_solve"),
     "eigh": (jnp.linalg.eigh, SQUARE, "eigh"),
     "svd": (lambda x: jnp.linalg.svd(x, full_matrices=False), SQUARE, "svd"),
+    "qr_pivoted": (lambda x: jax.scipy.linalg.qr(x, pivoting=True)[:2], SQUARE, "qr"),
     "eigvals": (lambda x: jnp.linalg.eigvals(x).real.sum(), SQUARE, "eig"),
     "fft": (lambda x: jnp.fft.rfft(x).real, X, "fft"),
     "conv": (
@@ -591,13 +612,15 @@ def test_functions_that_jax_writes_as_several_ops_have_its_derivatives(name):
 
 SOLVERS = {
     "inv": ("custom_linear_solve", lambda a: jnp.linalg.inv(a)[0]),
+    "qr": ("qr", lambda a: jnp.linalg.qr(a[:, :2])),
+    "qr_r": ("qr", lambda a: jnp.linalg.qr(a[:2], mode="r")),
     "solve": ("custom_linear_solve", lambda a: jnp.linalg.solve(a, a[0])),
     "slogdet": ("custom_jvp_call_jaxpr", lambda a: jnp.linalg.slogdet(a)[1]),
 }
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_solutions_have_derivatives_that_are_solutions(name):
+def test_solutions_and_factors_have_the_derivatives_of_their_primitives(name):
     op, f = SOLVERS[name]
     exported = export.export(jax.jit(f))(SQUARE)
     for program in (jaxmlir.from_stablehlo(lowered(f, SQUARE)), jaxmlir.from_exported(exported)):
