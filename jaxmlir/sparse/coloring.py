@@ -128,6 +128,11 @@ _GREEDY = 5_000_000
 _GREEDY_TOO = 100_000
 """Nor are those of more elements coloured greedily that have a colouring by lattice."""
 _LONGEST_ROW = 32
+_FAR = 4
+"""A pattern is no stencil where the columns of its rows are apart in more ways than these times the
+square of the longest row."""
+_TRIED = 4_000_000
+"""So many remainders are looked at to colour by a lattice of as many colours."""
 
 
 def _bound(pattern: Matrix) -> int:
@@ -256,6 +261,8 @@ def _by_lattice(pattern: Matrix, shapes: Sequence[Shape], least: int) -> np.ndar
     best: np.ndarray | None = None
     for grid in _grids(rows, n, shapes):
         apart = _distances(rows, grid)
+        if len(apart) > _FAR * least**2:
+            continue
         limit = 2 * least if best is None else int(best.max())
         for count in range(least, limit + 1):
             for factors in _factors(apart, count):
@@ -320,7 +327,7 @@ def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
 def _factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
     """Factors for which points of a row have different numbers, modulo ``count``; the best few."""
     rank = apart.shape[1]
-    if count**rank > 200_000:
+    if count**rank * len(apart) > _TRIED:
         return
     tried = np.array(list(itertools.product(range(count), repeat=rank)))
     valid = (tried @ apart.T % count != 0).all(axis=1)

@@ -1,5 +1,7 @@
 """Colourings tell every element of a matrix, and patterns are kept and shown."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -59,6 +61,18 @@ def test_a_star_colouring_tells_a_symmetric_matrix(matrix):
 def test_a_band_takes_as_many_products_as_it_is_wide(width):
     matrix = sum(np.eye(40, k=k) for k in range(-width, width + 1))
     assert pattern_of(matrix).colors == 2 * width + 1
+
+
+def test_an_irregular_pattern_is_coloured_without_trying_all_lattices():
+    random = sparse.random(1000, 1000, 0.004, format="csr", random_state=0)
+    matrix = (random + random.T + sparse.identity(1000)).tocsr()
+    start = time.process_time()
+    pattern = pattern_of(matrix)
+    coloring = pattern.coloring("forward")
+    assert time.process_time() - start < 10
+    assert coloring.total <= 2 * np.diff(pattern.indptr).max()
+    columns = sparse.csr_matrix(np.eye(coloring.total)[coloring.columns])
+    assert ((matrix != 0).astype(int) @ columns).max() == 1
 
 
 def test_a_pattern_is_kept_in_a_file(tmp_path):
