@@ -97,19 +97,24 @@ def test_what_is_stored_for_a_product_after_the_loop_is_there_for_the_second_loo
 
     def loss(parameters, xs):
         def cell(h, x):
-            gates = jnp.concatenate([x, h], -1) @ parameters["w"] + parameters["b"]
+            gates = jnp.concatenate([x, h], -1) @ parameters["w"]
+            gates = gates + parameters["of_x"] + parameters["of_h"]
             z, n = jnp.split(gates, 2, -1)
             return h + jax.nn.sigmoid(z) * (jnp.tanh(n) - h), None
 
         return jnp.sum(lax.scan(cell, jnp.zeros((8, 16), "f"), xs)[0] ** 2)
 
-    args = {"w": array(32, 32), "b": array(32)}, array(20, 8, 16)
+    biases = {"of_x": array(32), "of_h": array(32)}
+    args = {"w": array(32, 32), **biases}, array(20, 8, 16)
     program = jaxmlir.trace(jax.grad(loss))(*args).optimize(1)
     after = program.run_passes("jaxpr-remat", target="tpu:v5e")
     # Over iterations and the batch.
     numbers = "dimension_numbers = [[array<i64: 0, 1>, array<i64: 0, 1>], [[], []]]"
     assert numbers not in program.as_text()
     assert numbers in after.as_text()
+    # The second loop carries the cotangent of the state, and no sum.
+    assert "num_carry = 4 : i64, num_consts = 1 : i64, reverse = true" in program.as_text()
+    assert "num_carry = 1 : i64, num_consts = 1 : i64, reverse = true" in after.as_text()
     jax.tree.map(
         lambda got, want: np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4),
         after(*args),

@@ -275,6 +275,39 @@ def test_policies_of_jax_are_read_back(kind):
             close(program.grad((0, 1))(X, ROWS), jax.grad(f, (0, 1))(X, ROWS))
 
 
+# At level 2, loops for a GPU may do several iterations in one.
+@pytest.mark.parametrize(("level", "platforms"), [(0, ("cuda", "tpu")), (2, ("tpu",))])
+def test_residuals_that_a_policy_offloads_are_in_the_memory_of_the_host(level, platforms):
+    """Also after loading, and where the program is optimized for another device."""
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=["product"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    )
+
+    @partial(jax.checkpoint, policy=policy)
+    def layer(x, w):
+        return jnp.sin(checkpoint_name(x @ w, "product"))
+
+    def f(ws, x):
+        x = layer(x, ws[0])
+        return jnp.sum(lax.scan(lambda x, w: (layer(x, w), None), x, ws)[0])
+
+    args = np.stack([ROWS, MATRIX]), ROWS
+    gradient = reread(jaxmlir.trace(f)(*args)).optimize(level).grad().optimize(level)
+    close(gradient(*args), jax.grad(f)(*args))
+
+    def placements(text):
+        return [text.count(place) for place in ("annotate_device_placement", "pinned_host")]
+
+    for platform in platforms:
+        traced = jax.jit(jax.grad(f)).trace(*args)
+        theirs = placements(traced.lower(lowering_platforms=(platform,)).as_text())
+        assert placements(gradient.lower((platform,)).as_text()) == theirs
+        assert min(theirs) > 1
+
+
 # --- custom rules -----------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ so fewer are started.  Sums are added up in another order, and rounded according
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -271,6 +271,21 @@ class _Body:
             core = self.varying(node)
         return _Term(value, negative, chain, core)
 
+    def shared_core(self, value: ir.Value, stored: Collection[ir.Value]) -> ir.Value | None:
+        """The stored value of which a value is linear ops that nothing but several sums read, as
+        those of two biases do."""
+        if not all(use.owner.name in _ADDITIONS for use in value.uses):
+            return None
+        core = value
+        while core not in stored:
+            node = self.nodes.get(core)
+            if node is None or not is_plain_op(node) or not self.is_linear(node):
+                return None
+            if core != value and not _used_once(core):
+                return None
+            core = self.varying(node)
+        return core if core != value else None
+
     def varying(self, node: OpView) -> ir.Value:
         """The operand of a linear op that is not the same in all iterations."""
         return next(v for v in node.operands if not self.is_fixed(v))
@@ -362,7 +377,9 @@ class _Choice:
         products = {t.node.op: t.node for t in self._terms if t.node and there.issuperset(t.rows)}
         saved = sum(map(self._product, products.values()))
         # Sums of a stored value are those of its rows.
+        cores = [t.core for t in self._terms if t.node is None and not t.chain]
         summed = {t.core for t in self._terms if t.node is None and t.core in new and t.chain}
+        summed |= {core for v in cores if (core := self._body.shared_core(v, new)) is not None}
         return len(new) * costs.stored_value <= saved + len(summed) * costs.launch
 
     def _product(self, node: OpView) -> float:
@@ -376,6 +393,11 @@ class _Choice:
 
     def _settle(self, term: _Term) -> None:
         """Leaves as many ops to the sum as pays."""
+        if self._costs.waits_for_kernels and not term.chain:
+            shared = self._body.shared_core(term.core, self._stacked)
+            while shared is not None and term.core != shared:
+                term.chain.append(self._body.nodes[term.core])
+                term.core = self._body.varying(term.chain[-1])
         if term.core in self._stacked:
             term.rows = [term.core]
             return
