@@ -162,7 +162,7 @@ FUNCTIONS = {
 def test_a_function_has_its_values_and_derivatives_at_several_sizes(name):
     f, *avals = FUNCTIONS[name]
     program = jaxmlir.from_exported(exported(f, *avals))
-    assert [a.shape for a in program.in_avals] == [a.shape for a in avals]
+    assert [str(a.shape) for a in program.in_avals] == [str(a.shape) for a in avals]
     for sizes in SIZES:
         args = list(values(avals, sizes))
         close(program(*args), f(*args))
