@@ -66,8 +66,6 @@ class HoistSlices(Pass):
                 _Function(rules, function, self.factor).move()
                 for function in outside_kernels(program, NEEDED_OPS[self.name])
             )
-        if count:
-            program.changed()
         return count > 0
 
 

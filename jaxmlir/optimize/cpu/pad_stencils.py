@@ -477,36 +477,24 @@ class PadStencils(Pass):
     margin: Amount = MARGIN
 
     def run(self, program: Module) -> bool:
-        return halo(program, self.min_elements, self.margin) > 0
-
-
-def halo(
-    program: Module,
-    min_elements: int = MIN_ELEMENTS,
-    margin: float = MARGIN,
-) -> int:
-    """Stores arrays with margins, in place; how many."""
-    put = fences(program)
-    if put is None:
-        return 0
-    count, changed = 0, False
-    with scope():
-        rules = Rules(program)
-        for function in outside_kernels(program, MOVES):
-            moves = Moves(program, function)
-            joined = join_parts(rules, moves)
-            if joined:
-                drop_dead_ops(function)
+        put = fences(program)
+        if put is None:
+            return False
+        changed = False
+        with scope():
+            rules = Rules(program)
+            for function in outside_kernels(program, MOVES):
                 moves = Moves(program, function)
-            groups = groups_of(moves, min_elements, margin)
-            stored = {view.y for group in groups for view in group.views}
-            part_again(rules, moves, {y: roll for y, roll in joined.items() if y not in stored})
-            for group in groups:
-                write(rules, group, put)
-            if joined or groups:
-                drop_dead_ops(function)
-                changed = True
-            count += len(groups)
-    if changed:
-        program.changed()
-    return count
+                joined = join_parts(rules, moves)
+                if joined:
+                    drop_dead_ops(function)
+                    moves = Moves(program, function)
+                groups = groups_of(moves, self.min_elements, self.margin)
+                stored = {view.y for group in groups for view in group.views}
+                part_again(rules, moves, {y: roll for y, roll in joined.items() if y not in stored})
+                for group in groups:
+                    write(rules, group, put)
+                if joined or groups:
+                    drop_dead_ops(function)
+                    changed = True
+        return changed

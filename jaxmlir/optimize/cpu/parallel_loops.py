@@ -53,27 +53,20 @@ class ParallelLoops(Pass):
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return parallel_loops(program) > 0
-
-
-def parallel_loops(program: Module) -> int:
-    """Marks loops in place; how many."""
-    count = 0
-    with scope():
-        steps, target = _Steps(program), program.target
-        saved = 1 - 1 / target.threads
-        for function in outside_kernels(program, LOOPS):
-            for op, name in loops_of(function):
-                if ATTRIBUTE in op.attributes:
-                    continue
-                time, kernels = steps.of(body_symbol(op, name))
-                if time * saved > FORKS * target.costs.fork * max(kernels, 1):
-                    remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
-                    op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
-                    count += 1
-    if count:
-        program.changed()
-    return count
+        changed = False
+        with scope():
+            steps, target = _Steps(program), program.target
+            saved = 1 - 1 / target.threads
+            for function in outside_kernels(program, LOOPS):
+                for op, name in loops_of(function):
+                    if ATTRIBUTE in op.attributes:
+                        continue
+                    time, kernels = steps.of(body_symbol(op, name))
+                    if time * saved > FORKS * target.costs.fork * max(kernels, 1):
+                        remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
+                        op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
+                        changed = True
+        return changed
 
 
 class _Steps:

@@ -138,7 +138,6 @@ class UnrollReductions(ExpandOps):
         with scope():
             for function in outside_kernels(program):
                 drop_dead_ops(function)
-        program.changed()
         return True
 
     def expansion(self, node: OpView) -> Expansion | None:

@@ -120,8 +120,6 @@ class _Search:
                 # Shorter ones, such as the bodies of most loops, need not be read.
                 if len(function.entry_block.operations) > self._min_length
             )
-        if count:
-            program.changed()
         return count
 
     def _reroll(self, body: FunctionView) -> int:

@@ -74,8 +74,6 @@ class RollCalls(Pass):
                     changed = True
                     # Calls that were computed above one of these loops may be together in one.
                     body = FunctionView(function)
-        if changed:
-            program.changed()
         return changed
 
 

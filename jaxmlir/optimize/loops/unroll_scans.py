@@ -74,8 +74,6 @@ class UnrollScans(Pass):
                 for op, name in loops_of(function):
                     if name == "jaxpr.scan" and PLAIN_SCAN.issuperset(dict(op.attributes.items())):
                         changed |= unrolling.visit(op, function.name.value)
-        if changed:
-            program.changed()
         return changed
 
 

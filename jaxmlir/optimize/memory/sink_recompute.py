@@ -317,34 +317,25 @@ class SinkRecompute(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        return compute_late(program, self) > 0
-
-
-def compute_late(program: Module, options: SinkRecompute | None = None) -> int:
-    """Has values computed late, in place; how many."""
-    options = options or SinkRecompute()
-    count = 0
-    with scope():
-        wait = waiting(program)
-        of_byte = program.target.costs.stored_byte_kept
-        for symbol in analyses_of(program).graph.entry_points():
-            function = program.function(symbol)
-            if not is_short(program, function):
-                continue
-            line = Timeline(program, function)
-            memory = line.bytes
-            if memory.max(initial=0) < max(options.min_peak, 1):
-                continue
-            choice = Choice(program, line, memory, options.min_bytes)
-            compile_time = CompileTime(program, options.calls)
-            for late in choice.find(options.slowdown, options.min_gain):
-                if not compile_time.pays(symbol, len(late.tree), of_byte * late.gain):
+        changed = False
+        with scope():
+            wait = waiting(program)
+            of_byte = program.target.costs.stored_byte_kept
+            for symbol in analyses_of(program).graph.entry_points():
+                function = program.function(symbol)
+                if not is_short(program, function):
                     continue
-                _write(line, late, wait)
-                count += 1
-    if count:
-        program.changed()
-    return count
+                line = Timeline(program, function)
+                memory = line.bytes
+                if memory.max(initial=0) < max(self.min_peak, 1):
+                    continue
+                choice = Choice(program, line, memory, self.min_bytes)
+                compile_time = CompileTime(program, self.calls)
+                for late in choice.find(self.slowdown, self.min_gain):
+                    if compile_time.pays(symbol, len(late.tree), of_byte * late.gain):
+                        _write(line, late, wait)
+                        changed = True
+        return changed
 
 
 def _write(line: Timeline, late: Late, wait: Wait) -> None:

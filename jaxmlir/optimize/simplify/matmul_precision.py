@@ -63,7 +63,6 @@ class MatmulPrecision(Pass):
                 for op, name, operands in list(ops_of(function)):
                     if name in names and self.wants(op, operands):
                         _narrow(op, operands, narrow)
-        program.changed()
 
     def checked(self) -> ir.Type:
         """The type of the operands; the options mean something.

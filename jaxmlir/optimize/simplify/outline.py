@@ -70,8 +70,6 @@ class Outline(Pass):
                 made = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
                 pending += [FunctionView(program.function(symbol)) for symbol in made]
                 changed |= bool(made)
-        if changed:
-            program.changed()
         return changed
 
 

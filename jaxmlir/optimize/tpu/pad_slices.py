@@ -69,8 +69,6 @@ class PadSlices(Pass):
                 if any(written):
                     drop_dead_ops(function)
                     changed = True
-        if changed:
-            program.changed()
         return changed
 
 

@@ -88,8 +88,6 @@ def rewrite_program(
             if written:
                 drop_dead_ops(function)
             count += written
-    if count:
-        program.changed()
     return count
 
 
