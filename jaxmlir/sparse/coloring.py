@@ -11,8 +11,10 @@ holds all of them.  To part the columns into as few such groups as possible is t
 2. *greedily*, in several orders, each column the first colour that no row of it has: the colours of
    a row are the bits of one integer.
 
-Of a symmetric matrix an element is told by either of its two places: *star* colouring.  Where a few
-rows are long and all others short, the long ones are told by products from the left (*both* modes).
+Of a symmetric matrix an element is told by either of its two places: *star* colouring; or as a sum
+of few terms, where that takes fewer colours: *acyclic* colouring (:mod:`jaxmlir.sparse.acyclic`).
+Where a few rows are long and all others short, the long ones are told by products from the left
+(*both* modes).
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+
+from jaxmlir.sparse import acyclic
+from jaxmlir.sparse.acyclic import Substitution
 
 Matrix = sparse.csr_matrix
 Shape = tuple[int, ...]
@@ -38,11 +43,13 @@ class Coloring(NamedTuple):
       source: where each element of the pattern is, in row-major order: its number in the products
         from the right, each of which has as many elements as there are rows, followed by those from
         the left.
+      substitution: how the elements are sums of several, where ``source`` does not say it all.
     """
 
     columns: np.ndarray
     rows: np.ndarray
     source: np.ndarray
+    substitution: Substitution | None = None
 
     @property
     def forward(self) -> int:
@@ -93,9 +100,22 @@ def color(
 
 
 def color_symmetric(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
-    """The star colouring of a symmetric matrix, by products from the right."""
+    """The star or acyclic colouring of a symmetric matrix, by products from the right."""
     if not pattern.nnz:
         return color(pattern, "forward", shapes, shapes)
+    star = _by_stars(pattern, shapes)
+    if pattern.nnz > _SUBSTITUTED or star.total <= 2:
+        return star
+    orders = _orders(np.diff(pattern.indptr))
+    colors = min((acyclic.colors_of(pattern, order) for order in orders), key=lambda c: c.max())
+    if colors.max() + 1 < star.total:
+        terms = acyclic.substitution(pattern, colors, _TERMS * pattern.nnz)
+        if terms is not None:
+            return Coloring(colors, star.rows, terms.source, terms)
+    return star
+
+
+def _by_stars(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
     colors = column_colors(pattern, shapes)
     size, cols = pattern.shape[0], pattern.indices
     if pattern.nnz <= _GREEDY and colors.max(initial=-1) + 1 > 2:
@@ -127,6 +147,10 @@ _GREEDY = 5_000_000
 """Patterns of more elements are not coloured greedily in several ways."""
 _GREEDY_TOO = 100_000
 """Nor are those of more elements coloured greedily that have a colouring by lattice."""
+_SUBSTITUTED = 200_000
+"""Symmetric patterns of more elements are coloured by stars only."""
+_TERMS = 8
+"""An element is a sum of at most so many terms, on average."""
 _LONGEST_ROW = 32
 _FAR = 4
 """A pattern is no stencil where the columns of its rows are apart in more ways than these times the

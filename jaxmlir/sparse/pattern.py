@@ -109,7 +109,7 @@ class SparsityPattern:
 
         Args:
           mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest;
-            of a symmetric matrix JVPs by star colouring.
+            of a symmetric matrix JVPs, by star or acyclic colouring.
 
         Raises:
           ArgumentError: there is no such mode.

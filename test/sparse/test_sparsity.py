@@ -539,3 +539,16 @@ def test_sets_that_were_shared_at_different_times_are_written_out():
     pattern = jaxmlir.trace(loss)(layers).hessian_sparsity()
     wanted = np.asarray(jax.hessian(loss)(layers)).reshape(pattern.shape)
     assert not (wanted != 0)[~pattern.to_dense()].any()
+
+
+def test_a_hessian_is_told_by_an_acyclic_colouring():
+    ends = np.random.default_rng(0).integers(0, 40, (2, 80))
+
+    def f(x):
+        return jnp.sum(jnp.sin(x[ends[0]] * x[ends[1]])) + jnp.sum(x**4)
+
+    x = jnp.asarray(np.random.default_rng(1).normal(size=40), jnp.float32)
+    program = jaxmlir.trace(f)(x)
+    assert program.hessian_sparsity().coloring().substitution is not None
+    found = program.sparse_hessian()(x).todense()
+    np.testing.assert_allclose(found, jax.hessian(f)(x), rtol=1e-4, atol=1e-4)

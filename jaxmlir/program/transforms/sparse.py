@@ -193,9 +193,19 @@ class _Compression:
             # One product for each row, as it were: XLA fuses it into the gather, which then is all
             # there is to do.
             places = np.stack(np.divmod(source, max(1, parts[0].shape[1])), axis=1)
-            return _gathered(parts[0], places)
+            return self._substituted(_gathered(parts[0], places))
         flat = jax.numpy.concatenate([x.reshape(-1) for x in parts])
         return _gathered(flat, source[:, None])
+
+    def _substituted(self, terms: Any) -> Any:
+        """The elements that are sums of terms of products."""
+        sums = self.coloring.substitution
+        if sums is None:
+            return terms
+        zeros = jax.numpy.zeros(len(self.rows), terms.dtype)
+        signed = terms * sums.sign.astype(terms.dtype)
+        options: Any = {"indices_are_sorted": True, "mode": "promise_in_bounds"}
+        return zeros.at[sums.element].add(signed, **options)
 
     def _forward(self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any) -> Any:
         """The products from the right: ``[colours, rows]``."""
