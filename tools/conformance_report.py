@@ -12,8 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-LEFT_OUT = "left out: "
-"""What the outcome of a step begins with that is not asked of a harness; the reason follows."""
+_LEFT_OUT = "left out: "
 
 Record = dict[str, Any]
 Summary = dict[str, Any]
@@ -86,8 +85,8 @@ def summarise(records: Sequence[Record], jax_version: str, steps: list[str]) -> 
             if step not in steps:
                 continue
             counts = row.setdefault(step, {"passed": 0, "failed": 0})
-            if outcome.startswith(LEFT_OUT):
-                left_out.setdefault(step, Counter())[outcome.removeprefix(LEFT_OUT)] += 1
+            if outcome.startswith(_LEFT_OUT):
+                left_out.setdefault(step, Counter())[outcome.removeprefix(_LEFT_OUT)] += 1
                 continue
             counts["failed" if outcome.startswith("failed") else "passed"] += 1
             same_text[step] += outcome == "same text"

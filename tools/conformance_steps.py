@@ -27,7 +27,6 @@ from typing import Any
 import conformance_transforms as transforms
 import jax
 import numpy as np
-from conformance_report import LEFT_OUT
 from jax.extend.core import jaxpr_as_fun
 
 import jaxmlir
@@ -41,6 +40,7 @@ PASSED = "passed"
 SAME_TEXT = "same text"
 REFUSED = "refused, as by JAX"
 OP_BY_OP = "op by op"
+LEFT_OUT = "left out: "
 
 
 class Mismatch(AssertionError):
