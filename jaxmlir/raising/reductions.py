@@ -343,11 +343,14 @@ def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         "padding": pairs(op, "padding", rank),
     }
     choice, combine = op.regions[0].blocks[0], op.regions[1].blocks[0]
-    select = _comparison(choice)
-    if select in ("ge", "le") and combinations(combine, 1) == ["add"]:
+    select, how = _comparison(choice), combinations(combine, 1)
+    # Booleans are added by "or".
+    is_bool = str(init.type.element_type) == "i1"
+    adds = how == ["add"] or (how == ["or"] and is_bool and is_identity("or", init))
+    if select in ("ge", "le") and adds:
         prim, (type_,) = getattr(lax, f"{select}_p"), w.types(op)
         sums = w.one("select_and_scatter_add", [source, x], type_, select_prim=prim, **window)
-        if is_identity("add", init):
+        if is_bool or is_identity("add", init):
             return [sums]
         return [w.like("add", sums, w.broadcast(init, sums.type))]
     hints = zip(op.regions, ("select", "scatter"), strict=True)

@@ -504,6 +504,16 @@ def test_what_jax_lowers_to_idioms_is_what_it_was(name):
             close(a, b, 1e-3)
 
 
+def test_booleans_that_are_added_where_a_window_has_its_maximum_are_batched():
+    """JAX adds them by ``or``, and has a batching rule for the sum alone."""
+    ge, x, y = lax.ge_p, np.zeros((3, 4, 6), bool), np.ones((3, 3, 5), bool)
+    x[0, 1, 2] = x[2, 0, 5] = True
+    windows = {"window_dimensions": (2, 2), "window_strides": (1, 1), "padding": ((0, 0), (0, 0))}
+    f = lambda y, x: lax.select_and_scatter_add_p.bind(y, x, select_prim=ge, **windows)  # noqa: E731
+    program = jaxmlir.from_stablehlo(lowered(f, y[0], x[0]))
+    same(program.vmap()(y, x), jax.jit(jax.vmap(f))(y, x))
+
+
 @pytest.mark.parametrize("y", [-2, -3, -5])
 def test_a_negative_power_has_a_derivative_where_its_square_is_too_large(y):
     f = lambda x: lax.integer_pow(x, y)  # noqa: E731
