@@ -120,6 +120,10 @@ other work to do. A ratio of calls that take less than a millisecond can still b
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
 | transform, -O2 | that with all passes of `-O2` |
 
+From the first turn both keep the derivatives of jitted functions, and find these in later ones.
+Functions that passes have changed are not found: with `-O2`, jaxmlir differentiates them anew, and
+its ratio to what JAX takes to find them says little.
+
 `=`: both are the same instructions, and the ratio is noise. `~`: measured when ratios were of
 medians. **Bold**: more than is promised, which is {promises}.
 """
