@@ -127,7 +127,7 @@ def clamp(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 def conj(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     """A real number is its own conjugate."""
     if isinstance(operands[0].type.element_type, ir.ComplexType):
-        return w.emit("conj", operands, w.types(op))
+        return w.traced(lax.conj, operands, w.types(op))
     return operands
 
 

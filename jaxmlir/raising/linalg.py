@@ -64,7 +64,7 @@ def _adjoint(w: Writer, x: ir.Value) -> ir.Value:
     rank = len(shape_of(x))
     turned = w.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
     is_complex = isinstance(x.type.element_type, ir.ComplexType)
-    return w.like("conj", turned) if is_complex else turned
+    return w.traced(lax.conj, [turned], [turned.type])[0] if is_complex else turned
 
 
 @rule("triangular_solve")

@@ -504,6 +504,13 @@ def test_what_jax_lowers_to_idioms_is_what_it_was(name):
             close(a, b, 1e-3)
 
 
+def test_conjugates_are_transposed():
+    z = np.array([1 + 2j, 3 - 1j], np.complex64)
+    f = lambda z: jnp.sum(jnp.conj(z) * z[::-1]).real  # noqa: E731
+    program = jaxmlir.from_stablehlo(lowered(f, z))
+    close(program.grad()(z), jax.grad(f)(z))
+
+
 def test_booleans_that_are_added_where_a_window_has_its_maximum_are_batched():
     """JAX adds them by ``or``, and has a batching rule for the sum alone."""
     ge, x, y = lax.ge_p, np.zeros((3, 4, 6), bool), np.ones((3, 3, 5), bool)
