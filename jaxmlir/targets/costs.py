@@ -62,7 +62,7 @@ class Costs(NamedTuple):
     fused_value: float
     """One value more that is stored by the kernel that computes it element by element."""
     linked_value: float
-    """That of a value that the loop stores already."""
+    """A value that a loop stores already, by the kernel that computes it."""
     spread_value: float
     """Laying out a value for a loop that reads each of its elements for several others."""
     stacked_value: float
