@@ -61,8 +61,10 @@ class Costs(NamedTuple):
     """One value more, be it a scalar, that each iteration of a loop stores for another loop."""
     fused_value: float
     """One value more that is stored by the kernel that computes it element by element."""
+    linked_value: float
+    """A value that a loop stores already, by the kernel that computes it."""
     spread_value: float
-    """Reading a stored value each of whose elements several of the reader's depend on."""
+    """Laying out a value for a loop that reads each of its elements for several others."""
     stacked_value: float
     """One value more, be it a scalar, that is put together with others into one array."""
     compiled_op: float

@@ -92,6 +92,34 @@ def test_kernels_are_saved_where_fewer_values_are_stored_on_a_tpu():
     assert stored["cuda:h100"] == ""
 
 
+def online_softmax(q, k, v):
+    """Attention over blocks of keys: the loop carries maxima, sums and weighted sums of values."""
+
+    def step(carry, block):
+        (m, total, acc), (k, v) = carry, block
+        scores = q @ k.T
+        new = jnp.maximum(m, scores.max(-1))
+        p, scale = jnp.exp(scores - new[:, None]), jnp.exp(m - new)
+        return (new, total * scale + p.sum(-1), acc * scale[:, None] + p @ v), None
+
+    n = len(q)
+    start = jnp.full(n, -1e30, q.dtype), jnp.zeros(n, q.dtype), jnp.zeros_like(q)
+    _, total, acc = lax.scan(step, start, (k, v))[0]
+    return jnp.sum((acc / total[:, None]) ** 2)
+
+
+def test_masks_are_computed_again_rather_than_stored_on_a_tpu():
+    """Their tiles are others, which no kernel stores beside floats."""
+    args = array(16, 8), array(12, 4, 8), array(12, 4, 8)
+    program = jaxmlir.trace(jax.grad(online_softmax))(*args).optimize(1)
+    remarks = []
+    after = program.run_passes("jaxpr-remat", target="tpu:v5e", remarks=remarks.append)
+    np.testing.assert_allclose(after(*args), jax.grad(online_softmax)(*args), rtol=1e-3, atol=1e-4)
+    assert "7 values, not 10" in "".join(remark.message for remark in remarks)
+    # The mask of the maxima is there as floats.
+    assert "tensor<12x16x4xi1>" not in after.as_text()
+
+
 def test_what_is_stored_for_a_product_after_the_loop_is_there_for_the_second_loop_on_a_tpu():
     """Biases are summed up after the loop, too, as what they are sums of is stored for products."""
 

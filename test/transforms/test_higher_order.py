@@ -275,9 +275,13 @@ def test_policies_of_jax_are_read_back(kind):
             close(program.grad((0, 1))(X, ROWS), jax.grad(f, (0, 1))(X, ROWS))
 
 
-# At level 2, loops for a GPU may do several iterations in one.
-@pytest.mark.parametrize(("level", "platforms"), [(0, ("cuda", "tpu")), (2, ("tpu",))])
-def test_residuals_that_a_policy_offloads_are_in_the_memory_of_the_host(level, platforms):
+# Loops for a GPU may do several iterations in one, each of which offloads its own.
+@pytest.mark.parametrize(
+    ("level", "without", "platforms"),
+    [(0, (), ("cuda", "tpu")), (2, (), ("tpu",)), (2, ("jaxpr-unroll-scans",), ("cuda", "tpu"))],
+    ids=["0", "2", "2 without unrolling"],
+)
+def test_residuals_that_a_policy_offloads_are_in_the_memory_of_the_host(level, without, platforms):
     """Also after loading, and where the program is optimized for another device."""
     policy = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
@@ -295,7 +299,8 @@ def test_residuals_that_a_policy_offloads_are_in_the_memory_of_the_host(level, p
         return jnp.sum(lax.scan(lambda x, w: (layer(x, w), None), x, ws)[0])
 
     args = np.stack([ROWS, MATRIX]), ROWS
-    gradient = reread(jaxmlir.trace(f)(*args)).optimize(level).grad().optimize(level)
+    program = reread(jaxmlir.trace(f)(*args)).optimize(level, without=without)
+    gradient = program.grad().optimize(level, without=without)
     close(gradient(*args), jax.grad(f)(*args))
 
     def placements(text):

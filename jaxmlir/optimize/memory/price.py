@@ -59,6 +59,11 @@ def _tiled(type_: ir.Type, costs: Costs) -> float:
     return math.prod(math.ceil(n / tile) * tile / n for n, tile in ends)
 
 
+def _is_mask(type_: ir.Type) -> bool:
+    aval = aval_if_any(type_)
+    return aval is not None and aval.dtype == bool and size_of(type_) > 1
+
+
 @dataclass
 class Prices:
     """The prices of a program's ops and values.
@@ -91,21 +96,24 @@ class Prices:
         return replace(self, memory=self.memory / length)
 
     @property
-    def waits_for_spread(self) -> bool:
-        """Whether it matters how another loop reads what is stored."""
-        return self._costs.spread_value > 0
+    def spread(self) -> float:
+        """Laying out a value each of whose elements is read for several."""
+        return self._costs.spread_value
 
     def storing(
-        self, type_: ir.Type, *, is_computed: bool = True, is_spread: bool = False
+        self, type_: ir.Type, *, is_computed: bool = True, is_linked: bool = False
     ) -> float:
         """Keeping a value of each iteration for another loop.
 
         Args:
-          is_computed: whether a kernel computes it element by element, which stores it as well.
-          is_spread: whether each element is read for several of what the other loop computes.
+          is_computed: whether a kernel computes it element by element, which stores it as well,
+            unless it is a mask: these have other tiles.
+          is_linked: whether it is stored already.
         """
-        kernels = self._costs.fused_value if is_computed else self._costs.stored_value
-        kernels += self._costs.spread_value if is_spread else 0.0
+        costs = self._costs
+        kernels = costs.linked_value if is_linked else costs.fused_value
+        if not is_computed or _is_mask(type_):
+            kernels = costs.stored_value
         tiles = self.traffic * _tiled(type_, self._costs)
         return kernels + size_of(type_) * (tiles + self.memory)
 

@@ -268,7 +268,8 @@ class _Loops:
         length = pair.first.scan.length
         prices = self.prices.within(length)
         inner = replace(self, prices=prices, depth=depth, known={}, patterns={}, choices={})
-        inner.rewrite(joint.function)
+        if inner.rewrite(joint.function):
+            joint = replace(joint, links=())
         now = pair.stored
         key = now / length, joint.structure
         if key not in self.choices:

@@ -182,6 +182,7 @@ class _Graph:
         self.retained = joint.retained
         self.free = self.arguments - {*joint.carry, *self.retained}
         self.kept = set(kept)
+        self.linked = joint.linked
         self.names = joint.names
 
         known, needed = set(self.arguments), list(self.outs)
@@ -204,6 +205,7 @@ class _Graph:
         self.values: dict[int, int] = {}
         self.order: list[int] = []
         self.ops: dict[int, int] = {}
+        self.spread: dict[int, int] = {}
 
     def choice(self) -> Choice:
         makers = self.body.makers
@@ -250,6 +252,16 @@ class _Graph:
             for operand in self.body.operands[op]:
                 if operand not in self.free:
                     self.network.edge(self._value(operand), found, inf)
+                    if self.prices.spread and self._spreads(op, operand):
+                        self.network.edge(self._spread(operand), found, inf)
+        return found
+
+    def _spread(self, value: int) -> int:
+        """The node of laying out a value for what the second loop computes of it."""
+        found = self.spread.get(value)
+        if found is None:
+            found = self.spread[value] = self.network.node()
+            self.network.edge(self.source, found, self.prices.spread)
         return found
 
     def _computing(self, op: int) -> float:
@@ -269,22 +281,15 @@ class _Graph:
         return self._keeping(value, is_computed)
 
     def _keeping(self, value: int, is_computed: bool) -> float:
-        prices, type_ = self.prices, self.body.types[value]
-        is_spread = prices.waits_for_spread and self._is_spread(value)
-        return prices.storing(type_, is_computed=is_computed, is_spread=is_spread)
+        type_, is_linked = self.body.types[value], value in self.linked
+        return self.prices.storing(type_, is_computed=is_computed, is_linked=is_linked)
 
-    def _is_spread(self, value: int) -> bool:
+    def _spreads(self, op: int, value: int) -> bool:
         """Whether an op reads each element of a value, perhaps in another shape, for several of its
         own."""
         body, count = self.body, elements(self.body.types[value])
-        for op in self.users.get(value, ()):
-            result, name = body.results[op][0], body.names[op]
-            # A number needs no layout.
-            if name in FUSIBLE and 1 < count < elements(body.types[result]):
-                return True
-            if name in _LAID_OUT and self._is_spread(result):
-                return True
-        return False
+        result = body.types[body.results[op][0]]
+        return body.names[op] in FUSIBLE and 1 < count < elements(result)
 
     def _beside(self, stored: set[int], again: Sequence[int]) -> set[int]:
         """Values that are better stored too, as the kernels that compute them then store the

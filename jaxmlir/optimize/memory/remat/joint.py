@@ -197,6 +197,9 @@ class Joint:
     second_slices: list[tuple[int, int]]
     names: frozenset[str]
     """The names of values that are stored for the second, and therefore stay stored."""
+    links: tuple[ir.Value, ...]
+    """The values that are stored for the second so far, where that is worth knowing and as long as
+    no op is rewritten."""
 
     @classmethod
     def of(cls, rules: Rules, pair: Pair) -> Joint:
@@ -234,6 +237,7 @@ class Joint:
             xs |= {taken_x[i]: arg for i, arg in zip(own_x, slices2, strict=True)}
             args = [*(values[v] for v in taken_c), *carry2, *(xs[v] for v in taken_x)]
             outs2 = inline(bodies[1], args)
+        costs = rules.program.target.costs
         links = [v for outer, v in zip(rows, stacked, strict=True) if outer in pair.links]
         carried, _ = split(outs, len(carry))
         new.finish([*carried, *(stacked[i] for i in pair.kept), *outs2])
@@ -248,6 +252,7 @@ class Joint:
             carry2,
             [(len(taken_c) + len(carry2) + i, arg) for i, arg in zip(own_x, slices2, strict=True)],
             frozenset(name for v in links if (name := name_of(rules.program, v)) is not None),
+            tuple(links) if costs.linked_value < costs.fused_value else (),
         )
 
     @functools.cached_property
@@ -262,11 +267,18 @@ class Joint:
         )
         return carry, kept, outs
 
+    @functools.cached_property
+    def linked(self) -> frozenset[int]:
+        """The numbers of the values that are stored for the second so far."""
+        links, body = set(self.links), self.body
+        return frozenset(n for n in range(len(body.types)) if links and body.value(n) in links)
+
     @property
     def structure(self) -> Hashable:
         """What decides what is best stored; the same of bodies that differ in constants only."""
         counts = len(self.consts), len(self.carry), len(self.slices)
-        return self.body.structure, counts, self.pair.kept, self.pair.retained, self.names
+        pair = self.pair
+        return self.body.structure, counts, pair.kept, pair.retained, self.names, self.linked
 
     @property
     def retained(self) -> set[int]:
