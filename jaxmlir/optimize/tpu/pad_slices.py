@@ -137,16 +137,16 @@ def _concatenated(moves: Moves, node: OpView) -> _Padded | None:
 def _whole(moves: Moves, value: ir.Value, edges: Sequence[tuple[int, int]]) -> tuple | None:
     """The array that a padded value is a slice of, and the edges of that."""
     part = moves.part(value)
-    if part is None or not part.differs_along():
+    if part is None or not part.partial_dims:
         return None
     found = []
     for (low, high), first, limit, size in zip(
-        edges, part.starts, part.limits, part.x.type.shape, strict=True
+        edges, part.starts, part.limits, part.array.type.shape, strict=True
     ):
         if (first and low > 0) or (limit != size and high > 0):
             return None
         found.append((low - first, high - (size - limit)))
-    return part.x, (*found,)
+    return part.array, (*found,)
 
 
 def _pays(found: _Padded, type_: ir.Type, costs: Costs) -> bool:
