@@ -80,10 +80,11 @@ class Work:
             return elements(op.operands[0].type)
         costs = self._counter.of(op, name)
         total = costs.total
-        found = total.flops + self.transcendental * total.transcendentals
-        if costs.uncounted:
-            found += self._unknown_byte * total.bytes
-        return found if isinstance(found, Real) else 0
+        counted = total.flops, total.transcendentals, total.bytes if costs.uncounted else 0
+        if not all(isinstance(count, Real) for count in counted):
+            return 0
+        flops, transcendentals, unknown = counted
+        return flops + self.transcendental * transcendentals + self._unknown_byte * unknown
 
 
 _leaves: dict[Costs, dict[Signature, float]] = {}

@@ -24,7 +24,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import size_variable
+from jaxmlir.dialect.types import dtype_of, size_variable
 from jaxmlir.raising.source import defining_op, is_open, keyword
 
 Sizes = np.ndarray
@@ -101,7 +101,7 @@ _ON_ELEMENTS: dict[str, Callable[..., Any]] = {
     "sign": _sign,
     "and": operator.and_,
     "or": operator.or_,
-    "not": operator.not_,
+    "not": lambda a: not a if isinstance(a, bool) else ~a,
     "EQ": _equal,
     "NE": lambda a, b: not _equal(a, b),
     "GE": operator.ge,
@@ -129,7 +129,8 @@ def applied(name: str, *xs: Any) -> Any:
             return _ON_ELEMENTS[name](*xs)
     except core.InconclusiveDimensionOperation:
         pass
-    except ZeroDivisionError:
+    except (TypeError, ZeroDivisionError):
+        # Symbolic dimensions have no bits; what a division by 0 gives is the backend's.
         return None
     if name in ("and", "or") and any(isinstance(x, bool) for x in xs):
         first, other = xs if isinstance(xs[0], bool) else xs[::-1]
@@ -275,7 +276,20 @@ def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
         found = OPS[op.name](op, shape, arrays)
     except (ValueError, IndexError):
         return None
-    return None if found is None or any(value is None for value in found.flat) else found
+    if found is None:
+        return None
+    dtype = dtype_of(type_.element_type)
+    found = objects([_of_type(value, dtype) for value in found.flat], found.shape)
+    return None if any(value is None for value in found.flat) else found
+
+
+def _of_type(value: Any, dtype: np.dtype) -> Any:
+    """A number as a type has it, where it overflows; ``None`` of what an unsigned type may not
+    have."""
+    if isinstance(value, int):
+        return np.uint64(value % 2**64).astype(dtype).item()
+    natural = dtype.kind != "u" or applied("GE", value, 0) is True
+    return value if natural else None
 
 
 # --- arguments ------------------------------------------------------------------------------------

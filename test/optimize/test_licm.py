@@ -272,6 +272,19 @@ def test_random_programs(steps):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+def test_work_of_symbolic_sizes_stays_in_its_loop():
+    """Nobody knows how much it is; as soon as the sizes are, it leaves."""
+
+    def f(x):
+        return lax.scan(lambda c, r: (c + jnp.sin(x[0]) * r + x.sum(), None), x[0], x)[0]
+
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    sizes = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), x.dtype)
+    program = jaxmlir.from_exported(export.export(jax.jit(f))(sizes))
+    for form in (program, program.specialize(x)):
+        same_as_jax(form.optimize(2), f, x)
+
+
 def test_a_generator_with_a_state_draws_anew_each_time():
     """JAX gives it no effect; a loop that draws is as unlike another of the same operands, and as
     its own next turn."""

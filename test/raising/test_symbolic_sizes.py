@@ -226,6 +226,25 @@ def test_one_function_at_two_sizes_is_two():
     close(program(*args), [double(args[0]), double(args[1]), double(args[0][:1])])
 
 
+def test_integers_that_are_computed_of_sizes_and_constants_have_the_bits_of_their_type():
+    def f(x):
+        n = jnp.int32(x.shape[0])
+        five, negative = lax.full((2,), 5, np.int32), lax.full((2,), -1, np.int8)
+        small, large = lax.full((2,), 200, np.uint8), lax.full((2,), 2**31 - 1, np.int32)
+        return (
+            (~five, ~small, ~(n > 4), n & 3, n | 8, n ^ 8, ~n),
+            (jnp.maximum(small, negative.astype(np.uint8)), small + small > small),
+            (large + five > five, lax.div(small - small - np.uint8(1), np.uint8(3))),
+            n.astype(np.uint32) - (n + 1).astype(np.uint32) > np.uint32(5),
+            x.sum(),
+        )
+
+    program = jaxmlir.from_exported(exported(f, array(B, N)))
+    for sizes in SIZES:
+        args = list(values([array(B, N)], sizes))
+        close(program(*args), f(*args))
+
+
 def test_the_platform_and_sizes_of_a_module_for_several_platforms():
     def f(x):
         return lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos) * x.shape[0]
