@@ -316,13 +316,8 @@ RULES_THAT_ARE_LOST = {
     "custom_vjp_call_jaxpr": _CUSTOM_RULE,
     "custom_linear_solve": _CUSTOM_RULE,
     "stop_gradient": "it is lowered to nothing",
-    "igamma": _SERIES,
-    "igammac": _SERIES,
-    "random_gamma": _SERIES,
     "random_gamma_grad": _SERIES,
-    "regularized_incomplete_beta": _SERIES,
     "select_and_gather_add": "JAX cannot transpose the windowed reduction of pairs that it becomes",
-    "qr": "LAPACK's packed form, which it becomes, has no derivative in JAX",
 }
 """By the names of ops: why derivatives of what they are in StableHLO are other ones, or none."""
 

@@ -7,8 +7,9 @@ wrong where its arguments are equal, that of ``maximum(x, 0)`` at 0 is 1/2, and 
 a series that is not chosen has none.  JAX has a primitive or a custom rule for each.  Ops are such
 a function if they are those that JAX writes for it; so what is computed stays the same.
 
-Linear equations are solved by a factorisation and loops over its pivots, whose derivative is a
-detour: that of a solution is a solution.
+Loops that run until a series has converged have no derivative in reverse, and LAPACK's packed form
+of a factorisation has none at all.  Linear equations are solved by a factorisation and loops over
+its pivots, whose derivative is a detour: that of a solution is a solution.
 """
 
 from __future__ import annotations
@@ -16,52 +17,88 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.special
 import numpy as np
 from jax import lax
+from jax.scipy import special
 
-from jaxmlir.dialect.ir import body_of, functions, ir
+from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.raising.arrays import held_by
-from jaxmlir.raising.matching import computation, written_by_jax
+from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
+
+Ops = str | tuple[Any, ...]
+"""The name of an op, and those of the ops that make its operands, as far as they are the same for
+all types; ``_`` is any, and repeating an element is no op."""
 
 
 class Idiom(NamedTuple):
     """A function of arrays of one shape that JAX writes as several ops."""
 
     function: Callable[..., Any]
-    last: str
-    """The last of the ops, and those of its operands, as far as that is the same for all types."""
+    last: Ops
     arguments: int = 1
+    has_loops: bool = False
+    """Whether some of the ops depend on the shape, as those that ask whether all elements are
+    done."""
 
 
 LAST: dict[str, list[Idiom]] = {}
 """By the name of the last of the ops."""
+_NEXT = ("select", "compare", "constant", "select")
 for _idiom in (
-    Idiom(lax.logistic, "divide(_, add)"),
-    Idiom(jnp.logaddexp, "select(compare, add, add)", 2),
-    Idiom(lax.erf_inv, "select(compare, multiply, multiply)"),
-    Idiom(lax.erfc, "select(compare, subtract, select)"),
-    Idiom(lax.lgamma, "select(compare, constant, select)"),
-    Idiom(lax.digamma, "select(and, constant, select)"),
-    Idiom(lax.polygamma, "select(or, constant, select)", 2),
-    Idiom(lax.bessel_i0e, "select(compare, multiply, divide)"),
-    Idiom(lax.bessel_i1e, "multiply(sign, select)"),
-    Idiom(jax.scipy.special.i0, "multiply(exponential, select)"),
-    Idiom(jax.scipy.special.i1, "multiply(exponential, multiply)"),
+    Idiom(lax.logistic, ("divide", "_", "add")),
+    Idiom(jnp.logaddexp, ("select", "compare", "add", "add"), 2),
+    Idiom(lax.erf_inv, ("select", "compare", "multiply", "multiply")),
+    Idiom(lax.erfc, ("select", "compare", "subtract", "select")),
+    Idiom(lax.lgamma, ("select", "compare", "constant", "select")),
+    Idiom(lax.digamma, ("select", "and", "constant", "select")),
+    Idiom(lax.polygamma, ("select", "or", "constant", "select"), 2),
+    Idiom(lax.bessel_i0e, ("select", "compare", "multiply", "divide")),
+    Idiom(lax.bessel_i1e, ("multiply", "sign", "select")),
+    Idiom(special.i0, ("multiply", "exponential", "select")),
+    Idiom(special.i1, ("multiply", "exponential", "multiply")),
+    Idiom(special.zeta, ("chlo.zeta", "_", "_"), 2),
+    Idiom(
+        special.zeta, ("select", "compare", "constant", ("select", "and", "select", "select")), 2
+    ),
+    Idiom(lax.igamma, ("select", "or", "constant", (*_NEXT[:3], _NEXT)), 2, True),
+    Idiom(
+        lax.igammac,
+        (
+            "select",
+            "or",
+            "constant",
+            ("select", ("or", "compare", "compare"), "constant", "select"),
+        ),
+        2,
+        True,
+    ),
+    Idiom(
+        lax.igamma_grad_a,
+        ("select", "or", "constant", (*_NEXT[:3], ("select", "and", "negate", "divide"))),
+        2,
+        True,
+    ),
+    Idiom(
+        lax.betainc,
+        ("select", "or", "constant", ("select", ("or", "and", "and"), "constant", "select")),
+        3,
+        True,
+    ),
     *(
-        Idiom(functools.partial(lax.integer_pow, y=y), "divide(constant, multiply)")
+        Idiom(functools.partial(lax.integer_pow, y=y), ("divide", "constant", "multiply"))
         for y in range(-8, -1)
     ),
 ):
-    LAST.setdefault(f"stablehlo.{_idiom.last.partition('(')[0]}", []).append(_idiom)
+    _name = _idiom.last[0]
+    LAST.setdefault(_name if "." in _name else f"stablehlo.{_name}", []).append(_idiom)
 
 CALLED = {
     "relu": Idiom(jax.nn.relu, "maximum"),
@@ -69,27 +106,41 @@ CALLED = {
 }
 """Functions that are called, by their name: other ones may be the same ops."""
 
-SOLVERS = {name: (getattr(jnp.linalg, name),) for name in ("inv", "solve", "det", "slogdet")}
-SOLVERS["qr"] = SOLVERS["_qr"] = tuple(
-    functools.partial(lax.linalg.qr, full_matrices=full, pivoting=pivoting)
-    for full in (False, True)
-    for pivoting in (False, True)
-)
-SOLVERS["lgamma_impl"] = (lax.lgamma,)
-"""Functions that are called, of loops and calls, in each form that JAX has of them: those whose
-derivatives are solutions again, and what JAX writes a primitive as."""
+SPECIAL: dict[str, Callable[..., Any]] = {
+    **{name: getattr(jnp.linalg, name) for name in ("inv", "solve", "det", "slogdet")},
+    **{name: getattr(special, name) for name in ("expi", "expn", "hyp1f1")},
+    "_expn": special.expn,
+    "lgamma_impl": lax.lgamma,
+}
+"""Functions that are called, of loops and calls, by their name there: those that JAX has a rule for
+the derivatives of, and what it writes a primitive as."""
+
+SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
+"""What functions that are called draw of the words of a random key, likewise."""
 
 
 def written(w: Writer, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
     names = [_name_of(value) for value in op.operands]
     for idiom in LAST[op.name]:
-        wanted = idiom.last.partition("(")[2].rstrip(")").split(", ")
-        if all(a in ("_", b) for a, b in zip(wanted, names, strict=True)):
+        wanted = idiom.last[1:]
+        if all(map(_is_named, wanted, names)) and all(map(_is_made_by, wanted, op.operands)):
             found = _traced(w, idiom, op.results[0], w.env)
             if found is not None:
                 return found
     return None
+
+
+def _is_named(ops: Ops, name: str) -> bool:
+    return (ops if isinstance(ops, str) else ops[0]) in ("_", name)
+
+
+def _is_made_by(ops: Ops, value: ir.Value) -> bool:
+    """Whether a value of the source is the result of an op, and its operands those of some."""
+    if isinstance(ops, str):
+        return ops == "_" or ops == _name_of(value)
+    op = _maker_of(value)
+    return _is_named(ops, _name_of(value)) and all(map(_is_made_by, ops[1:], op.operands))
 
 
 IDIOMS.update(dict.fromkeys(LAST, written))
@@ -98,9 +149,16 @@ IDIOMS.update(dict.fromkeys(LAST, written))
 def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
     plain = re.sub(r"_\d+$", "", name)
-    if plain in SOLVERS:
-        forms = (_solver(w, function, name, operands) for function in SOLVERS[plain])
-        return next((found for found in forms if found is not None), None)
+    if plain in SPECIAL:
+        return _called(w, SPECIAL[plain], name, operands)
+    if plain in SAMPLERS:
+        (result, *_) = end_of(body_of(w.raising.source[name])).operands
+        if not result.type.has_static_shape:
+            return None
+        drawn = aval_of(result.type)
+        samplers = (_sampler(f, drawn.shape, drawn.dtype) for f in SAMPLERS[plain])
+        found = (_called(w, sampler, name, operands) for sampler in samplers)
+        return next((results for results in found if results is not None), None)
     idiom = CALLED.get(plain)
     # A function of arrays of symbolic shapes takes their sizes, too.
     if idiom is None or sum(v not in w.sizes for v in operands) != idiom.arguments:
@@ -111,7 +169,7 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
     return None if others else _traced(w, idiom, result, env)
 
 
-def _solver(
+def _called(
     w: Writer, function: Callable[..., Any], name: str, operands: list[ir.Value]
 ) -> Values | None:
     """The results of a call of a function of the source, if JAX writes those of a function so."""
@@ -121,10 +179,20 @@ def _solver(
     block = body_of(w.raising.source[name])
     wanted = [v.type for v in end_of(block).operands]
     found = computation(block, w.raising.source)
-    for known in _solutions(function, types):
+    for known in _computations(function, types):
         if all(text in known for text in found):
             return w.traced(_Results(function, tuple(map(known.index, found))), operands, wanted)
     return None
+
+
+@functools.cache
+def _sampler(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) -> Any:
+    """A function of the words of a random key that samples of a shape are drawn by."""
+
+    def sample(words: Any, *parameters: Any) -> Any:
+        return function(jax.random.wrap_key_data(words), *parameters, shape, dtype)
+
+    return sample
 
 
 class _Results(NamedTuple):
@@ -139,38 +207,43 @@ class _Results(NamedTuple):
 
 
 @functools.cache
-def _solutions(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> list[tuple[str, ...]]:
-    """What JAX lowers, and exports, a function of operands of some types to."""
-    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
-    plain = inspect.unwrap(function)
+def _computations(
+    function: Callable[..., Any], types: tuple[ir.Type, ...]
+) -> list[tuple[str, ...]]:
+    """What JAX exports, and lowers, a function of operands of some types to."""
     found = []
-    for exported in (False, True):
-        module = written_by_jax(plain, args, exported=exported)
-        if module is None:
-            continue  # JAX cannot export all that it lowers.
+    for module in _modules(function, types):
         there = functions(module)
         block = body_of(there["main"])
         first, *others = (view.operation for view in block.operations)
         if first.name == "func.call" and len(others) == 1:
-            # A primitive is a call of its function.
             block = body_of(there[ir.FlatSymbolRefAttr(first.attributes["callee"]).value])
         found.append(computation(block, there))
     return found
+
+
+def _modules(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[ir.Module]:
+    """The modules that JAX exports, and lowers, a function of operands of some types to."""
+    for exported in (True, False):
+        # JAX cannot export all that it lowers.
+        if (module := _module(function, types, exported)) is not None:
+            yield module
+
+
+@functools.cache
+def _module(
+    function: Callable[..., Any], types: tuple[ir.Type, ...], exported: bool
+) -> ir.Module | None:
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    return written_by_jax(function, args, exported=exported)
 
 
 def _traced(
     w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> Values | None:
     """The idiom's function, applied to what a value of the source is made of by the idiom's ops."""
-    pattern = _pattern(idiom, result.type.element_type)
-    if pattern is None:
-        return None
-    block = body_of(functions(pattern)["main"])
-    matched: dict[ir.Value, ir.Value] = {}
-    if not _matches(end_of(block).operands[0], result, matched):
-        return None
-    arguments = [matched[v] for v in block.arguments]
-    if any(v.type != result.type or v not in env for v in arguments):
+    arguments = _arguments(w, idiom, result)
+    if arguments is None or any(v.type != result.type or v not in env for v in arguments):
         return None
     operands = [env[v] for v in arguments]
     key = idiom, *(v.type for v in operands)
@@ -183,46 +256,133 @@ def _traced(
     return results
 
 
-@functools.cache
-def _pattern(idiom: Idiom, element: ir.Type) -> ir.Module | None:
-    """What JAX exports an idiom's function of arrays of a type as, in one function."""
-    dtype = dtype_of(element)
-    if not jnp.issubdtype(dtype, np.floating):
+def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | None:
+    """What a value of the source is made of by the ops that JAX writes an idiom's function as."""
+    type_ = result.type
+    if not jnp.issubdtype(dtype_of(type_.element_type), np.floating):
+        return None
+    if not idiom.has_loops:
+        type_ = ir.RankedTensorType.get([3], type_.element_type)
+    elif not type_.has_static_shape:
         return None
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
-    args = [jax.ShapeDtypeStruct((3,), dtype)] * idiom.arguments
-    return written_by_jax(function, args, exported=True)
+    for pattern in _modules(function, (type_,) * idiom.arguments):
+        there = functions(pattern)
+        block = body_of(there["main"])
+        match = _Match(there, w.raising.source)
+        if match.extend(end_of(block).operands[0], result):
+            return [match.values[v] for v in block.arguments]
+    return None
 
 
-def _matches(pattern: ir.Value, value: ir.Value, matched: dict[ir.Value, ir.Value]) -> bool:
-    """Whether a value of the source is computed as one of a pattern; what each value of the pattern
-    stands for is noted."""
-    pending = [(pattern, value)]
-    while pending:
-        pattern, value = pending.pop()
-        if pattern in matched:
-            if not _same(matched[pattern], value):
+def factored(w: Writer, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
+    """Gives what is made of LAPACK's packed form, where JAX has a primitive, that one's results.
+
+    Args:
+      op: the op of the source that makes the packed form of its first operand.
+      forms: what the primitive is with some parameters.
+    """
+    matrix = op.operands[0]
+    made = _made_of(op)
+    best: dict[ir.Value, int] = {}
+    for function, pattern in ((f, p) for f in forms for p in _modules(f, (matrix.type,))):
+        there = functions(pattern)
+        block = body_of(there["main"])
+        found: dict[ir.Value, int] = {}
+        for k, end in enumerate(end_of(block).operands):
+            for value in made:
+                match = _Match(there, w.raising.source)
+                if match.extend(end, value) and match.values[block.arguments[0]] == matrix:
+                    found[value] = k
+        if len(found) > len(best):
+            # One result may be that of several forms.
+            best, form = found, function
+    if best:
+        chosen = _Results(form, tuple(best.values()))
+        results = w.traced(chosen, [w.env[matrix]], [v.type for v in best])
+        w.env.update(zip(best, results, strict=True))
+        w.passed_on.update((value.owner.operation, value) for value in best)
+
+
+_OF_PACKED = frozenset(
+    f"stablehlo.{n}" for n in ("custom_call", "pad", "select", "slice", "subtract")
+)
+
+
+def _made_of(op: Any) -> list[ir.Value]:
+    """The results of the ops that a packed form is made into factors by."""
+    pending, found = [op], {}
+    for op in pending:
+        for user in (use.owner for result in op.results for use in result.uses):
+            if user.name in _OF_PACKED and user not in found:
+                found[user] = None
+                pending.append(user)
+    return [user.results[0] for user in found]
+
+
+class _Match:
+    """Values of the source that are computed as those of a pattern.
+
+    Attributes:
+      values: what each value of the pattern stands for.
+    """
+
+    def __init__(self, pattern: Mapping[str, Any], source: Mapping[str, Any]):
+        self.values: dict[ir.Value, ir.Value] = {}
+        self._functions = pattern, source
+        self._inner: set[tuple[Any, Any]] = set()
+
+    def extend(self, pattern: ir.Value, value: ir.Value) -> bool:
+        """Whether a value is computed as one of the pattern, as far as is known of others."""
+        pending = [(pattern, value)]
+        while pending:
+            pattern, value = pending.pop()
+            if pattern in self.values:
+                if not _same(self.values[pattern], value):
+                    return False
+                continue
+            self.values[pattern] = value
+            if isinstance(pattern.owner, ir.Block):
+                continue
+            number = held_by(pattern)
+            if number is not None:
+                held = held_by(value)
+                if held is None or not held.size or not _all_are(held, number.reshape(-1)[0]):
+                    return False
+                continue
+            if isinstance(value.owner, ir.Block):
                 return False
-            continue
-        matched[pattern] = value
-        if isinstance(pattern.owner, ir.Block):
-            continue
-        number = held_by(pattern)
-        if number is not None:
-            held = held_by(value)
-            if held is None or not held.size or not _all_are(held, number.reshape(-1)[0]):
+            wanted, op = pattern.owner.operation, value.owner.operation
+            if op.name != wanted.name or len(op.operands) != len(wanted.operands):
                 return False
-            continue
-        if isinstance(value.owner, ir.Block):
-            return False
-        wanted, op = pattern.owner.operation, value.owner.operation
-        if op.name != wanted.name or len(op.operands) != len(wanted.operands):
-            return False
-        if dict(op.attributes.items()) != dict(wanted.attributes.items()):
-            return False
-        pending += zip(wanted.operands, op.operands, strict=True)
-    return True
+            if list(op.results).index(value) != list(wanted.results).index(pattern):
+                return False
+            if said_by(op) != said_by(wanted) or not self._is_same_inside(wanted, op):
+                return False
+            pending += zip(wanted.operands, op.operands, strict=True)
+            pending += zip(captured(wanted), captured(op), strict=False)
+        return True
+
+    def _is_same_inside(self, wanted: Any, op: Any) -> bool:
+        """Whether the regions of two ops compute the same, and what they call."""
+        pair = wanted, op
+        if pair not in self._inner:
+            one, other = map(_inside, pair, self._functions)
+            if one != other:
+                return False
+            self._inner.add(pair)
+        return True
+
+
+def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What the regions of an op compute, and the function that it calls."""
+    around = {value: f"around {k}" for k, value in enumerate(captured(op))}
+    blocks = [block for region in op.regions for block in region.blocks]
+    if "callee" in op.attributes:
+        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        blocks.append(body_of(source[callee]))
+    return [computation(block, source, around=around) for block in blocks]
 
 
 def _same(a: ir.Value, b: ir.Value, depth: int = 4) -> bool:
@@ -248,12 +408,17 @@ def _all_are(array: np.ndarray, number: Any) -> bool:
 
 
 def _name_of(value: ir.Value) -> str:
-    """The name of the op that computes a value of the source; of a repeated constant that."""
-    name = ""
+    """The name of the op that computes a value of the source, without its dialect's."""
+    op = _maker_of(value)
+    return "" if op is None else op.name.removeprefix("stablehlo.")
+
+
+def _maker_of(value: ir.Value) -> Any | None:
+    """The op that computes a value of the source; of a repeated one, that it repeats."""
+    op = None
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation
-        name = op.name.removeprefix("stablehlo.")
-        if name != "broadcast_in_dim":
+        if op.name != "stablehlo.broadcast_in_dim":
             break
         value = op.operands[0]
-    return name
+    return op

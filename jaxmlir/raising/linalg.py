@@ -21,6 +21,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
+from jaxmlir.raising.idioms import factored
 from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.source import (
     STATIC,
@@ -387,12 +388,23 @@ def _is_one(value: ir.Value) -> bool:
 
 @custom("lapack_geqrf_ffi")
 def geqrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    factored(w, op, _QR)
     return w.emit("geqrf", operands, w.types(op))
 
 
 @custom("lapack_geqp3_ffi")
 def geqp3(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+    factored(w, op, _PIVOTED_QR)
     return w.emit("geqp3", operands, w.types(op))
+
+
+_QR, _PIVOTED_QR = (
+    [
+        functools.partial(lax.linalg.qr, full_matrices=full, pivoting=pivoting)
+        for full in (False, True)
+    ]
+    for pivoting in (False, True)
+)
 
 
 @custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")

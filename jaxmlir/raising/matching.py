@@ -16,6 +16,7 @@ from jaxmlir.raising.source import defining_op
 # What some modules say and others leave out.
 _DEFAULTS = {
     "api_version = 1 : i32",
+    'backend_config = ""',
     "called_computations = []",
     "has_side_effect = false",
     "indices_are_sorted = false",
@@ -54,17 +55,22 @@ def computation(
         operands = tuple(known.get(v) or _constant(v) for v in op.operands)
         if not len(op.results):
             return operands
-        attributes = {a: op.attributes[a] for a in op.attributes}
         bodies = [b for region in op.regions for b in region.blocks]
-        if "callee" in attributes:
-            callee = source.get(ir.FlatSymbolRefAttr(attributes.pop("callee")).value)
+        if "callee" in op.attributes:
+            callee = source.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
             bodies += list(callee.operation.regions[0].blocks) if callee else []
         inner = [computation(b, source, renamed, known, depth + 1) for b in bodies]
-        given = sorted({f"{name} = {value}" for name, value in attributes.items()} - _DEFAULTS)
+        given = said_by(op)
         types = [renamed.get(v.type) or str(v.type) for v in op.results]
         digest = _digest(f"{op.name} {operands} {given} {inner} {types}")
         known.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
     return ("no end",)
+
+
+def said_by(op: Any) -> list[str]:
+    """What the attributes of an op say, but for which function it calls."""
+    given = {f"{name} = {value}" for name, value in op.attributes.items() if name != "callee"}
+    return sorted(given - _DEFAULTS)
 
 
 def _digest(text: str) -> str:

@@ -20,16 +20,16 @@ import numpy as np
 from jaxmlir._compat import core, open_jaxpr
 from jaxmlir.bridge.importer import INLINE_CONSTANT_BYTES, Importer
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.builder import conversion, drop_dead_ops, filled, set_results, write_return
-from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.ir import (
-    body_of,
-    func,
-    functions,
-    ir,
-    new_function,
-    sdy,
+from jaxmlir.dialect.builder import (
+    conversion,
+    drop_dead_ops,
+    filled,
+    reachable,
+    set_results,
+    write_return,
 )
+from jaxmlir.dialect.codec.types import dense
+from jaxmlir.dialect.ir import body_of, func, functions, ir, is_private, new_function, sdy
 from jaxmlir.dialect.types import (
     aval_of,
     dtype_of,
@@ -158,9 +158,16 @@ class Raising:
         self._shared: dict[Any, str] = {}
 
     def write(self) -> None:
-        """Writes the functions that were asked for, and all that they ask for in turn."""
+        """Writes the functions that were asked for, and all that they ask for in turn.
+
+        Ops that are one function of JAX have left behind what their loops did.
+        """
         while self._queue:
             self._queue.popleft().write()
+        written = functions(self.importer.module)
+        called = reachable(written, *(name for name, op in written.items() if not is_private(op)))
+        for name in written.keys() - called:
+            written[name].operation.erase()
 
     def entry(
         self,
@@ -738,10 +745,10 @@ class Writer:
         inner.manual = manual
         block = region.blocks[0]
         symbol = inner.region(block, constants_around(block), hint, self.location)
-        inner.write()
         # A program is what can be called.
         function = functions(inner.importer.module)[symbol]
         function.attributes["sym_visibility"] = ir.StringAttr.get("public")
+        inner.write()
         return inner, symbol
 
 

@@ -612,6 +612,13 @@ FUNCTIONS = {
     "i0": jax.scipy.special.i0,
     "i1": jax.scipy.special.i1,
     "bessel_i1e": lax.bessel_i1e,
+    "zeta": lambda x: jax.scipy.special.zeta(jnp.abs(x) + 1.5, 0.25 * x * x + 0.5),
+    "igamma": lambda x: lax.igamma(jnp.abs(x) + 0.5, jnp.full_like(x, 1.5)),
+    "igammac": lambda x: lax.igammac(jnp.full_like(x, 1.5), jnp.abs(x) + 0.25),
+    "betainc": lambda x: lax.betainc(*jnp.full((2, 7), 1.5), lax.logistic(x)),
+    "expi": jax.scipy.special.expi,
+    "exp1": lambda x: jax.scipy.special.exp1(jnp.abs(x) + 0.25),
+    "gamma": lambda x: jax.random.gamma(jax.random.key(3), jnp.abs(x) + 0.5),
 }
 
 
@@ -631,6 +638,8 @@ SOLVERS = {
     "inv": ("custom_linear_solve", lambda a: jnp.linalg.inv(a)[0]),
     "qr": ("qr", lambda a: jnp.linalg.qr(a[:, :2])),
     "qr_r": ("qr", lambda a: jnp.linalg.qr(a[:2], mode="r")),
+    "qr_of_lax": ("qr", lambda a: lax.linalg.qr(a[:, :2], full_matrices=False)),
+    "qr_full": ("qr", lambda a: lax.linalg.qr(jnp.stack([a, a + 1]))[1]),
     "solve": ("custom_linear_solve", lambda a: jnp.linalg.solve(a, a[0])),
     "slogdet": ("custom_jvp_call_jaxpr", lambda a: jnp.linalg.slogdet(a)[1]),
 }
@@ -644,6 +653,15 @@ def test_solutions_and_factors_have_the_derivatives_of_their_primitives(name):
         assert f'"jaxpr.{op}"' in str(program)
         same(program(SQUARE), jax.jit(f)(SQUARE))
         close(program.jvp()((SQUARE,), (SQUARE,)), jax.jvp(f, (SQUARE,), (SQUARE,)), 1e-4)
+
+
+def test_a_loop_that_differs_in_a_number_is_what_it_computes():
+    def changed(text):
+        return text.replace("dense<2.000000e+03>", "dense<3.000000e+00>")
+
+    text = str(lowered(lax.igammac, POINTS, POINTS))
+    assert "jaxpr.while" not in str(jaxmlir.from_stablehlo(text)) and changed(text) != text
+    assert "jaxpr.while" in str(jaxmlir.from_stablehlo(changed(text)))
 
 
 def test_a_function_of_that_name_is_what_it_computes():
