@@ -309,14 +309,12 @@ def _plain_text(program: jaxmlir.Program) -> str:
 
 
 _CUSTOM_RULE = "StableHLO has no custom derivative rules"
-_SERIES = "what JAX lowers to a series or a search has another derivative rule in JAX"
 
 RULES_THAT_ARE_LOST = {
     "custom_jvp_call_jaxpr": _CUSTOM_RULE,
     "custom_vjp_call_jaxpr": _CUSTOM_RULE,
     "custom_linear_solve": _CUSTOM_RULE,
     "stop_gradient": "it is lowered to nothing",
-    "random_gamma_grad": _SERIES,
     "select_and_gather_add": "JAX cannot transpose the windowed reduction of pairs that it becomes",
 }
 """By the names of ops: why derivatives of what they are in StableHLO are other ones, or none."""

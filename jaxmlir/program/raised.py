@@ -75,7 +75,7 @@ def from_exported(
       remarks: takes remarks on ops whose derivative may not be that of a rule that was lost.
 
     Raises:
-      ArgumentError: it is neither.
+      ArgumentError: it is neither, or the function does not take such arguments.
       ParseError: the bytes are damaged.
       ImportingError: an op or type has no counterpart in the dialect; names the op and its place.
       VerificationError: an op is not one that JAX could run.
@@ -108,8 +108,15 @@ def from_exported(
 
 
 def refined_module(exported: Exported, args: Any, kwargs: Any) -> bytes:
-    """The module of an exported function for arguments of some sizes, as bytecode."""
-    lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
+    """The module of an exported function for arguments of some sizes, as bytecode.
+
+    Raises:
+      ArgumentError: the function does not take such arguments.
+    """
+    try:
+        lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **kwargs)
+    except (TypeError, ValueError) as e:
+        raise ArgumentError(f"@{exported.fun_name}: {e}") from e
     return jaxlib_jax.mlir.refine_polymorphic_shapes(bytecode(lowered.compiler_ir().operation))
 
 
@@ -132,14 +139,17 @@ def _of_import(importer: Importer) -> Program:
 _FURTHER = {
     # It has no derivative in reverse as a ``while``.  Not batched: what is computed is to be what
     # the module computes, to the bit.
-    "jaxpr.while": "jaxpr-raise-loops{batch-bytes=0}",
+    frozenset({"jaxpr.while"}): "jaxpr-raise-loops{batch-bytes=0}",
     # Of a softmax's maximum no derivative is to be taken, which ``stop_gradient`` said.
-    "jaxpr.reduce_max": "jaxpr-shift-invariance",
+    frozenset({"jaxpr.reduce_max", "jaxpr.exp"}): "jaxpr-shift-invariance",
 }
+"""The passes after a module was raised, by the ops that they are of."""
 
 
 def _raised_further(program: Program) -> Program:
     """The program with the derivatives that it had before it was lowered, as far as is certain."""
     names = {name for function in program.functions.values() for _, name in named_ops(function)}
-    passes = [pipeline for name, pipeline in _FURTHER.items() if name in names]
-    return program.run_passes(",".join(passes)) if passes else program
+    passes = [pipeline for needed, pipeline in _FURTHER.items() if needed <= names]
+    # The program was verified, and a ``stop_gradient`` more makes no other of it.
+    verify = "jaxpr.while" in names
+    return program.run_passes(",".join(passes), verify_each=verify) if passes else program

@@ -717,6 +717,13 @@ def test_a_model_of_tensorflow_has_its_gradient():
     close(gradients, tuple(numbers[f"grad{k}"] for k in range(5)))
 
 
+def test_arguments_that_an_exported_function_does_not_take():
+    exported = export.export(jax.jit(jnp.sin))(X)
+    for args in [(X[:1],), (X, X), ("text",)]:
+        with pytest.raises(jaxmlir.errors.ArgumentError, match="@sin"):
+            jaxmlir.from_exported(exported, *args)
+
+
 def test_damaged_modules():
     """A sample of what tools/fuzz.py --stablehlo runs 20,000 of."""
     assert fuzz.run(fuzz.modules(), range(150), seed=1) == []
