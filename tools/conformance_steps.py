@@ -314,8 +314,8 @@ RULES_THAT_ARE_LOST = {
     "custom_jvp_call_jaxpr": _CUSTOM_RULE,
     "custom_vjp_call_jaxpr": _CUSTOM_RULE,
     "custom_linear_solve": _CUSTOM_RULE,
-    "stop_gradient": "it is lowered to nothing",
-    "select_and_gather_add": "JAX cannot transpose the windowed reduction of pairs that it becomes",
+    "stop_gradient": "stop_gradient is lowered to nothing",
+    "select_and_gather_add": "it becomes a windowed reduction of pairs, which JAX cannot transpose",
 }
 """By the names of ops: why derivatives of what they are in StableHLO are other ones, or none."""
 
