@@ -273,11 +273,21 @@ class Rules:
     def told(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """The custom rule of an op that is told which (co)tangents are zero: the attribute that
         names it, if there is one; see :meth:`RuleTracing.tell`."""
-        if not self.program.rule_tracing.can_tell(op):
-            return {}
-        key = ("told", op.attributes[MARK].value, zeros)
+        tracing = self.program.rule_tracing
+        return self._asked(tracing.tell, op, zeros) if tracing.can_tell(op) else {}
+
+    def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
+        """The forward rule of a custom_vjp call of which no tangent is asked for: the attribute
+        that names it, if there is one; see :meth:`RuleTracing.forward_alone`."""
+        return self._asked(self.program.rule_tracing.forward_alone, op) if is_untraced(op) else {}
+
+    def _asked(
+        self, ask: Callable[..., dict[str, ir.Attribute]], op: Any, *pattern: Mask
+    ) -> dict[str, ir.Attribute]:
+        """A custom rule that is traced for one op, once for those with the same mark."""
+        key = (ask.__name__, op.attributes[MARK].value, *pattern)
         if key not in self._own:
-            found = self.program.rule_tracing.tell(op, zeros)
+            found = ask(op, *pattern)
             for symbol in itertools.chain(*map(symbol_uses, found.values())):
                 self._prepare(symbol)
             self._own[key] = found

@@ -419,6 +419,42 @@ def test_a_derivative_traces_the_rules_of_the_ops_that_it_meets():
     np.testing.assert_allclose(second.grad()(x), jax.grad(jax.grad(jax.grad(f)))(x), rtol=1e-5)
 
 
+def test_a_backward_rule_that_nobody_calls_waits():
+    traced = []
+
+    @jax.custom_vjp
+    def root(x):
+        return jnp.tanh(x), x
+
+    def forward(x):
+        traced.append("forward")
+        # Another value than the function's: the rule says what the results are.
+        return (1.1 * jnp.tanh(x), x), root(x + 1)[0]
+
+    def backward(residual, cts):
+        traced.append("backward")
+        return (jnp.cos(residual) * cts[0] + cts[1],)
+
+    root.defvjp(forward, backward)
+
+    def loss(x):
+        return jnp.sum(jnp.sin(x) * lax.stop_gradient(root(x)[0]))
+
+    x = matrix()[0]
+    program = jaxmlir.trace(loss)(x)
+    gradient = program.grad()
+    assert traced == ["forward"]
+    np.testing.assert_allclose(gradient(x), jax.grad(loss)(x), rtol=1e-6)
+    assert "backward" not in traced
+    # It is there for who looks, and for a derivative that goes through the call.
+    assert "bwd_jaxpr" in program.as_text()
+    np.testing.assert_allclose(program.grad()(x), jax.grad(loss)(x), rtol=1e-6)
+
+    used = jaxmlir.trace(lambda x: loss(x) + jnp.sum(root(x)[0]))(x)
+    wanted = jax.grad(lambda x: loss(x) + jnp.sum(root(x)[0]))(x)
+    np.testing.assert_allclose(used.grad()(x), wanted, rtol=1e-6)
+
+
 def test_a_derivative_in_jax_code_traces_the_rules_of_the_ops_that_it_meets():
     sine, traced = sine_with_counted_rules()
 

@@ -74,6 +74,10 @@ class Source(Protocol):
         """The one that names the rule which is told which tangents are zero, or of a custom_lin
         which cotangents; or else that says why there is none."""
 
+    def forward_alone(self, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+        """The forward rule of a custom_vjp call, as :meth:`trace` gives it, or says why there is
+        none; nothing where it is made with the backward rule."""
+
     def backward(
         self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
@@ -166,6 +170,9 @@ class DerivedSource:
     @property
     def plain_jvp(self) -> None:
         return None
+
+    def forward_alone(self, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+        return iter(())
 
     def numbered_by(self, identity: Identities) -> Self:
         return replace(self, of=self.of.numbered_by(identity))
@@ -347,6 +354,11 @@ class Pending:
         with self.table.config.restored():
             attributes = dict(op.attributes.items())
             return dict(self.table.of(op).tell(attributes, self, zeros))
+
+    def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
+        """What names the forward rule of a custom_vjp call: see :meth:`Source.forward_alone`."""
+        with self.table.config.restored():
+            return dict(self.table.of(op).forward_alone(self))
 
     def once(self, make: Callable[[Module], T]) -> T:
         """``make(program)``, made once while the rules at hand are traced."""

@@ -185,17 +185,29 @@ class RuleTracing:
 
         Empty for an op whose rule is not told, or that was read and knows of no more rules.
         """
-        if not self.can_tell(op):
+        return self._asked(lambda pending: pending.tell(op, zeros)) if self.can_tell(op) else {}
+
+    def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
+        """The attribute that names the forward rule of a custom_vjp call, traced without the
+        backward rule, if it can be: the op lacks its rules afterwards as before.
+
+        Empty for an op that has its rules, or whose forward rule is made with the backward rule.
+        """
+        if not (self._is_due(op) and self.table is not None and self.table.of(op) is not None):
             return {}
+        return self._asked(lambda pending: pending.forward_alone(op))
+
+    def _asked(self, ask: Callable[[Pending], dict[str, ir.Attribute]]) -> dict[str, ir.Attribute]:
+        """What is traced for somebody who asks for one rule."""
         with self.lock:
             # Its own ops may have rules, which wait.
             self.waiting: bool = True
             if self._under_way:
-                found = self._pending.tell(op, zeros)
+                found = ask(self._pending)
                 self.program.reread()
                 return found
             with self._resumed(every=False):
-                return self._pending.tell(op, zeros)
+                return ask(self._pending)
 
     def can_tell(self, op: Any) -> bool:
         """Whether the rules of an op can be told what is zero."""

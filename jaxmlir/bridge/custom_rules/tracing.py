@@ -649,6 +649,10 @@ class OfEquation:
         with self._in_place(pending):
             yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
 
+    def forward_alone(self, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+        with self._in_place(pending):
+            yield _VjpRules(self.eqn, pending).forward()
+
     def backward(
         self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:

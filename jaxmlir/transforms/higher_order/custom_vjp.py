@@ -67,7 +67,7 @@ class CustomVjp(HigherOrderRule):
         consts = attribute(op, "num_consts", 0)
         if any(active[:consts]):
             raise error_at(op, _CLOSED_OVER)
-        fwd, attributes = _derivative(rules, op, active[consts:])
+        fwd, attributes = _derivative(rules, op, active[consts:], True in wanted)
         results = list(op.results)
         pattern = tuple(map(has_tangent, results))
         types = list(map(tangent_type, results))
@@ -166,11 +166,24 @@ class _Forward:
         return residuals, list(outs[self.num_extra :])
 
 
-def _derivative(rules: Rules, op: Any, active: Mask) -> tuple[_Forward, dict[str, ir.Attribute]]:
+def _derivative(
+    rules: Rules, op: Any, active: Mask, is_used: bool
+) -> tuple[_Forward, dict[str, ir.Attribute]]:
     """The forward rule for those tangents, and the attributes of the custom_lin that stands for
-    the derivative of the call."""
+    the derivative of the call.
+
+    Args:
+      is_used: whether there is to be a custom_lin.  Without it nobody calls the backward rule,
+        which may take far longer to trace than all else.
+    """
     zeros = tuple(not a for a in active)
     told = rules.told(op, zeros)
+    if not (told or is_used):
+        alone = rules.forward_alone(op)
+        if "fwd_jaxpr" in alone:
+            fwd = _Forward(rules.program.function(alone["fwd_jaxpr"].value))
+            if fitting(zeros, [(fwd, fwd.in_zeros)]) is not None:
+                return fwd, {}
     if "fwd_jaxpr" in told:
         fwd = _Forward(rules.program.function(told["fwd_jaxpr"].value))
         table = rules.program.rule_tracing.table
