@@ -67,8 +67,8 @@ class Module:
     _internal = frozenset(
         """at_function become check_types chosen copies core custom_calls custom_calls_found
         exporter exporters get_analysis has_untraced_rules imports jaxprs lacks module_as_is
-        new_rule_tracing of_import reread rule_tracing sizes_scope state taken_names widths
-        written_module""".split()
+        name_of_argument new_rule_tracing of_import reread rule_tracing sizes_scope state
+        taken_names widths written_module""".split()
     )
     """Attributes that other rooms use, and users' programs do not; ``dir`` leaves them out."""
 

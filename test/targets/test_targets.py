@@ -84,6 +84,7 @@ def test_a_table_has_known_costs_only(platform):
     for machine in machines(platform).values():
         costs = machine.costs._asdict()
         elements = costs.pop("elements")
+        assert costs.pop("spread_value") >= 0
         assert all(costs[name] > 0 for name in costs.keys() - {"flops", "bandwidth"})
         assert all(cost > 0 for _, cost in elements)
         assert {f"jaxpr.{name}" for name, _ in elements} <= {f"jaxpr.{name}" for name in OPS}
@@ -337,9 +338,10 @@ def test_derivatives_that_jax_takes(name):
         traced = jax.jit(g).trace(X)
         for platform in ACCELERATORS:
             assert not marks(traced.lower(lowering_platforms=(platform,)).as_text())
-        cpu, others = branches(traced.lower(lowering_platforms=ALL))
+        cpu, *others = branches(traced.lower(lowering_platforms=ALL))
         assert marks(cpu)
-        assert not marks(others)
+        assert others
+        assert not any(map(marks, others))
     batch = jax.jit(jax.vmap(program)).trace(np.stack([X, X]))
     assert not marks(batch.lower(lowering_platforms=("tpu",)).as_text())
 
