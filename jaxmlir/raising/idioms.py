@@ -55,6 +55,7 @@ _NEXT = ("select", "compare", "constant", "select")
 for _idiom in (
     Idiom(lax.logistic, ("divide", "_", "add")),
     Idiom(jnp.logaddexp, ("select", "compare", "add", "add"), 2),
+    Idiom(lax.asin, ("atan2", "_", "sqrt")),
     Idiom(lax.erf_inv, ("select", "compare", "multiply", "multiply")),
     Idiom(lax.erfc, ("select", "compare", "subtract", "select")),
     Idiom(lax.lgamma, ("select", "compare", "constant", "select")),

@@ -504,6 +504,14 @@ def test_what_jax_lowers_to_idioms_is_what_it_was(name):
             close(a, b, 1e-3)
 
 
+def test_an_arc_sine_has_its_derivative_at_one():
+    x = np.array([0.5, 1.0, -1.0], np.float32)
+    program = jaxmlir.from_stablehlo(lowered(lax.asin, x))
+    assert '"jaxpr.asin"' in str(program)
+    tangent = np.ones_like(x)
+    same(program.jvp()((x,), (tangent,))[1], jax.jvp(lax.asin, (x,), (tangent,))[1])
+
+
 def test_conjugates_are_transposed():
     z = np.array([1 + 2j, 3 - 1j], np.complex64)
     f = lambda z: jnp.sum(jnp.conj(z) * z[::-1]).real  # noqa: E731
