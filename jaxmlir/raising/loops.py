@@ -101,10 +101,11 @@ class _Loop:
     def scan(self) -> tuple[list[int], list[int]]:
         """Makes the body that of a scan; the numbers of the constants that are scanned, and of
         what is carried that is stacked."""
-        if not any(self._accesses()):
-            self.backwards = True
-            self.backwards = any(self._accesses())
         xs, ys = self._accesses()
+        if not (xs or ys):
+            self.backwards = True
+            xs, ys = self._accesses()
+            self.backwards = bool(xs or ys)
         for slices in xs.values():
             self._take(slices)
         stacked = [self._row(update) for update in ys.values()]

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of, size_variable
@@ -214,19 +215,22 @@ def _convert(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | 
 
 
 def _broadcast(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
-    wide = [1] * len(shape)
     dims = list(op.attributes["broadcast_dimensions"])
     if dims != sorted(dims):
         return None
-    for d, size in zip(dims, arrays[0].shape, strict=True):
-        wide[d] = size
-    return np.broadcast_to(arrays[0].reshape(wide), shape)
+    # The dynamic op has the shape for an operand, too.
+    return _moved("broadcast_in_dim", arrays[:1], shape=shape, broadcast_dimensions=dims)
 
 
 def _slice(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
     names = ("start_indices", "limit_indices", "strides")
-    bounds = zip(*(list(op.attributes[name]) for name in names), strict=True)
-    return arrays[0][tuple(slice(*each) for each in bounds)]
+    return _moved("slice", arrays, **{name: list(op.attributes[name]) for name in names})
+
+
+def _moved(name: str, arrays: Sequence[Sizes], **attributes: Any) -> Sizes:
+    """What the dialect's op of a name gives, which moves elements only."""
+    (result,) = MOVES[name].run(*arrays, **attributes)
+    return result
 
 
 def _gather(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:

@@ -400,7 +400,7 @@ def write(rules: Rules, group: Group, put: Callable[[ir.Value], ir.Value]) -> No
             wrap = _Wrap(margins)
             (wide,) = rules.emit(wrap, [group.x], wrap)
         else:
-            pad = _Pad(margins)
+            pad = Pad(margins)
             (wide,) = rules.emit(pad, [group.x, first.operands[1]], pad)
         wide = put(wide)
     for view in group.views:
@@ -429,7 +429,7 @@ class _Wrap:
 
 
 @dataclass(frozen=True)
-class _Pad:
+class Pad:
     """An array with numbers around it."""
 
     margins: tuple[tuple[int, int], ...]

@@ -40,7 +40,7 @@ from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
-from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves
+from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, Pad
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
@@ -88,7 +88,7 @@ def _write(rules: Rules, moves: Moves, node: OpView) -> bool:
         "kernel that reads this",
     )
     with ir.InsertionPoint(node.op), node.op.location:
-        form = _Pad(found.edges[0]) if is_pad else _Sum(found.edges)
+        form = Pad(found.edges[0]) if is_pad else _Sum(found.edges)
         (value,) = rules.emit(form, operands, form)
         y.replace_all_uses_with(converted(value, y.type))
     return True
@@ -150,16 +150,6 @@ def _whole(moves: Moves, value: ir.Value, edges: Sequence[tuple[int, int]]) -> t
 def _pays(found: _Padded, type_: ir.Type, costs: Costs) -> bool:
     """Whether kernels of slices take longer than padding each operand to the size of the result."""
     return elements(type_) * len(found.arrays) * costs.flop < found.slices * costs.launch
-
-
-@dataclass(frozen=True)
-class _Pad:
-    """An array with its edges; hashable."""
-
-    edges: Edges
-
-    def __call__(self, x: Any, fill: Any) -> list[Any]:
-        return [lax.pad(x, fill, [(low, high, 0) for low, high in self.edges])]
 
 
 @dataclass(frozen=True)

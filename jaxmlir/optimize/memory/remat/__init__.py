@@ -107,6 +107,8 @@ def remat(
                 # What a product after the loop reads is stored for it, and there for the second
                 # loop as well.
                 sunk = SinkReductions().run(program)
+                if sunk:
+                    program.changed()
                 return _in_loops(program, None, 0, 0.0, calls) or sunk
             # What a device's fast memory holds is stored by the kernels that compute it: one more,
             # which computes something again, takes longer.
