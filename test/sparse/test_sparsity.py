@@ -495,17 +495,6 @@ def test_complex_arguments_are_refused():
         program.sparse_jacobian()
 
 
-def test_a_program_of_symbolic_sizes_has_a_pattern_at_each_size():
-    (size,) = jax.export.symbolic_shape("n")
-    program = jaxmlir.trace(differences)(jax.ShapeDtypeStruct((size,), np.float32))
-    with pytest.raises(ArgumentError, match="program.specialize"):
-        program.jacobian_sparsity()
-    for n in (4, 7):
-        x = jnp.linspace(0.1, 1, n)
-        pattern = program.specialize(x).jacobian_sparsity()
-        np.testing.assert_array_equal(pattern.to_dense(), dense_jacobian(differences, x) != 0)
-
-
 @pytest.mark.parametrize("size", [6, 24])
 def test_the_example_solves_and_differentiates_an_equation(size):
     example = runpy.run_path(str(ROOT / "examples" / "sparse_newton.py"))
