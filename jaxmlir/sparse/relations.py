@@ -92,7 +92,7 @@ def quotient(a: Size, b: Size) -> Size:
 
 
 class Sum(NamedTuple):
-    """``constant + coefficient * parameter + ...``"""
+    """A constant, and parameters times coefficients."""
 
     constant: Size
     terms: tuple[tuple[int, Size], ...] = ()

@@ -178,7 +178,7 @@ def _product(size: Size) -> str:
 
 
 def _said(piece: Piece, argument: str) -> str:
-    """``'[i] of [i + 1], 0 <= i < n - 1'``"""
+    """A piece in words: ``[i] of [i + 1], 0 <= i < n - 1``."""
     names = [_NAMES[t] if t < len(_NAMES) else f"i{t}" for t in range(len(piece.ranges))]
 
     def text(sum_: Sum) -> str:

@@ -125,8 +125,8 @@ def test_a_pattern_says_what_it_is():
     assert str(program.jacobian_sparsity()).splitlines() == [
         "<SymbolicPattern n x n: diagonals -1, 0, 1, 3 JVPs>",
         "  [i] of [i], 0 <= i < n",
-        "  [i] of [i - 1], 1 <= i < n",
         "  [i] of [i + 1], 0 <= i < n - 1",
+        "  [i] of [i - 1], 1 <= i < n",
     ]
     f, shape, *_ = CASES["loop"]
     pattern = jaxmlir.trace(f)(jax.ShapeDtypeStruct(shape, np.float32)).jacobian_sparsity()
