@@ -170,7 +170,7 @@ def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
         return None
     first, second = total.operands
     size = w.known(w.env[second if first == start else first])
-    return None if size is None else settled(size)
+    return None if size is None else settled(size, wrapping=False)
 
 
 def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
