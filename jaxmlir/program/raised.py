@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir._compat import jaxlib_jax
-from jaxmlir.dialect.builder import named_ops
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.bytecode import read, to_text
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
+from jaxmlir.passes import Instrumentation, parse_pipeline
 from jaxmlir.passes.remarks import listening
 from jaxmlir.program.program import Program
 from jaxmlir.raising.lost_rules import remark_lost_rules
@@ -125,7 +126,7 @@ def _program(importer: Importer, filename: str, remarks: Sink | None) -> Program
 
     program = Program.of_import(importer)
     verify(program, filename)
-    program = _raised_further(program)
+    _raise_further(program)
     if remarks is not None:
         with listening(remarks, "jaxpr-raise-stablehlo", program):
             remark_lost_rules(program)
@@ -133,7 +134,9 @@ def _program(importer: Importer, filename: str, remarks: Sink | None) -> Program
 
 
 def _of_import(importer: Importer) -> Program:
-    return _raised_further(Program.of_import(importer))
+    program = Program.of_import(importer)
+    _raise_further(program)
+    return program
 
 
 _FURTHER = {
@@ -146,10 +149,11 @@ _FURTHER = {
 """The passes after a module was raised, by the ops that they are of."""
 
 
-def _raised_further(program: Program) -> Program:
-    """The program with the derivatives that it had before it was lowered, as far as is certain."""
-    names = {name for function in program.functions.values() for _, name in named_ops(function)}
+def _raise_further(program: Program) -> None:
+    """Gives a program the derivatives that it had before it was lowered, as far as is certain."""
+    names = set[str]().union(*analyses_of(program).graph.names.values())
     passes = [pipeline for needed, pipeline in _FURTHER.items() if needed <= names]
-    # The program was verified, and a ``stop_gradient`` more makes no other of it.
-    verify = "jaxpr.while" in names
-    return program.run_passes(",".join(passes), verify_each=verify) if passes else program
+    if passes:
+        # The program was verified, and a ``stop_gradient`` more makes no other of it.
+        verifying = Instrumentation(verify_each="jaxpr.while" in names)
+        parse_pipeline(",".join(passes)).run(program, verifying)

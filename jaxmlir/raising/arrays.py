@@ -26,6 +26,7 @@ from jaxmlir.raising.sizes import objects, settled
 from jaxmlir.raising.source import (
     attribute,
     defining_op,
+    end_of,
     is_open,
     keyword,
     shape_of,
@@ -169,7 +170,7 @@ def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
         return None
     first, second = total.operands
     size = w.known(w.env[second if first == start else first])
-    return None if size is None else settled(size)
+    return None if size is None else settled(size, wrapping=False)
 
 
 def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
@@ -447,10 +448,10 @@ def _scatter_by(
     return primitive.bind(x, indices, updates, update_jaxpr=jaxpr.jaxpr, **{**flags, **params})
 
 
-_COMBINATIONS = {
-    f"stablehlo.{name}": name
-    for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
-}
+_COMBINATIONS = frozenset(
+    f"stablehlo.{name}"
+    for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor", "subtract")
+)
 
 
 def combinations(block: ir.Block, n: int) -> list[str] | None:
@@ -460,36 +461,27 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
       For each k the dialect's name of an op, or ``"second"`` where the last one is taken; ``None``
       of another region.
     """
-    arguments = list(block.arguments)
-    *ops, end = (view.operation for view in block.operations)
-    if len(arguments) != 2 * n or len(end.operands) != n:
+    arguments, results = list(block.arguments), list(end_of(block).operands)
+    if len(arguments) != 2 * n or len(results) != n:
         return None
-    # Where JAX says of a scalar that it may be kept anywhere.
-    placed = {op.results[0]: op.operands[0] for op in ops if op.name == "sdy.sharding_constraint"}
-    ops = [op for op in ops if op.results[0] not in placed]
-    by_result = {op.results[0]: op for op in ops if len(op.results) == 1}
     found = []
-    for k, result in enumerate(end.operands):
-        pair = [arguments[k], arguments[n + k]]
-        value = placed.get(result, result)
+    for k, value in enumerate(results):
+        pair = arguments[k], arguments[n + k]
+        placed = defining_op(value, "sdy.sharding_constraint")
+        if placed is not None:
+            # JAX says of a scalar that it may be kept anywhere.
+            value = placed.operands[0]
         if value == pair[1]:
             found.append("second")
             continue
-        op = by_result.get(value)
-        if op is None or len(op.operands) != 2:
+        op = value.owner
+        if isinstance(op, ir.Block) or (name := op.name) not in _COMBINATIONS:
             return None
-        given, name = list(op.operands), op.name
-        if name == "stablehlo.subtract" and given == pair:
-            found.append("sub")
-        elif name in _COMBINATIONS and given in (pair, pair[::-1]):
-            known_name = _COMBINATIONS[name]
-            if known_name in ("and", "or", "xor"):
-                found.append(known_name)
-            else:
-                found.append(arithmetic_name(name, op.results[0].type))
-        else:
+        given = tuple(op.operands)
+        if given != pair and (given != pair[::-1] or name == "stablehlo.subtract"):
             return None
-    return found if len(ops) == sum(how != "second" for how in found) else None
+        found.append(arithmetic_name(name, value.type))
+    return found
 
 
 # --- contractions ---------------------------------------------------------------------------------

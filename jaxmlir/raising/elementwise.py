@@ -59,7 +59,7 @@ RULES.update(dict.fromkeys(PLAIN, _with_accuracy))
 
 # Of booleans, JAX has these as bitwise ops.
 _ARITHMETIC = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
-_NAMES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+_NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "sub"}
 
 
 @rule(*_ARITHMETIC)
@@ -69,11 +69,11 @@ def arithmetic(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def arithmetic_name(name: str, type_: ir.Type) -> str:
-    """The dialect's name of an op of StableHLO that JAX has for numbers only."""
+    """The dialect's name of an op of StableHLO, some of which JAX has for numbers only."""
     name = name.removeprefix("stablehlo.")
     if name in ("add", "multiply") and str(type_.element_type) == "i1":
         return _ARITHMETIC[name]
-    return _NAMES[name]
+    return _NAMES.get(name, name)
 
 
 @rule("round_nearest_afz", "round_nearest_even")

@@ -49,8 +49,8 @@ class Idiom(NamedTuple):
     done."""
 
 
-LAST: dict[str, list[Idiom]] = {}
-"""By the name of the last of the ops."""
+LAST: dict[str, dict[str, list[Idiom]]] = {}
+"""By the name of the last of the ops, and by that of the op that makes its first operand."""
 _NEXT = ("select", "compare", "constant", "select")
 for _idiom in (
     Idiom(lax.logistic, ("divide", "_", "add")),
@@ -98,8 +98,9 @@ for _idiom in (
         for y in range(-8, -1)
     ),
 ):
-    _name = _idiom.last[0]
-    LAST.setdefault(_name if "." in _name else f"stablehlo.{_name}", []).append(_idiom)
+    _name, _first, *_ = _idiom.last
+    _by_first = LAST.setdefault(_name if "." in _name else f"stablehlo.{_name}", {})
+    _by_first.setdefault(_first if isinstance(_first, str) else _first[0], []).append(_idiom)
 
 CALLED = {
     "relu": Idiom(jax.nn.relu, "maximum"),
@@ -122,26 +123,23 @@ SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
 
 def written(w: Writer, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
-    names = [_name_of(value) for value in op.operands]
-    for idiom in LAST[op.name]:
-        wanted = idiom.last[1:]
-        if all(map(_is_named, wanted, names)) and all(map(_is_made_by, wanted, op.operands)):
-            found = _traced(w, idiom, op.results[0], w.env)
-            if found is not None:
-                return found
+    by_first = LAST[op.name]
+    for name in (_name_of(op.operands[0]), "_"):
+        for idiom in by_first.get(name, ()):
+            if all(map(_is_made_by, idiom.last[1:], op.operands)):
+                found = _traced(w, idiom, op.results[0], w.env)
+                if found is not None:
+                    return found
     return None
-
-
-def _is_named(ops: Ops, name: str) -> bool:
-    return (ops if isinstance(ops, str) else ops[0]) in ("_", name)
 
 
 def _is_made_by(ops: Ops, value: ir.Value) -> bool:
     """Whether a value of the source is the result of an op, and its operands those of some."""
     if isinstance(ops, str):
         return ops == "_" or ops == _name_of(value)
-    op = _maker_of(value)
-    return _is_named(ops, _name_of(value)) and all(map(_is_made_by, ops[1:], op.operands))
+    if ops[0] != _name_of(value):
+        return False
+    return all(map(_is_made_by, ops[1:], _maker_of(value).operands))
 
 
 IDIOMS.update(dict.fromkeys(LAST, written))
@@ -331,7 +329,7 @@ class _Match:
 
     def __init__(self, pattern: Mapping[str, Any], source: Mapping[str, Any]):
         self.values: dict[ir.Value, ir.Value] = {}
-        self._functions = pattern, source
+        self._pattern, self._source = pattern, source
         self._inner: set[tuple[Any, Any]] = set()
 
     def extend(self, pattern: ir.Value, value: ir.Value) -> bool:
@@ -340,7 +338,7 @@ class _Match:
         while pending:
             pattern, value = pending.pop()
             if pattern in self.values:
-                if not _same(self.values[pattern], value):
+                if not self._is_same(self.values[pattern], value):
                     return False
                 continue
             self.values[pattern] = value
@@ -351,29 +349,48 @@ class _Match:
                 held = held_by(value)
                 if held is None or not held.size or not _all_are(held, number.reshape(-1)[0]):
                     return False
-                continue
-            if isinstance(value.owner, ir.Block):
+            elif self._are_alike(pattern, value, self._pattern):
+                pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
+            else:
                 return False
-            wanted, op = pattern.owner.operation, value.owner.operation
-            if op.name != wanted.name or len(op.operands) != len(wanted.operands):
-                return False
-            if list(op.results).index(value) != list(wanted.results).index(pattern):
-                return False
-            if said_by(op) != said_by(wanted) or not self._is_same_inside(wanted, op):
-                return False
-            pending += zip(wanted.operands, op.operands, strict=True)
-            pending += zip(captured(wanted), captured(op), strict=False)
         return True
 
-    def _is_same_inside(self, wanted: Any, op: Any) -> bool:
-        """Whether the regions of two ops compute the same, and what they call."""
-        pair = wanted, op
-        if pair not in self._inner:
-            one, other = map(_inside, pair, self._functions)
-            if one != other:
-                return False
-            self._inner.add(pair)
+    def _is_same(self, a: ir.Value, b: ir.Value, depth: int = 4) -> bool:
+        """Whether two values of the source are one, or computed in the same way of the same few
+        ops."""
+        if a == b:
+            return True
+        if not depth or a.type != b.type or not self._are_alike(a, b, self._source):
+            return False
+        pairs = zip(_taken_for(a), _taken_for(b), strict=True)
+        return all(self._is_same(x, y, depth - 1) for x, y in pairs)
+
+    def _are_alike(self, a: ir.Value, b: ir.Value, of_a: Mapping[str, Any]) -> bool:
+        """Whether two values are the same result of ops that do the same to what they take.
+
+        Args:
+          a: one of the pattern or of the source, whose functions are ``of_a``.
+          b: one of the source.
+        """
+        if isinstance(a.owner, ir.Block) or isinstance(b.owner, ir.Block):
+            return False
+        one, other = a.owner.operation, b.owner.operation
+        if one.name != other.name or a.result_number != b.result_number:
+            return False
+        if (one, other) in self._inner:
+            return True
+        if said_by(one) != said_by(other) or len(_taken_for(a)) != len(_taken_for(b)):
+            return False
+        if _inside(one, of_a) != _inside(other, self._source):
+            return False
+        self._inner.add((one, other))
         return True
+
+
+def _taken_for(value: ir.Value) -> list[ir.Value]:
+    """What the op that gives a value takes, and what its regions take from around them."""
+    op = value.owner.operation
+    return [*op.operands, *captured(op)]
 
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -386,24 +403,6 @@ def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [computation(block, source, around=around) for block in blocks]
 
 
-def _same(a: ir.Value, b: ir.Value, depth: int = 4) -> bool:
-    """Whether two values are one, or are computed in the same way of the same few ops."""
-    if a == b:
-        return True
-    if isinstance(a.owner, ir.Block) or isinstance(b.owner, ir.Block) or a.type != b.type:
-        return False
-    one, other = a.owner.operation, b.owner.operation
-    return (
-        depth > 0
-        and not len(one.regions)
-        and one.name == other.name
-        and list(one.results).index(a) == list(other.results).index(b)
-        and dict(one.attributes.items()) == dict(other.attributes.items())
-        and len(one.operands) == len(other.operands)
-        and all(_same(x, y, depth - 1) for x, y in zip(one.operands, other.operands, strict=True))
-    )
-
-
 def _all_are(array: np.ndarray, number: Any) -> bool:
     return array.tobytes() == np.full_like(array, number).tobytes()
 
@@ -414,8 +413,8 @@ def _name_of(value: ir.Value) -> str:
     return "" if op is None else op.name.removeprefix("stablehlo.")
 
 
-def _maker_of(value: ir.Value) -> Any | None:
-    """The op that computes a value of the source; of a repeated one, that it repeats."""
+def _maker_of(value: ir.Value) -> Any:
+    """The op that computes a value of the source, and what it repeats; ``None`` of an argument."""
     op = None
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation

@@ -171,7 +171,7 @@ def shape_assertion(w: Writer, op: Any, operands: list[ir.Value], config: Any) -
     """Nothing, where it is true for all sizes that arguments of the function's types have."""
     if w.raising.told is None or w.source != w.raising.told:
         condition = w.known(operands[0])
-        if condition is None or settled(condition) != (True,):
+        if condition is None or settled(condition, wrapping=False) != (True,):
             raise ImportingError(f"it asserts what the types of the arguments do not say; {STATIC}")
     return []
 

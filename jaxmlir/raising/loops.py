@@ -19,7 +19,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops, is_used, set_results, symbol_ref
 from jaxmlir.dialect.ir import body_of, functions, ir
 from jaxmlir.raising.sizes import settled
-from jaxmlir.raising.source import defining_op, end_of, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import defining_op, end_of, shape_of, tensor
 from jaxmlir.raising.writer import Values, Writer
 
 
@@ -37,7 +37,7 @@ def scanned(
     if counted is None:
         return None
     counter, length = counted
-    loop = _Loop(written[body], len(consts[1]), counter, length)
+    loop = _Loop(w, written[body], len(consts[1]), counter, length)
     if loop.counts_by != 1:
         return None
     xs, ys = loop.scan()
@@ -86,8 +86,8 @@ def _counted(
 class _Loop:
     """The body of a loop that counts up to a symbolic length."""
 
-    def __init__(self, function: Any, n_consts: int, counter: int, length: Any):
-        self.function = function
+    def __init__(self, w: Writer, function: Any, n_consts: int, counter: int, length: Any):
+        self.writer, self.function = w, function
         self.block = body_of(function)
         arguments = list(self.block.arguments)
         self.consts, self.carry = arguments[:n_consts], arguments[n_consts:]
@@ -169,8 +169,8 @@ class _Loop:
 
     def _take(self, slices: list[Any]) -> None:
         """Gives the body an argument in place of slices."""
-        type_ = slices[0].result.type
-        row = tensor(shape_of(slices[0].result)[1:], type_.element_type)
+        first = slices[0].result
+        row = tensor(shape_of(first)[1:], first.type.element_type)
         argument = self.block.add_argument(row, ir.Location.unknown())
         for op in slices:
             for user in [use.owner.operation for use in op.result.uses]:
@@ -178,7 +178,8 @@ class _Loop:
                     user.result.replace_all_uses_with(argument)
             if is_used(op.result):
                 with ir.InsertionPoint(op):
-                    op.result.replace_all_uses_with(_reshaped(argument, type_, op.location))
+                    whole = self.writer.reshape(argument, shape_of(op.result))
+                op.result.replace_all_uses_with(whole)
         self.results = list(end_of(self.block).operands)
 
     def _row(self, update: Any) -> ir.Value:
@@ -190,12 +191,7 @@ class _Loop:
             if op is not None and op.operands[0].type == type_:
                 return op.operands[0]
         with ir.InsertionPoint(update):
-            return _reshaped(row, type_, update.location)
-
-
-def _reshaped(value: ir.Value, type_: ir.Type, location: Any) -> ir.Value:
-    attributes = {"new_sizes": codec.encode(sizes_of(type_)), "dimensions": codec.encode(None)}
-    return ir.Operation.create("jaxpr.reshape", [type_], [value], attributes, loc=location).result
+            return self.writer.reshape(row, shape_of(row)[1:])
 
 
 def _size(value: ir.Value) -> Any | None:

@@ -33,6 +33,7 @@ from jaxmlir.raising.writer import Values, Writer, rule
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
 
 
+@functools.cache
 def identity(how: str, dtype: Any) -> np.ndarray | None:
     """What a combination leaves every element as it is with, as JAX writes it; of ``second``
     nothing."""

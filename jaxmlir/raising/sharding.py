@@ -215,20 +215,24 @@ def manual_of(w: Writer) -> Manual:
 
 
 def axes_of(w: Writer, op: Any) -> tuple[str, ...]:
-    """The axes of the mesh over which a collective works.
+    """The axes of the mesh over which a collective works; none where each device is alone, of which
+    JAX names no mesh.
 
     Raises:
       ImportingError: its groups are those of no axes.
     """
-    manual = manual_of(w)
     groups = op.attributes["replica_groups"]
-    if not isinstance(groups, ir.DenseIntElementsAttr):
+    is_listed = isinstance(groups, ir.DenseIntElementsAttr)
+    wanted = attribute(op, "replica_groups") if is_listed else None
+    if w.raising.manual is None and wanted is not None and wanted.shape[1:] == (1,):
+        return ()
+    manual = manual_of(w)
+    if wanted is None:
         # Newer modules name the axes.
         names = tuple(_NAME.findall(str(groups)))
         if names and set(names) <= set(manual.axes):
             return names
         raise ImportingError(f"{groups} are no manual axes; expected some of {manual.axes}")
-    wanted = attribute(op, "replica_groups")
     for axes in manual.choices():
         numbers = manual.numbers(axes)
         if numbers.shape == wanted.shape and _same_rows(numbers, wanted):
@@ -243,7 +247,10 @@ def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def collective(w: Writer, fun: Any, operands: Values, op: Any) -> Values:
-    """The ops of a JAX function of one device's values, where the manual axes have names."""
+    """The ops of a JAX function of one device's values, where the manual axes have names; of a
+    device that is alone its values as they are."""
+    if w.raising.manual is None:
+        return operands
     with named_axes(manual_of(w).abstract):
         return w.traced(fun, operands, w.types(op))
 

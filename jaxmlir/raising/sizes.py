@@ -9,11 +9,15 @@ dimensions; what is computed of them alone is no longer computed.
 Floor division is what JAX writes ``floordiv(b, 2)`` as: a division that rounds towards zero, and a
 correction where the signs differ.  Which sign a size such as ``b - 2`` has is not decided, so the
 ops that lead to a correction are kept as an expression (:class:`Undecided`) until it is met.
+
+What is compared is compared as the integers of its type, which wrap around: that of ``1000000 * b``
+is decided when the program runs.  In a shape it is decided as JAX does it, whose sizes do not.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxmlir._compat import core
+from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import dtype_of, size_variable
+from jaxmlir.dialect.types import constraints_of, dtype_of, size_variable, symbolic_shape
 from jaxmlir.raising.source import defining_op, is_open, keyword
 
 Sizes = np.ndarray
@@ -45,6 +49,7 @@ class Undecided:
     name: str
     operands: tuple[Any, ...]
     depth: int
+    dtype: Any = dataclasses.field(compare=False)
 
 
 def objects(values: Sequence[Any], shape: Sequence[int]) -> Sizes:
@@ -55,9 +60,13 @@ def objects(values: Sequence[Any], shape: Sequence[int]) -> Sizes:
     return array.reshape(tuple(shape))
 
 
-def settled(sizes: Sizes) -> tuple[Any, ...] | None:
-    """Flat numbers and symbolic dimensions; ``None`` where one is undecided for some sizes."""
-    values = tuple(map(_settled, sizes.flat))
+def settled(sizes: Sizes, *, wrapping: bool = True) -> tuple[Any, ...] | None:
+    """Flat numbers and symbolic dimensions; ``None`` where one is undecided for some sizes.
+
+    Args:
+      wrapping: whether integers wrap around, as a shape's do not.
+    """
+    values = tuple(_settled(value, wrapping) for value in sizes.flat)
     return None if any(value is None for value in values) else values
 
 
@@ -111,20 +120,29 @@ _ON_ELEMENTS: dict[str, Callable[..., Any]] = {
     "LT": operator.lt,
     "truth": lambda a: not _equal(a, 0),
     "number": int,
+    "widened": lambda a: a,
 }
+_ORDERED = frozenset("maximum minimum sign EQ NE GE GT LE LT truth widened".split())
+"""Ops whose result is another one where a number has wrapped around."""
 _ROUNDING = ("divide", "remainder")
 """Ops that round towards zero, as symbolic dimensions do not."""
 
 
-def applied(name: str, *xs: Any) -> Any:
+def applied(name: str, *xs: Any, dtype: Any = None) -> Any:
     """An op of elements, a number or symbolic dimension if it is decided; ``None`` if nothing can
-    be said."""
+    be said.
+
+    Args:
+      dtype: of the elements, which wrap around; of ``None`` they do not.
+    """
     if name == "select" and isinstance(xs[0], bool):
         return xs[1] if xs[0] else xs[2]
     if any(x is None for x in xs):
         return None
     numbers = all(isinstance(x, (int, bool)) for x in xs)
     dims = not any(isinstance(x, Undecided) for x in xs)
+    if dims and dtype is not None and name in _ORDERED:
+        dims = all(_is_held(x, dtype) for x in xs)
     try:
         if numbers or (dims and name != "select" and name not in _ROUNDING):
             return _ON_ELEMENTS[name](*xs)
@@ -136,27 +154,28 @@ def applied(name: str, *xs: Any) -> Any:
     if name in ("and", "or") and any(isinstance(x, bool) for x in xs):
         first, other = xs if isinstance(xs[0], bool) else xs[::-1]
         return first if first is (name == "or") else other
-    if name == "select" and (found := _corrected(*xs)) is not None:
+    if name == "select" and (found := _corrected(*xs, dtype)) is not None:
         return found
     depth = 1 + max((x.depth for x in xs if isinstance(x, Undecided)), default=0)
-    return Undecided(name, xs, depth) if depth <= MAX_DEPTH else None
+    return Undecided(name, xs, depth, dtype) if depth <= MAX_DEPTH else None
 
 
-def _corrected(condition: Any, on_true: Any, on_false: Any) -> Any | None:
+def _corrected(condition: Any, on_true: Any, on_false: Any, dtype: Any) -> Any | None:
     """``a // b`` or ``a % b``, where an op that rounds towards zero is corrected as JAX does it."""
     if not isinstance(on_false, Undecided) or on_false.name not in _ROUNDING:
         return None
     a, b = on_false.operands
-    rest = applied("NE", applied("remainder", a, b), 0)
+    apply = functools.partial(applied, dtype=dtype)
+    rest = apply("NE", apply("remainder", a, b), 0)
     if on_false.name == "divide":
-        signs = applied("NE", applied("sign", a), applied("sign", b))
-        correction = applied("subtract", on_false, 1)
+        signs = apply("NE", apply("sign", a), apply("sign", b))
+        correction = apply("subtract", on_false, 1)
     else:
-        signs = applied("NE", applied("LT", on_false, 0), applied("LT", b, 0))
-        correction = applied("add", on_false, b)
+        signs = apply("NE", apply("LT", on_false, 0), apply("LT", b, 0))
+        correction = apply("add", on_false, b)
     if on_true != correction:
         return None
-    if condition not in (applied("and", signs, rest), applied("and", rest, signs)):
+    if condition not in (apply("and", signs, rest), apply("and", rest, signs)):
         return None
     return _floored(on_false.name, a, b)
 
@@ -168,19 +187,42 @@ def _floored(name: str, a: Any, b: Any) -> Any | None:
     return a // b if name == "divide" else a % b
 
 
-def _settled(x: Any) -> Any | None:
+def _settled(x: Any, wrapping: bool = True) -> Any | None:
     """A number or symbolic dimension; of natural numbers, rounding is towards zero."""
     if not isinstance(x, Undecided):
         return x
-    xs = list(map(_settled, x.operands))
+    xs = [_settled(value, wrapping) for value in x.operands]
     if any(value is None for value in xs):
         return None
+    apply = functools.partial(applied, dtype=x.dtype if wrapping else None)
     if x.name in _ROUNDING:
-        natural = applied("GE", xs[0], 0) is True and applied("GT", xs[1], 0) is True
+        natural = apply("GE", xs[0], 0) is True and apply("GT", xs[1], 0) is True
         return _floored(x.name, *xs) if natural else None
-    result = applied(x.name, *xs)
+    result = apply(x.name, *xs)
     return None if isinstance(result, Undecided) else result
 
+
+def are_held(sizes: Sizes, dtype: np.dtype) -> bool:
+    """Whether all are decided, and a type of integers holds them, whatever sizes arrays have."""
+    return all(not isinstance(x, Undecided) and _is_held(x, dtype) for x in sizes.flat)
+
+
+@functools.lru_cache(4096)
+def _is_held(dim: Any, dtype: np.dtype) -> bool:
+    if core.is_constant_dim(dim):
+        return True
+    names = sorted(dim._get_vars())
+    limits = [f"{name} <= {_MAX_SIZE}" for name in names]
+    bounded = symbolic_shape(", ".join(names), (*constraints_of(dim), *limits))
+    size = dim._evaluate(dict(zip(names, bounded, strict=True)))
+    info = dtypes.iinfo(dtype)
+    try:
+        return bool(info.min <= size and size <= info.max)
+    except core.InconclusiveDimensionOperation:
+        return False
+
+
+_MAX_SIZE = 2**31 - 1
 
 # --- ops of a module ------------------------------------------------------------------------------
 
@@ -191,7 +233,10 @@ Evaluate = Callable[[Any, Sequence[int], Sequence[Sizes]], Sizes | None]
 def _elementwise(name: str) -> Evaluate:
     def evaluate(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
         each = [np.broadcast_to(array, shape).flat for array in arrays]
-        return objects([applied(name, *xs) for xs in zip(*each, strict=True)], shape)
+        # The first one may be the condition of a select.
+        dtype = dtype_of(op.operands[len(op.operands) - 1].type.element_type)
+        found = [applied(name, *xs, dtype=dtype) for xs in zip(*each, strict=True)]
+        return objects(found, shape)
 
     return evaluate
 
@@ -207,11 +252,13 @@ def _clamp(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
 
 
 def _convert(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:
-    types = [v.type.element_type for v in (op.operands[0], op.results[0])]
-    before, after = (str(t) == "i1" for t in types)
-    if before == after:
+    types = [dtype_of(v.type.element_type) for v in (op.operands[0], op.results[0])]
+    before, after = (dtype == np.bool_ for dtype in types)
+    if before != after:
+        return _elementwise("truth" if after else "number")(op, shape, arrays)
+    if before or dtypes.iinfo(types[1]).max <= dtypes.iinfo(types[0]).max:
         return arrays[0]
-    return _elementwise("truth" if after else "number")(op, shape, arrays)
+    return _elementwise("widened")(op, shape, arrays)
 
 
 def _broadcast(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes | None:

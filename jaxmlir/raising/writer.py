@@ -599,7 +599,7 @@ class Writer:
           ImportingError: they are not known before the program runs.
         """
         found = self.known(value)
-        flat = None if found is None else sizes.settled(found)
+        flat = None if found is None else sizes.settled(found, wrapping=False)
         if flat is None:
             raise ImportingError(
                 f"its {what} are computed when the program runs; expected a constant"
@@ -636,7 +636,8 @@ class Writer:
         if found is None:
             return None
         (type_,) = self.types(op)
-        simple = not is_open(type_) and not any(isinstance(v, sizes.Undecided) for v in found.flat)
+        # Others are computed as they were, as they may wrap around.
+        simple = not is_open(type_) and sizes.are_held(found, dtype_of(type_.element_type))
         if simple and (not sizes.is_symbolic(found) or not found.shape):
             try:
                 return [self.of_sizes(found, type_)]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export, lax
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jaxmlir
@@ -150,7 +150,7 @@ def test_what_has_no_counterpart_is_said(changed, message):
     assert message in str(error.value)
 
 
-def test_a_collective_without_a_mesh_is_refused():
+def test_a_collective_without_a_mesh_is_refused_unless_each_device_is_alone():
     text = """func.func public @main(%x: tensor<2xf32>) -> tensor<4xf32> {
       %0 = "stablehlo.all_gather"(%x) <{all_gather_dim = 0 : i64, replica_groups =
         dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<2xf32>) -> tensor<4xf32>
@@ -158,3 +158,10 @@ def test_a_collective_without_a_mesh_is_refused():
     }"""
     with pytest.raises(ImportingError, match="expected it in a sdy.manual_computation"):
         jaxmlir.from_stablehlo(text)
+    f = jax.shard_map(
+        lambda x: lax.psum(jnp.sin(x), "a") * lax.all_gather(x, "a", tiled=True),
+        mesh=Mesh(jax.devices()[:1], "a"),
+        in_specs=P("a"),
+        out_specs=P("a"),
+    )
+    as_jax(raised(f, X), f, X)

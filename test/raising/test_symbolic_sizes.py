@@ -236,6 +236,7 @@ def test_integers_that_are_computed_of_sizes_and_constants_have_the_bits_of_thei
             (jnp.maximum(small, negative.astype(np.uint8)), small + small > small),
             (large + five > five, lax.div(small - small - np.uint8(1), np.uint8(3))),
             n.astype(np.uint32) - (n + 1).astype(np.uint32) > np.uint32(5),
+            (n * 2**30 > 0, jnp.maximum(n * 2**30, 1), (n * 100).astype(np.int8) > 0),
             x.sum(),
         )
 

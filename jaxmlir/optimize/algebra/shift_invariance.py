@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
-from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.function_view import OpView, node_of, number_of
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_array
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
@@ -77,37 +77,50 @@ Laws = Sequence[Law | None]
 Rule = Callable[[OpView, Laws], Law | None]
 
 
-def does_depend(shift: int, body: FunctionView) -> bool:
-    """Whether what a function returns, or does, may depend on a value; also if nothing uses it.
-
-    Args:
-      shift: the number of the value.
-    """
-    shape = aval_of(body.types[shift]).shape
+def does_depend(shift: ir.Value) -> bool:
+    """Whether what a function returns, or does, may depend on a value; also if nothing uses it."""
+    shape = aval_of(shift.type).shape
     dims = tuple(d for d, size in enumerate(shape) if size != 1)
-    laws: dict[int, Law] = {shift: Law(False, Fraction(1), dims)}
-    pending = list(body.users[shift])
+    laws: dict[ir.Value, Law] = {shift: Law(False, Fraction(1), dims)}
+    block = shift.owner.operation.block
+    pending: list[_InOrder] = []
+    met: set[ir.Operation] = set()
+
+    def add_users(value: ir.Value) -> None:
+        for user in (use.owner.operation for use in value.uses):
+            if user not in met:
+                met.add(user)
+                heapq.heappush(pending, _InOrder(user))
+
+    add_users(shift)
     if not pending:
         return True
-    done = -1
     while pending:
-        index = heapq.heappop(pending)
-        if index == done:
-            # It uses several values that depend on the shift.
-            continue
-        done, name = index, body.names[index]
-        if name not in RULES:
+        op = heapq.heappop(pending).op
+        name = op.name
+        if name not in RULES or op.block != block:
             return True
+        node = OpView(op, name, list(op.operands))
         try:
-            law = RULES[name](body.op_views[index], [laws.get(v) for v in body.operands[index]])
+            law = RULES[name](node, [laws.get(v) for v in node.operands])
         except Unknown:
             return True
         if law is not None:
-            result, _ = body.results[index]
-            laws[result] = law
-            for user in body.users[result]:
-                heapq.heappush(pending, user)
-    return not body.outputs.isdisjoint(laws)
+            laws[op.result] = law
+            add_users(op.result)
+    return False
+
+
+class _InOrder:
+    """An op that comes after those which stand before it in their block."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: ir.Operation):
+        self.op: Any = op
+
+    def __lt__(self, other: _InOrder) -> bool:
+        return self.op.is_before_in_block(other.op)
 
 
 def real_number(value: ir.Value) -> float | None:
@@ -291,36 +304,33 @@ class ShiftInvariance(Pass):
 
     def run(self, program: Module) -> bool:
         with scope():
-            functions = outside_kernels(program, NEEDED_OPS["jaxpr-shift-invariance"])
-            count = sum(_stop(program, function) for function in functions)
+            graph, count = analyses_of(program).graph, 0
+            for function in graph.outside_kernels(NEEDED_OPS["jaxpr-shift-invariance"]):
+                symbol = function.name.value
+                if graph.have(symbol, ("jaxpr.exp",)):
+                    count += _stop(graph.ops[symbol])
         if count:
             program.changed()
         return count > 0
 
 
-def _stop(program: Module, function: func.FuncOp) -> int:
-    body = analyses_of(program).body(function)
-    if "jaxpr.reduce_max" not in body.names or "jaxpr.exp" not in body.names:
-        return 0
+def _stop(ops: Sequence[tuple[Any, str]]) -> int:
+    """Stops the derivatives of maxima among the ops of a function; of how many."""
     count = 0
     # Maxima whose derivative is taken, and what is put in place of those that are infinite.
-    maxima: set[int] = set()
-    for i, name in enumerate(body.names):
-        if name != "jaxpr.reduce_max" and maxima.isdisjoint(body.operands[i]):
-            continue
+    maxima: set[ir.Value] = set()
+    for op, name in ops:
         if name not in _OF_MAXIMA:
             continue
-        number, _ = body.results[i]
-        if not is_array(body.types[number]) or does_depend(number, body):
-            maxima.add(number)
+        if name != "jaxpr.reduce_max" and maxima.isdisjoint(op.operands if maxima else ()):
             continue
-        node = body.op_views[i]
-        remark(node.op, "no derivative is taken of it: the results do not depend on it")
-        stopped = _stopped(node, body.ops[i + 1])
-        (value,) = node.op.results
+        value = op.result
+        if not is_array(value.type) or does_depend(value):
+            maxima.add(value)
+            continue
+        remark(op, "no derivative is taken of it: the results do not depend on it")
+        stopped = _stopped(OpView(op, name, list(op.operands)))
         value.replace_all_uses_except(stopped, stopped.owner.operation)
-        for user in (body.op_views[k] for k in body.users[number]):
-            user.operands = [stopped if v == value else v for v in user.operands]
         count += 1
     return count
 
@@ -330,10 +340,10 @@ _OF_MAXIMA = frozenset(
 )
 
 
-def _stopped(node: OpView, before: Any) -> ir.Value:
+def _stopped(node: OpView) -> ir.Value:
     """The value of an op without a derivative."""
     (value,) = node.op.results
-    with ir.InsertionPoint(before), node.op.location:
+    with ir.InsertionPoint.after(node.op.operation), node.op.location:
         value = _scaled_maximum(node) or value
         return ir.Operation.create("jaxpr.stop_gradient", [value.type], [value]).result
 
