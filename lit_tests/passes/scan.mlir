@@ -14,6 +14,7 @@
 // RUN: jaxmlir-opt --jaxpr-vmap='axis-size=2 in-axes=-1,0,-1 out-axes=0,0' %s -o %t.vmap
 // RUN: FileCheck %s --check-prefix=VMAP < %t.vmap
 // RUN: jaxmlir-run %t.vmap --entry=f.vmap --args '0.5, [2.0, 4.0], [1.0, 2.0, 3.0]' | FileCheck %s --check-prefix=VMAP-EXEC
+// RUN: jaxmlir-opt --jaxpr-partial-eval='unknown=1' %s | FileCheck %s --check-prefix=KNOWN
 
 // Tangents are carried beside the values they belong to.
 // JVP:      func.func private @f.jvp(%[[W:.*]]: tensor<f32>, %[[C:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>, %[[DC:.*]]: tensor<f32>, %[[DX:.*]]: tensor<3xf32>)
@@ -69,6 +70,16 @@
 // VMAP-NEXT:   return %[[OUT]]#0, %[[YS]]
 
 // VMAP-EXEC:      result[0]: f32[2] = [1.32234{{[0-9]*}}, 2.64469{{[0-9]*}}]
+
+// With c unknown, the counter runs in a loop of its own, and sin(w) is computed before both. The
+// other loop carries c alone, and scans over the known x.
+// KNOWN:      func.func private @f.known(%[[W:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>)
+// KNOWN-NEXT:   %[[N:.*]] = "jaxpr.constant"
+// KNOWN-NEXT:   %[[SIN:.*]] = "jaxpr.sin"(%[[W]])
+// KNOWN-NEXT:   "jaxpr.scan"(%[[N]], %[[X]]) {jaxpr = @body.known, length = 3 : i64, num_carry = 1 : i64}
+// KNOWN-NEXT:   return %[[SIN]], %[[X]]
+// KNOWN:      func.func private @f.unknown(%[[SIN:.*]]: tensor<f32>, %[[X:.*]]: tensor<3xf32>, %[[C:.*]]: tensor<f32>)
+// KNOWN-NEXT:   "jaxpr.scan"(%[[SIN]], %[[C]], %[[X]]) {jaxpr = @body.unknown, length = 3 : i64, num_carry = 1 : i64, num_consts = 1 : i64}
 func.func public @f(%w: tensor<f32>, %c: tensor<f32>, %xs: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
   %n = "jaxpr.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
   %0:3 = "jaxpr.scan"(%w, %c, %n, %xs) {jaxpr = @body, length = 3 : i64, num_carry = 2 : i64, num_consts = 1 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<3xf32>) -> (tensor<f32>, tensor<i32>, tensor<3xf32>)

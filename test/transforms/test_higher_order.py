@@ -4,6 +4,7 @@ Programs are transformed half by JAX before they are traced and half by the pass
 group of them computes is compiled together, for compiling is what takes the time.
 """
 
+import re
 from functools import partial
 
 import jax
@@ -571,6 +572,46 @@ def test_what_is_known_first_and_the_rest_make_the_whole(steps, unknown):
         return program_primitive.call(program, "f.unknown", [*first, given[unknown]])[0]
 
     close(both(*args), jax.jit(f)(*args))
+
+
+@jax.custom_jvp
+def in_loops(x, y):
+    def step(carry, s):
+        a, b = carry
+        return (jnp.sin(x) * a + s, b + a), (b * a, jnp.cos(x) * s)
+
+    (a, b), (p, q) = lax.scan(step, (x, y), jnp.arange(4) + y)
+    return a + b * jnp.sum(p * q)
+
+
+@in_loops.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+
+    def step(carry, s):
+        a, b, t, u = carry
+        following = t * jnp.cos(a) * jnp.exp(x) + dy * s
+        carry = (jnp.sin(x) * a + s, b + a, following, 0.5 * u + a * t)
+        return carry, (b * a, jnp.cos(x) * s, following * jnp.exp(b), jnp.cos(x) * s * dx)
+
+    start = (x, y, dx, jnp.float32(0))
+    (a, b, t, u), (p, q, *sums) = lax.scan(step, start, jnp.arange(4) + y)
+    return a + b * jnp.sum(p * q), t * b + u + sum(map(jnp.sum, sums))
+
+
+def test_a_loop_of_a_jvp_rule_is_split_by_what_is_known():
+    """Part of the carry is known at first only; slices, constants and the length stay."""
+
+    def f(x):
+        return jnp.sin(0.1 * in_loops(x, 2 * x))
+
+    x, t = f32(0.3), f32(0.7)
+    gradient = jaxmlir.trace(f)(x).grad()
+    lengths = re.findall(r'"jaxpr.scan".*length = (\d+)', gradient.as_text())
+    assert lengths == ["4", "4"]
+    close(gradient(x), jax.grad(f)(x))
+    close(gradient.grad()(x), jax.grad(jax.grad(f))(x))
+    close(gradient.jvp()((x,), (t,)), jax.jvp(jax.grad(f), (x,), (t,)))
 
 
 # --- forward mode through backward rules ------------------------------------------------------

@@ -5,6 +5,8 @@ jvp         tangents are carried, and scanned over, beside their primals
 linearize   one scan computes the results and stacks what the derivative needs of each iteration;
             the other scans over that. What is the same in every iteration is computed before the
             loop and not stacked
+partial     one scan computes what is known, and stacks what the other needs of each iteration;
+eval        what is known of the carry at first only is handed over as the other begins
 transpose   a scan in the opposite direction; cotangents of the carry are carried, and those of
             constants are summed in the carry
 batch       what depends on a batched operand is batched, the rest is not
@@ -29,15 +31,23 @@ from jaxmlir.support.masks import (
     chosen,
     filled,
     fixpoint,
+    left_out,
     present,
     split,
 )
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
-from jaxmlir.transforms.emitters import Emitter, Linearization
+from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.loops import interleaved, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
-from jaxmlir.transforms.higher_order.scan_bodies import jvp_body, linearize_body, transpose_body
+from jaxmlir.transforms.higher_order.scan_bodies import (
+    TwoBodies,
+    jvp_body,
+    linearize_body,
+    partial_eval_body,
+    transpose_body,
+)
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.partial_eval import unknown_results
 from jaxmlir.transforms.transpose import linear_results, linear_type, reached_arguments
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 
@@ -89,25 +99,50 @@ class Scan(HigherOrderRule):
         body = rules.functions.once(
             linearize_body, scan.body, scan.counts, body_active, used, wanted
         )
-        hoisted = body.hoisted
 
         def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
-            consts, carry, xs = scan.operands(args)
-            values, invariant = split(inline(hoisted.function, consts), hoisted.num_values)
-            new_consts = [*(consts[i] for i in hoisted.constants), *values]
-            new = scan.with_body(body.fwd, len(new_consts), scan.num_carry)
-            outs = new.write(rules, [*new_consts, *carry, *xs])
-            sources = {"operand": args, "invariant": invariant, "result": outs}
-            return [*outs[: len(wanted)], *(sources[kind][i] for kind, i in body.residuals)]
+            return _write_first(rules, scan, body, args, scan.counts, len(wanted))
 
         def write_tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
-            invariant, sliced, given = split(args, body.num_invariant, body.num_sliced)
+            residuals, given = split(args, len(body.residuals))
             tangents = tangents_of(types, uses, given, used)
-            consts, carry, xs = map(present, scan.operands(tangents))
-            new = scan.with_body(body.lin, len(invariant) + len(consts), len(carry))
-            return new.write(rules, [*invariant, *consts, *carry, *xs, *sliced])
+            groups = map(present, scan.operands(tangents))
+            return _write_second(rules, scan, body, residuals, *groups)
 
         return Linearization(Emitter(wanted, write_primal), Emitter(wanted, write_tangent), uses)
+
+    def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
+        scan = ScanOp.of(op)
+        consts, carry, xs = scan.operands(unknown)
+
+        def after(carry: list[bool]) -> list[bool]:
+            return scan.results(unknown_results(rules, scan.body, (*consts, *carry, *xs)))[0]
+
+        # A carry that is known at first only is handed over to the second loop as it begins.
+        carry_unknown = fixpoint(carry, after)
+        begun = [later and not u for u, later in zip(carry, carry_unknown, strict=True)]
+        body, unknown_out = rules.functions.once(
+            partial_eval_body, scan.body, scan.counts, (*consts, *carry_unknown, *xs)
+        )
+        counts = (consts.count(False), carry_unknown.count(False))
+        num_known = unknown_out.count(False)
+
+        def write_known(args: Sequence[ir.Value]) -> list[ir.Value]:
+            own_consts, own_carry, own_xs = split(args, counts[0], carry.count(False))
+            later = left_out(begun, carry)
+            operands = [*own_consts, *left_out(own_carry, later), *own_xs]
+            outs = _write_first(rules, scan, body, operands, counts, num_known)
+            return [*outs, *chosen(own_carry, later)]
+
+        def write_unknown(args: Sequence[ir.Value]) -> list[ir.Value]:
+            residuals, first, own_consts, own_carry, own_xs = split(
+                args, len(body.residuals), sum(begun), sum(consts), sum(carry)
+            )
+            carried = present(filled(own_carry, carry, filled(first, begun)))
+            return _write_second(rules, scan, body, residuals, own_consts, carried, own_xs)
+
+        known, rest = Emitter(unknown_out, write_known), Emitter(unknown_out, write_unknown)
+        return PartialEvaluation(known, rest)
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         scan = ScanOp.of(op)
@@ -176,6 +211,45 @@ class Scan(HigherOrderRule):
             return new.write(rules, move_all(rules, args, dims, want, axis.size))
 
         return Emitter((*carry, *(None if d is None else 1 for d in ys)), write)
+
+
+def _write_first(
+    rules: Rules,
+    scan: ScanOp,
+    body: TwoBodies,
+    args: Sequence[ir.Value],
+    counts: tuple[int, int],
+    num_results: int,
+) -> list[ir.Value]:
+    """The first of the two loops that a scan is split into: its results and the residuals.
+
+    Args:
+      counts: how its operands are grouped.
+      num_results: of the loop, without residuals.
+    """
+    num_consts, num_carry = counts
+    consts, rest = split(args, num_consts)
+    hoisted = body.hoisted
+    values, invariant = split(inline(hoisted.function, consts), hoisted.num_values)
+    new_consts = [*(consts[i] for i in hoisted.constants), *values]
+    outs = scan.with_body(body.first, len(new_consts), num_carry).write(rules, [*new_consts, *rest])
+    sources = {"operand": args, "invariant": invariant, "result": outs}
+    return [*outs[:num_results], *(sources[kind][i] for kind, i in body.residuals)]
+
+
+def _write_second(
+    rules: Rules,
+    scan: ScanOp,
+    body: TwoBodies,
+    residuals: Sequence[ir.Value],
+    consts: Sequence[ir.Value],
+    carry: Sequence[ir.Value],
+    xs: Sequence[ir.Value],
+) -> list[ir.Value]:
+    """The second of the two loops that a scan is split into."""
+    invariant, sliced = split(residuals, body.num_invariant)
+    new = scan.with_body(body.second, len(invariant) + len(consts), len(carry))
+    return new.write(rules, [*invariant, *consts, *carry, *xs, *sliced])
 
 
 def _active(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask:

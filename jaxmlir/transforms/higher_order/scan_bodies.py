@@ -17,6 +17,7 @@ from jaxmlir.transforms.edit import Hoisted, before_return, hoist, set_arguments
 from jaxmlir.transforms.higher_order.loops import interleaved
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.partial_eval import partial_eval
 from jaxmlir.transforms.transpose import transpose_nonzero
 
 if TYPE_CHECKING:
@@ -50,23 +51,20 @@ def jvp_body(
 
 
 @dataclass(frozen=True)
-class LinearizedBody:
-    """The bodies of the two loops that a scan is linearized to, and what goes between them."""
+class TwoBodies:
+    """The bodies of the two loops that a scan is split into, and what goes between them."""
 
     hoisted: Hoisted
     """What is computed before the loops."""
-    fwd: str
+    first: str
     """``(*constants, *carry, *slices) -> (*carry, *slices, *residuals of this iteration)``."""
-    lin: str
-    """``(*invariant residuals, *tangents, *residuals of this iteration) -> tangents``."""
+    second: str
+    """``(*invariant residuals, *own constants, *carry, *slices, *residuals of this iteration) ->
+    (*carry, *slices)``."""
     residuals: tuple[tuple[str, int], ...]
-    """Where each residual comes from, the invariant ones first: an ``operand`` of the scan, an
-    ``invariant`` that is computed before the loop, or a ``result`` of the first loop."""
+    """Where each residual comes from, the invariant ones first: an ``operand`` of the first loop,
+    an ``invariant`` that is computed before it, or a ``result`` of it."""
     num_invariant: int
-
-    @property
-    def num_sliced(self) -> int:
-        return len(self.residuals) - self.num_invariant
 
 
 def linearize_body(
@@ -76,19 +74,49 @@ def linearize_body(
     active: Sequence[bool],
     used: Sequence[bool],
     wanted: Sequence[bool],
-) -> LinearizedBody:
-    """The bodies of the loop that computes the results, and of the linear one.
+) -> TwoBodies:
+    """The bodies of the loop that computes the results, and of the linear one, which takes and
+    gives tangents.
 
     Args:
       active: the arguments that have tangents.
       used: those of them whose tangents the linear loop takes.
       wanted: the results whose tangents it gives; of the carry, the same as in ``used``.
     """
-    num_consts, num_carry = counts
-    num_results = len(wanted)
-    required = [w and i < num_carry for i, w in enumerate(wanted)]
+    required = [w and i < counts[1] for i, w in enumerate(wanted)]
     found = linearize(rules, symbol, active, wanted, required, used)
-    fwd, lin = rules.program.function(found.fwd), rules.program.function(found.lin)
+    return _two_bodies(rules, found.fwd, found.lin, counts, len(wanted))
+
+
+def partial_eval_body(
+    rules: Rules, symbol: str, counts: tuple[int, int], unknown: Sequence[bool]
+) -> tuple[TwoBodies, Mask]:
+    """The bodies of the loop over what is known, and of that over the rest; which results the
+    second one gives.
+
+    Args:
+      unknown: which arguments are unknown; of the carry, in any iteration.
+    """
+    consts, carry, _ = split(unknown, *counts)
+    slices = len(rules.program.function(symbol).type.results) - len(carry)
+    found = partial_eval(rules, symbol, unknown, required=(*carry, *[False] * slices))
+    known = (consts.count(False), carry.count(False))
+    num_known = found.unknown_out.count(False)
+    bodies = _two_bodies(rules, found.known, found.unknown, known, num_known)
+    return bodies, found.unknown_out
+
+
+def _two_bodies(
+    rules: Rules, first: str, second: str, counts: tuple[int, int], num_results: int
+) -> TwoBodies:
+    """Makes bodies of loops of the halves of a body; they are changed in place.
+
+    Args:
+      counts: how the arguments of the first half are grouped.
+      num_results: of the first half, without residuals.
+    """
+    num_consts, num_carry = counts
+    fwd, lin = rules.program.function(first), rules.program.function(second)
 
     # What is at hand anyway need not be returned: slices given or returned, and constants.
     arguments = list(fwd.arguments)
@@ -119,15 +147,11 @@ def linearize_body(
     invariant = [
         kind == "invariant" or (kind == "operand" and i < num_consts) for kind, i in sources
     ]
-    residuals, tangents = split(list(lin.arguments), len(sources))
-    consts, carry, _ = split(used, *counts)
-    dconsts, dcarry, dxs = split(tangents, sum(consts), sum(carry))
+    residuals, given = split(list(lin.arguments), len(sources))
     sliced = [not i for i in invariant]
-    set_arguments(
-        lin, [*chosen(residuals, invariant), *dconsts, *dcarry, *dxs, *chosen(residuals, sliced)]
-    )
+    set_arguments(lin, [*chosen(residuals, invariant), *given, *chosen(residuals, sliced)])
     ordered = (*chosen(sources, invariant), *chosen(sources, sliced))
-    return LinearizedBody(hoisted, found.fwd, found.lin, ordered, sum(invariant))
+    return TwoBodies(hoisted, first, second, ordered, sum(invariant))
 
 
 def transpose_body(
