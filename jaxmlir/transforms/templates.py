@@ -239,15 +239,20 @@ class Rules:
         self,
         function: Callable[..., list[Any]],
         args: Sequence[ir.Value],
-        key: Any,
+        key: Any = None,
         shared: bool = True,
     ) -> list[ir.Value]:
         """Writes the ops that a JAX function of the values performs.
 
         Args:
-          key: stands for the function, which is traced once for it and the values' types.
+          key: stands for the function, which is traced once for it and the values' types.  By
+            default that is the function, or of a ``functools.partial`` its function and arguments.
           shared: whether the key stands for the same function in other programs.
         """
+        if key is None:
+            key = function
+            if isinstance(function, functools.partial):
+                key = function.func, function.args, tuple(function.keywords.items())
 
         def trace() -> tuple[Any]:
             return (jax_rules.trace_flat(function, [aval_of(v.type) for v in args], "emit"),)

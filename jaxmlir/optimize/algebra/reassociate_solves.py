@@ -489,7 +489,7 @@ class _Systems:
         if system.b is not None:
             operands.append(system.b)
         with ir.InsertionPoint(node.op), node.op.location:
-            (value,) = self._rules.emit(product, operands, product)
+            (value,) = self._rules.emit(product, operands)
             value = converted(value, old.type)
         old.replace_all_uses_with(value)
 
@@ -551,7 +551,7 @@ class _Loops:
             f"the matrix of {shape[-1]} rows is inverted once, not solved with {iterations} times",
         )
         with ir.InsertionPoint(node.op), node.op.location:
-            (inverse,) = self._rules.emit(_inverse, [a], "invert.inverse")
+            (inverse,) = self._rules.emit(_inverse, [a])
             (x,) = solve.by_products().create([a, a, inverse, inverse, b])
         node.op.results[0].replace_all_uses_with(x)
         return True

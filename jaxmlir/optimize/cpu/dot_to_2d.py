@@ -100,7 +100,7 @@ def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
     if swaps:
         precision = _swapped(precision)
     found = _Product(first.side, second.side, precision, product.get("preferred_element_type"))
-    return rules.emit(found, [first.value, second.value], found)[0]
+    return rules.emit(found, [first.value, second.value])[0]
 
 
 def _swaps(user: ir.Operation | None, operands: Sequence[_Operand]) -> bool:

@@ -13,6 +13,7 @@ or unknown ops in them, which batches make dearer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
@@ -260,20 +261,22 @@ class _Fusion:
         return tuple([value.type for value in outs])
 
     def _stack(self, values: Sequence[ir.Value], dim: int) -> ir.Value:
-        def stack(*xs: Any) -> list[Any]:
-            import jax.numpy as jnp
-
-            return [jnp.stack(xs, dim)]
-
-        return self.rules.emit(stack, values, ("stack", dim))[0]
+        return self.rules.emit(functools.partial(_stacked, dim=dim), values)[0]
 
     def _row(self, value: ir.Value, i: int, dim: int) -> ir.Value:
-        def row(x: Any) -> list[Any]:
-            from jax import lax
+        return self.rules.emit(functools.partial(_row, i=i, dim=dim), [value])[0]
 
-            return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
-        return self.rules.emit(row, [value], ("row", i, dim))[0]
+def _stacked(*xs: Any, dim: int) -> list[Any]:
+    import jax.numpy as jnp
+
+    return [jnp.stack(xs, dim)]
+
+
+def _row(x: Any, *, i: int, dim: int) -> list[Any]:
+    from jax import lax
+
+    return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
 
 def _may_go_on(

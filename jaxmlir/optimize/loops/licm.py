@@ -584,7 +584,7 @@ class _Motion:
         """Values that a template computes if the predicate holds, else any."""
         if split not in self._branches:
             self._branches[split] = self._write_branches(split)
-        (index,) = self._rules.emit(_as_index, [predicate], "licm.index")
+        (index,) = self._rules.emit(_as_index, [predicate])
         attributes = {"branches": self._branches[split]}
         types = list(split.template.type.results)
         return list(ir.Operation.create("jaxpr.cond", types, [index, *consts], attributes).results)

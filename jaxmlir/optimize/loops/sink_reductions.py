@@ -529,7 +529,7 @@ def _summed(
         return ir.Operation.create(op.name, [op.type], operands, attributes).result
     stacked = tuple(known is None for known in op.operands)
     scatter = _Scatter(length, stacked, term.node.get("dimension_numbers"), term.node.get("mode"))
-    (value,) = rules.emit(scatter, operands, scatter)
+    (value,) = rules.emit(scatter, operands)
     return converted(value, op.type)
 
 

@@ -10,6 +10,7 @@ Batched over its index, a ``cond`` becomes a selection from the results of all b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -267,22 +268,16 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         operands = move_all(rules, args[1:], dims[1:], batched, size)
         outs = []
         for i, branch in enumerate(branches):
-            guarded = rules.emit(
-                lambda index, *xs, i=i: _guarded(index == i, xs),
-                [index, *chosen(operands, tangible[1:])],
-                ("cond operands", i),
-            )
+            guard = functools.partial(_guarded, branch=i)
+            guarded = rules.emit(guard, [index, *chosen(operands, tangible[1:])])
             outs.append(call(rules, branch, filled(guarded, tangible[1:], operands)))
-        return [
-            rules.emit(_choose, [index, *cases], "cond result")[0]
-            for cases in zip(*outs, strict=True)
-        ]
+        return [rules.emit(_choose, [index, *cases])[0] for cases in zip(*outs, strict=True)]
 
     return Emitter(out_dims, write)
 
 
-def _guarded(chosen: Any, xs: Sequence[Any]) -> list[Any]:
-    return [_choose(chosen, lax.stop_gradient(x), x)[0] for x in xs]
+def _guarded(index: Any, *xs: Any, branch: int) -> list[Any]:
+    return [_choose(index == branch, lax.stop_gradient(x), x)[0] for x in xs]
 
 
 def _choose(which: Any, *cases: Any) -> list[Any]:

@@ -414,6 +414,6 @@ def _write(rules: Rules, reading: Reading, change: _Change, new: dict[Expr, ir.V
     old = body.value(root.value)
     with ir.InsertionPoint(op), op.location:
         values = [new[e] if e in new else body.value(e.value) for e in change.inputs]
-        (value,) = rules.emit(change.plan, values, change.plan)
+        (value,) = rules.emit(change.plan, values)
         value = new[root] = converted(value, old.type)
     old.replace_all_uses_with(value)

@@ -501,7 +501,7 @@ class _Loops:
             op, (old,) = body.ops[f.op], range(*body.results[f.op])
             with ir.InsertionPoint(op), op.location:
                 operands = [new[v] if v in new else body.value(v) for v in f.operands]
-                (out,) = self._rules.emit(f.sum, operands, f.sum)
+                (out,) = self._rules.emit(f.sum, operands)
                 new[old] = converted(out, body.types[old])
             body.value(old).replace_all_uses_with(new[old])
 
@@ -526,7 +526,7 @@ class _Loops:
                     answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
                 sources += [None] * (len(new.block.operations) - len(sources))
             with body.function.location:
-                index = self._rules.emit(_as_index, answers, "factor_logsumexp.index")
+                index = self._rules.emit(_as_index, answers)
         new.finish(index)
         return new.op, sources
 

@@ -208,7 +208,7 @@ def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
     best = tree.best
     if remarks_wanted():
         remark(place, _message(tree.cost, best.cost, best.plan))
-    (value,) = rules.emit(best.plan, [v.value for v in best.values], best.plan)
+    (value,) = rules.emit(best.plan, [v.value for v in best.values])
     tree.root.replace(converted(value, tree.root.type))
 
 

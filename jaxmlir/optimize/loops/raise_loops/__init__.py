@@ -605,30 +605,29 @@ def _plain(scan: ScanOp) -> dict[str, ir.Attribute]:
 def _reshaped(rules: Rules, value: ir.Value, type_: ir.Type | None) -> ir.Value:
     """Rows in batches of a given shape; without one, batches of rows as rows."""
     shape = None if type_ is None else tuple(type_.shape)
-    (result,) = rules.emit(lambda x: [_reshape(x, shape)], [value], ("batches", shape))
+    (result,) = rules.emit(functools.partial(_reshape, shape=shape), [value])
     return result
 
 
-def _reshape(x: Any, shape: tuple[int, ...] | None) -> Any:
+def _reshape(x: Any, *, shape: tuple[int, ...] | None) -> list[Any]:
     from jax import lax
 
-    return lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)
+    return [lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)]
 
 
 def _total(rules: Rules, init: ir.Value, rows: ir.Value, negative: bool) -> ir.Value:
     """A sum with some rows added, or subtracted."""
-    key = ("raise_loops.total", negative)
-    (total,) = rules.emit(lambda x, rows: [_sum(x, rows, negative)], [init, rows], key)
+    (total,) = rules.emit(functools.partial(_sum, negative=negative), [init, rows])
     return converted(total, init.type)
 
 
-def _sum(x: Any, rows: Any, negative: bool) -> Any:
+def _sum(x: Any, rows: Any, *, negative: bool) -> list[Any]:
     import numpy as np
     from jax import lax
 
     total = lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))
     total = lax.convert_element_type(total, x.dtype)
-    return lax.sub(x, total) if negative else lax.add(x, total)
+    return [lax.sub(x, total) if negative else lax.add(x, total)]
 
 
 # The values of a batch of iterations are to fit in caches.  Gradients of 500 vectors times a matrix

@@ -536,17 +536,14 @@ class _Views:
         """A part of a stacked value: ``[count, iterations of a segment, ...]``."""
         key = value, part
         if key not in self.known:
-            (self.known[key],) = self.rules.emit(
-                functools.partial(_view, part, self.length), [value], ("remat", part, self.length)
-            )
+            view = functools.partial(_view, part, self.length)
+            (self.known[key],) = self.rules.emit(view, [value])
         return self.known[key]
 
     def whole(self, parts: Sequence[tuple[_Part, ir.Value]]) -> ir.Value:
         """The stacked value that has those parts."""
-        args = [value for _, value in parts]
-        key = tuple(part for part, _ in parts)
-        (found,) = self.rules.emit(functools.partial(_whole, key), args, ("remat", key))
-        return found
+        whole = functools.partial(_whole, tuple(part for part, _ in parts))
+        return self.rules.emit(whole, [value for _, value in parts])[0]
 
 
 def _view(part: _Part, length: int, x: Any) -> list[Any]:
