@@ -28,6 +28,46 @@ if TYPE_CHECKING:
     from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
 
+_ACTIONS = "MLIR's actions are not in its Python bindings, and Python passes are none"
+_PLUGIN = "no C++ plugins: jaxlib's MLIR is not built for them; `--load` imports Python modules"
+_REMARKS = "of C++ passes' own remark files; ours: `--remarks`"
+_COUNTERS = "counters are in MLIR's debug builds only"
+_REFUSED = {
+    "elide-resource-data-from-bytecode": "such bytecode is not whole",
+    "irdl-file": "ops of unregistered dialects are accepted as they are",
+    "load-dialect-plugin": _PLUGIN,
+    "load-pass-plugin": _PLUGIN,
+    "mlir-diagnostic-verbosity-level": "the bindings do not offer it",
+    "mlir-print-elementsattrs-with-hex-if-larger": "the bindings do not offer it; large constants "
+    "are resources, which are hexadecimal",
+    "mlir-print-op-on-diagnostic": "the line of the file is printed, with a caret",
+    "mlir-print-unique-ssa-ids": "the bindings do not offer it",
+    "mlir-print-value-users": "the bindings do not offer it",
+    "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` leaves out "
+    "the verification of our ops; MLIR's own is quick, and safe",
+}
+_NOT_APPLICABLE = {
+    "log-actions-to": _ACTIONS,
+    "log-mlir-actions-filter": _ACTIONS,
+    "mlir-debug-counter": _COUNTERS,
+    "mlir-enable-debugger-hook": _ACTIONS,
+    "mlir-print-debug-counter": _COUNTERS,
+    "profile-actions-to": _ACTIONS,
+    **dict.fromkeys(
+        (
+            "remark-format",
+            "remark-policy",
+            "remarks-filter",
+            "remarks-filter-analyse",
+            "remarks-filter-failed",
+            "remarks-filter-missed",
+            "remarks-filter-passed",
+            "remarks-output-file",
+        ),
+        _REMARKS,
+    ),
+}
+
 
 _SEPARATOR = "// -----"
 
@@ -257,9 +297,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
         given = "" if options is None else f"={options}"
         raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
     if not pass_exists(name):
-        from jaxmlir.cli.unsupported import NOT_APPLICABLE, REFUSED
-
-        if reason := (REFUSED | NOT_APPLICABLE).get(name):
+        if reason := (_REFUSED | _NOT_APPLICABLE).get(name):
             raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
         raise command_line.unknown_flag(name, [*(flag.name for flag in FLAGS), *_pass_names()])
     return f"{name}{{{options}}}" if options else name

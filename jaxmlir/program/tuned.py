@@ -22,8 +22,7 @@ import jax
 from jaxmlir import targets
 from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import call_signature
-from jaxmlir.caching import disk_cache
-from jaxmlir.caching.configuration_key import configuration
+from jaxmlir.caching import configuration, disk_cache
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
 from jaxmlir.program.tuning import SECONDS, Choice, Trial

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.errors import TransformError, deep_calls_as
@@ -258,7 +258,7 @@ def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> A
 
 def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
     from jaxmlir.dialect.builder import reachable
-    from jaxmlir.transforms.higher_order.residuals import linearize_call, partial_eval_call
+    from jaxmlir.transforms.higher_order.call import linearize_call, partial_eval_call
     from jaxmlir.transforms.jvp import jvp
     from jaxmlir.transforms.retype_varying_axes import vary
     from jaxmlir.transforms.templates import Rules

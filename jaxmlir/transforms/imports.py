@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from jaxmlir._compat import core
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.custom_rule_ops import OPS

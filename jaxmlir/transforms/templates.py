@@ -36,8 +36,7 @@ from jaxmlir.analysis import pointwise
 from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
-from jaxmlir.caching import disk_cache
-from jaxmlir.caching.configuration_key import kept_for_settings, setting
+from jaxmlir.caching import disk_cache, kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops, locations, op_signature
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced

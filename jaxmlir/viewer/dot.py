@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
-from jaxmlir.viewer.form import calls_of
-from jaxmlir.viewer.tables import Tables
+from jaxmlir.viewer.form import Tables, calls_of
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

@@ -57,7 +57,7 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

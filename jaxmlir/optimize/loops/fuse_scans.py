@@ -38,7 +38,7 @@ from jaxmlir.optimize.vectorize.isomorphic import (
 from jaxmlir.optimize.vectorize.stacking import Windows
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
 

@@ -51,9 +51,9 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.clone_plan import ClonePlan, is_model
 from jaxmlir.transforms.edit import before_return
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import ClonePlan, is_model
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

@@ -61,8 +61,7 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.edit import set_arguments
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 

@@ -71,7 +71,7 @@ from jaxmlir.optimize.vectorize.stacking import total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

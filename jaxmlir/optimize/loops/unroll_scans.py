@@ -34,7 +34,7 @@ from jaxmlir.optimize.loops.scan_editor import LOOPS, loops_of
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

@@ -40,7 +40,7 @@ from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_chang
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

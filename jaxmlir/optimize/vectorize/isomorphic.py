@@ -35,7 +35,7 @@ from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, i
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap_of

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmlir.caching.configuration_key import kept_for_settings, setting
+from jaxmlir.caching import kept_for_settings, setting
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.types import aval_of

@@ -23,13 +23,13 @@ from jaxmlir.support.masks import Dims, Mask, both, chosen, filled
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
-from jaxmlir.transforms.higher_order.custom_rules import joined
-from jaxmlir.transforms.higher_order.residuals import (
+from jaxmlir.transforms.higher_order.call import (
     Forwarded,
     Source,
     linearize_call,
     partial_eval_call,
 )
+from jaxmlir.transforms.higher_order.custom_rules import joined
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.new_function import call

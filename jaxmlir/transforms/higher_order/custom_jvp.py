@@ -34,6 +34,7 @@ from jaxmlir.rewriting.dedupe import rename_uses
 from jaxmlir.rewriting.sizes import Substitution
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
+from jaxmlir.transforms.higher_order.call import linearize_rule_of, partial_eval_call_of
 from jaxmlir.transforms.higher_order.custom_rules import (
     Batch,
     BatchedRules,
@@ -49,7 +50,6 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     places_given,
     rule_symbol,
 )
-from jaxmlir.transforms.higher_order.residuals import linearize_rule_of, partial_eval_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call, clone_function
 from jaxmlir.transforms.partial_eval import unknown_results

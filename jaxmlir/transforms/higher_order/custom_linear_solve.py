@@ -17,8 +17,8 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
 from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
+from jaxmlir.transforms.higher_order.call import linearize_call_of
 from jaxmlir.transforms.higher_order.custom_rules import error_at, joined
-from jaxmlir.transforms.higher_order.residuals import linearize_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.transpose import linear_type

@@ -34,10 +34,9 @@ from jaxmlir.support.masks import (
 )
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
-from jaxmlir.transforms.higher_order.loops import interleaved, tangents_of
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, interleaved, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.higher_order.scan_bodies import jvp_body, linearize_body, transpose_body
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.transpose import linear_results, linear_type, reached_arguments
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
 

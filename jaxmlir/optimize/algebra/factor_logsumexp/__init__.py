@@ -60,9 +60,8 @@ from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.clone_plan import ClonePlan
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

@@ -60,10 +60,8 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, can_batch, is_slow_alone
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
-from jaxmlir.transforms.clone_plan import ClonePlan, places
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.higher_order.loops import ScanOp, stacked
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
 

@@ -26,9 +26,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import Carried, ScanEditor, Sliced
 from jaxmlir.optimize.simplify.canonicalize.control import ANY, INTEGERS
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.call_graph import CallGraph

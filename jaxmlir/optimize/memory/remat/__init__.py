@@ -46,8 +46,8 @@ from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.units import in_units, is_budget
-from jaxmlir.transforms.clone_plan import ClonePlan
+from jaxmlir.support.options import in_units, is_budget
+from jaxmlir.transforms.new_function import ClonePlan
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

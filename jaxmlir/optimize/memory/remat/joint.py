@@ -25,10 +25,8 @@ from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.price import size_of
 from jaxmlir.support.masks import split
-from jaxmlir.transforms.clone_plan import ClonePlan
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, stacked
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

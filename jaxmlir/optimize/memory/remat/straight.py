@@ -39,8 +39,8 @@ from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
+from jaxmlir.support.options import in_units
 from jaxmlir.support.progress import Step, progress
-from jaxmlir.support.units import in_units
 from jaxmlir.support.warn import warn
 
 if TYPE_CHECKING:
