@@ -11,6 +11,9 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import jax.numpy as jnp
+from jax import lax
+
 from jaxmlir._compat import batching, core
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
@@ -318,9 +321,6 @@ def _moved(
     x: Any, *, have: int | None, want: int | None, size: int, shared: Shared | None
 ) -> list[Any]:
     """Moves a batch dimension by JAX's functions, which know what becomes of a sharding."""
-    import jax.numpy as jnp
-    from jax import lax
-
     if want is None:
         return [jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)]
     if have is not None:
@@ -332,6 +332,4 @@ def _moved(
 
 def _spread(x: Any, *, size: int) -> list[Any]:
     """A batch of a value and zeros."""
-    import jax.numpy as jnp
-
     return [jnp.zeros((size, *x.shape), x.dtype).at[0].set(x)]

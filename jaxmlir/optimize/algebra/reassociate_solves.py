@@ -40,6 +40,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 from jax import lax
 
 from jaxmlir.analysis.call_graph import SCANS
@@ -588,8 +589,6 @@ class _Loops:
 
 def _inverse(a: Any) -> list[Any]:
     """The transpose of ``a^-1``: the solution of ``a^T x = 1``; no derivative leads to it."""
-    import jax.numpy as jnp
-
     lu, _, permutation = lax.linalg.lu(jnp.swapaxes(lax.stop_gradient(a), -1, -2))
     rows = lax.broadcasted_iota(permutation.dtype, a.shape, a.ndim - 1)
     x = (permutation[..., None] == rows).astype(a.dtype)

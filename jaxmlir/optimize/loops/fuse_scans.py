@@ -19,6 +19,9 @@ from dataclasses import replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax.numpy as jnp
+from jax import lax
+
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
@@ -268,14 +271,10 @@ class _Fusion:
 
 
 def _stacked(*xs: Any, dim: int) -> list[Any]:
-    import jax.numpy as jnp
-
     return [jnp.stack(xs, dim)]
 
 
 def _row(x: Any, *, i: int, dim: int) -> list[Any]:
-    from jax import lax
-
     return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
 

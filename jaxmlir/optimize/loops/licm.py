@@ -41,6 +41,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
@@ -642,8 +643,6 @@ _QUICK = FUSIBLE | {"jaxpr.constant"}
 
 def _as_index(predicate: Any) -> list[Any]:
     """The branch for a predicate; a batch of loops goes on while one of them does."""
-    from jax import lax
-
     if predicate.ndim:
         predicate = lax.reduce_or(predicate, tuple(range(predicate.ndim)))
     return [lax.convert_element_type(predicate, "int32")]

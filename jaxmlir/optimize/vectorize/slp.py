@@ -27,7 +27,7 @@ import itertools
 import operator
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -55,10 +55,6 @@ from jaxmlir.optimize.vectorize.isomorphic import (
 from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    pass
-
 
 # -- Parts of an array that are written one after another, written at once --
 #

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -71,9 +73,6 @@ def joined(rules: Rules, array: ir.Value, op: Any, name: str) -> ir.Value:
 
 
 def _stack_known(values: Sequence[Any]) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     if not isinstance(values[0].dtype, dtypes.ExtendedDType):
         return np.stack(values)
     # Random keys: arrays, while something is traced, too.
@@ -82,8 +81,6 @@ def _stack_known(values: Sequence[Any]) -> Any:
 
 
 def _stack(*values: Any) -> list[Any]:
-    import jax.numpy as jnp
-
     return [jnp.stack(values)]
 
 
@@ -261,8 +258,6 @@ def _read(
     layout: tuple[Level, ...] | None,
 ) -> list[Any]:
     """Windows of an array."""
-    import jax
-
     places = np.array(starts, np.int32)
     if layout is None:
         windows = jax.vmap(lambda start: lax.dynamic_slice(array, start, sizes))(places)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
@@ -509,7 +510,5 @@ def _computed(solver: Solver, op: Any) -> list[Any]:
     inputs = [solver.static_values[v] for v in op.operands]
     if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes:
         return [None] * len(op.results)
-    import jax
-
     with jax.ensure_compile_time_eval():
         return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)

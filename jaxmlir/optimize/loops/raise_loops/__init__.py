@@ -23,6 +23,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+from jax import lax
+
 from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
@@ -608,8 +611,6 @@ def _reshaped(rules: Rules, value: ir.Value, type_: ir.Type | None) -> ir.Value:
 
 
 def _reshape(x: Any, *, shape: tuple[int, ...] | None) -> list[Any]:
-    from jax import lax
-
     return [lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)]
 
 
@@ -620,9 +621,6 @@ def _total(rules: Rules, init: ir.Value, rows: ir.Value, negative: bool) -> ir.V
 
 
 def _sum(x: Any, rows: Any, *, negative: bool) -> list[Any]:
-    import numpy as np
-    from jax import lax
-
     total = lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))
     total = lax.convert_element_type(total, x.dtype)
     return [lax.sub(x, total) if negative else lax.add(x, total)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.dialect import codec
@@ -103,21 +104,15 @@ def _filled(at: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    from jax import lax
-
     # The primitive itself: negative indices are not meant from the end here.
     return lax.dynamic_slice_p.bind(x, *starts, slice_sizes=shape)
 
 
 def dynamic_update_slice(x: Any, y: Any, starts: Sequence[Any]) -> Any:
-    from jax import lax
-
     return lax.dynamic_update_slice_p.bind(x, y, *starts)
 
 
 def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
-    from jax import lax
-
     count = len(numbers)
     found = affine(numbers)
     if found is not None and (size == 1 or _is_contiguous(numbers, size)):
@@ -151,16 +146,12 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
 def _shifted(x: Any, numbers: np.ndarray, axis: int) -> Any:
     """The elements at evenly spaced positions, in the order of the array, with a dimension of size
     1 behind theirs."""
-    from jax import lax
-
     low, high = int(numbers.min()), int(numbers.max()) + 1
     part = lax.slice_in_dim(x, low, high, abs(int(numbers[1] - numbers[0])), axis)
     return lax.reshape(part, (*part.shape[: axis + 1], 1, *part.shape[axis + 1 :]))
 
 
 def _put(x: Any, rows: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
-    from jax import lax
-
     count = len(numbers)
     if _is_contiguous(numbers, size):
         _, step = affine(numbers)
@@ -542,8 +533,6 @@ def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -
     targets, gone = tuple(numbers.start_index_map), tuple(numbers.collapsed_slice_dims)
 
     def slice_(x: Any, *index: Any) -> list[Any]:
-        from jax import lax
-
         piece = dynamic_slice(x, _starts(index, targets, x.ndim), sizes)
         return [lax.squeeze(piece, gone)]
 
@@ -558,8 +547,6 @@ def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) 
     targets, sizes, pieces = window
 
     def put(x: Any, update: Any, *index: Any) -> list[Any]:
-        from jax import lax
-
         return [
             dynamic_update_slice(x, lax.reshape(update, sizes), _starts(index, targets, x.ndim))
         ]
@@ -649,8 +636,6 @@ def _bounds(pieces: Sequence[ir.Value], known: Known) -> list[Bounds] | None:
 
 
 def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any]:
-    import numpy as np
-
     zero = np.zeros((), index[0].dtype)
     return [index[targets.index(d)] if d in targets else zero for d in range(rank)]
 
@@ -700,6 +685,4 @@ def _replace(
 
 
 def _scalar(x: Any, i: int) -> Any:
-    from jax import lax
-
     return lax.index_in_dim(x, i, 0, keepdims=False)

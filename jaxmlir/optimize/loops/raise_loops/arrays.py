@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.op_counts import is_array, size, with_shape
@@ -454,8 +455,6 @@ def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
 
 
 def _slice(x: Any, *, start: int, size: int, axis: int) -> list[Any]:
-    from jax import lax
-
     return [lax.slice_in_dim(x, start, start + size, axis=axis)]
 
 
@@ -467,8 +466,6 @@ def _put(
     x: Any, u: Any, *at: Any, combine: str | None, whole: bool, sizes: tuple[int, ...]
 ) -> list[Any]:
     """A slab after a write of part of it, or of all of it."""
-    from jax import lax
-
     if combine is not None:
         there = x if whole else _rows.dynamic_slice(x, at, sizes)
         u = getattr(lax, combine)(there, lax.reshape(u, sizes))
