@@ -50,7 +50,7 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private, scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_linear_sums.reading import Reading
+from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Reading
 from jaxmlir.optimize.algebra.products.network import number_both
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants

@@ -12,7 +12,7 @@ So nothing but the tangents is computed for each ``i`` (Li et al. 2023, "Forward
 et al. 2025, "Collapsing Taylor mode automatic differentiation").  The pass knows of no Laplacians;
 it knows of sums:
 
-1. A function's ops are read as tensors without a layout (:mod:`.reading`, :mod:`.tensors`), so
+1. A function's ops are read as tensors without a layout (:mod:`.tensors`), so
    that what is computed twice, batched in another way, is seen to be the same.
 2. From a value, its *root*, a walk goes backwards through all that it is linear in, and carries the
    transpose along: tensors ``c`` with ``root = sum of <c, expr>`` over the expressions that it has
@@ -41,7 +41,6 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_linear_sums.reading import CONTRACTING, LINEAR, Reading
 from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     Unfit,
     Walk,
@@ -51,7 +50,14 @@ from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     stops,
     transposed,
 )
-from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Expr, Tensor, Wiring
+from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
+    CONTRACTING,
+    LINEAR,
+    Expr,
+    Reading,
+    Tensor,
+    Wiring,
+)
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products import MIN_GAIN
 from jaxmlir.passes.base import Amount, Pass

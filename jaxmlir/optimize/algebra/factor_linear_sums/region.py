@@ -22,12 +22,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jaxmlir.optimize.algebra.factor_linear_sums.reading import LINEAR, Reading, may_guard
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
+    LINEAR,
     Algebra,
     Expr,
+    Reading,
     Tensor,
     Wiring,
+    may_guard,
     numbered,
 )
 
