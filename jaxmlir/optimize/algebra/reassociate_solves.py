@@ -35,6 +35,7 @@ larger.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -208,43 +209,34 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
 # -- Solving for the vectors that are wanted --
 
 
-@dataclass(frozen=True)
-class _Solver:
-    """The way in which a system is solved, as a function that JAX traces; hashable.
+_Solver = tuple[tuple[str, Any], ...] | None
+"""The way in which a system is solved: the parameters of a ``triangular_solve``; ``None`` where
+there is an LU factorization."""
 
-    Attributes:
-      params: of a ``triangular_solve``; ``None`` where there is an LU factorization.
+
+def _solved(solver: _Solver, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
+    """The solution for right sides that are columns.
+
+    Args:
+      transposed: of the transposed system.
+      factors: LU factors and the permutation of the rows.
     """
+    if solver is not None:
+        params = dict(solver)
+        params["transpose_a"] ^= transposed
+        return lax.linalg.triangular_solve(a, b, **params)
+    lu, permutation = factors
 
-    params: tuple[tuple[str, Any], ...] | None
+    def solve(x: Any, transposed: bool) -> Any:
+        return _solve_by_lu(lu, permutation, x, transposed)
 
-    def __call__(self, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
-        """The solution for right sides that are columns.
-
-        Args:
-          transposed: of the transposed system.
-          factors: LU factors and the permutation of the rows.
-        """
-        if self.params is not None:
-            params = dict(self.params)
-            params["transpose_a"] ^= transposed
-            return lax.linalg.triangular_solve(a, b, **params)
-        lu, permutation = factors
-
-        def solve(x: Any, transposed: bool) -> Any:
-            return _solve_by_lu(lu, permutation, x, transposed)
-
-        return lax.custom_linear_solve(
-            lambda x: lax.dot_general(
-                a,
-                x,
-                (((0 if transposed else 1,), (0,)), ((), ())),
-                precision=lax.Precision.HIGHEST,
-            ),
-            b,
-            lambda _, x: solve(x, transposed),
-            lambda _, x: solve(x, not transposed),
-        )
+    numbers = (((0 if transposed else 1,), (0,)), ((), ()))
+    return lax.custom_linear_solve(
+        lambda x: lax.dot_general(a, x, numbers, precision=lax.Precision.HIGHEST),
+        b,
+        lambda _, x: solve(x, transposed),
+        lambda _, x: solve(x, not transposed),
+    )
 
 
 def _solve_by_lu(lu: Any, permutation: Any, b: Any, transposed: bool) -> Any:
@@ -276,39 +268,38 @@ class _Use:
     axis: int
 
 
-@dataclass(frozen=True)
-class _Product:
+def _product(
+    other: Any,
+    *operands: Any,
+    solver: _Solver,
+    use: _Use,
+    shape: tuple[int, ...],
+    right: str,
+    precision: Any,
+) -> list[Any]:
     """A product as a solution of its own.
 
-    Attributes:
+    Args:
       shape: of the product.
       right: what there is of right sides: nothing of an identity, a matrix or its transpose.
       precision: of products with these.
     """
 
-    solver: _Solver
-    use: _Use
-    shape: tuple[int, ...]
-    right: str
-    precision: Any
+    def dot(axis: int, y: Any) -> Any:
+        return lax.dot_general(b, y, (((axis,), (0,)), ((), ())), precision=precision)
 
-    def __call__(self, other: Any, *operands: Any) -> list[Any]:
-        use = self.use
-        others = [n for d, n in enumerate(other.shape) if d != use.axis]
-        order = [use.axis, *(d for d in range(other.ndim) if d != use.axis)]
-        y = lax.reshape(lax.transpose(other, order), (other.shape[use.axis], math.prod(others)))
-        if self.right:
-            *operands, b = operands
-            of_columns = 1 if self.right == "matrix" else 0
-        if self.right and not use.of_rows:
-            y = self.dot(b, of_columns, y)
-        z = self.solver(y, use.of_rows, *operands)
-        if self.right and use.of_rows:
-            z = self.dot(b, 1 - of_columns, z)
-        return [lax.reshape(z if use.first else lax.transpose(z, (1, 0)), self.shape)]
-
-    def dot(self, b: Any, axis: int, y: Any) -> Any:
-        return lax.dot_general(b, y, (((axis,), (0,)), ((), ())), precision=self.precision)
+    others = [d for d in range(other.ndim) if d != use.axis]
+    columns = math.prod(other.shape[d] for d in others)
+    y = lax.reshape(lax.transpose(other, [use.axis, *others]), (other.shape[use.axis], columns))
+    if right:
+        *operands, b = operands
+        of_columns = 1 if right == "matrix" else 0
+    if right and not use.of_rows:
+        y = dot(of_columns, y)
+    z = _solved(solver, y, use.of_rows, *operands)
+    if right and use.of_rows:
+        z = dot(1 - of_columns, z)
+    return [lax.reshape(z if use.first else lax.transpose(z, (1, 0)), shape)]
 
 
 @dataclass
@@ -380,7 +371,7 @@ class _Systems:
         if not params["left_side"] or params["conjugate_a"]:
             return None
         a, b = node.operands
-        solver = _Solver(tuple(sorted(params.items())))
+        solver = tuple(sorted(params.items()))
         return _System(index, node, solver, [a], None if self._is_identity(b) else b, False)
 
     def _general(self, index: int, node: OpView) -> _System | None:
@@ -394,9 +385,7 @@ class _Systems:
         if product is None or (product.summed, product.dim) != (-1, 1):
             return None
         b = None if self._is_identity(found.b) else found.b
-        return _System(
-            index, node, _Solver(None), [found.matrix, found.lu, found.permutation], b, True
-        )
+        return _System(index, node, None, [found.matrix, found.lu, found.permutation], b, True)
 
     def _is_identity(self, value: ir.Value) -> bool:
         """Whether a matrix is ``eye(n)``."""
@@ -483,8 +472,13 @@ class _Systems:
     def _write(self, system: _System, use: _Use, node: OpView) -> None:
         (old,) = node.op.results
         right = "" if system.b is None else "rows" if system.as_rows else "matrix"
-        product = _Product(
-            system.solver, use, aval_of(old.type).shape, right, _hashable(node.get("precision"))
+        product = functools.partial(
+            _product,
+            solver=system.solver,
+            use=use,
+            shape=aval_of(old.type).shape,
+            right=right,
+            precision=_hashable(node.get("precision")),
         )
         operands = [node.operands[use.first], *system.matrix]
         if system.b is not None:

@@ -99,7 +99,8 @@ def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
     precision = product.get("precision")
     if swaps:
         precision = _swapped(precision)
-    found = _Product(first.side, second.side, precision, product.get("preferred_element_type"))
+    options = {"precision": precision, "preferred": product.get("preferred_element_type")}
+    found = functools.partial(_product, sides=(first.side, second.side), **options)
     return rules.emit(found, [first.value, second.value])[0]
 
 
@@ -269,26 +270,14 @@ class _Side:
         return lax.reshape(array, [math.prod(array.shape[d] for d in run) for run in self.order])
 
 
-@dataclass(frozen=True)
-class _Product:
-    """A product of matrices, or of few dimensions, in place of one of many; hashable."""
-
-    x: _Side
-    y: _Side
-    precision: Any
-    preferred_element_type: Any
-
-    def __call__(self, x: Any, y: Any) -> list[Any]:
-        sides = self.x, self.y
-        summed = [[side.order.index(run) for run in side.summed] for side in sides]
-        batch = [[side.order.index((d,)) for d in side.batch] for side in sides]
-        result = lax.dot_general(
-            *(side.merged(array) for side, array in zip(sides, (x, y), strict=True)),
-            (summed, batch),
-            precision=self.precision,
-            preferred_element_type=self.preferred_element_type,
-        )
-        shape = [x.shape[d] for d in self.x.batch]
-        for side, array in zip(sides, (x, y), strict=True):
-            shape += [array.shape[d] for run in side.free for d in run]
-        return [lax.reshape(result, shape)]
+def _product(*arrays: Any, sides: tuple[_Side, _Side], precision: Any, preferred: Any) -> list[Any]:
+    """A product of matrices, or of few dimensions, in place of one of many."""
+    summed = [[side.order.index(run) for run in side.summed] for side in sides]
+    batch = [[side.order.index((d,)) for d in side.batch] for side in sides]
+    merged = (side.merged(array) for side, array in zip(sides, arrays, strict=True))
+    options = {"precision": precision, "preferred_element_type": preferred}
+    result = lax.dot_general(*merged, (summed, batch), **options)
+    shape = [arrays[0].shape[d] for d in sides[0].batch]
+    for side, array in zip(sides, arrays, strict=True):
+        shape += [array.shape[d] for run in side.free for d in run]
+    return [lax.reshape(result, shape)]

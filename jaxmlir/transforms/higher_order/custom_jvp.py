@@ -15,6 +15,7 @@ all of the batch.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -169,24 +170,23 @@ class CustomJvp(HigherOrderRule):
             return batch_call(rules, op, dims, axis, _batch_attributes)
         symbol, taken = own
         new = rules.functions.once(_at_size, symbol, axis.size)
-
-        def moved(*operands: Any) -> list[Any]:
-            return [
-                batching.matchaxis(axis, d, 0, x) if t else x
-                for x, d, t in zip(operands, dims, taken, strict=True)
-            ]
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            key = ("operands of a batching rule", dims, taken, axis)
-            return call(rules, new, rules.emit(moved, args, key))
-
-        return Emitter(_out_dims(rules, symbol), write)
+        moved = functools.partial(_moved, dims=dims, taken=taken, axis=axis)
+        out_dims = _out_dims(rules, symbol)
+        return Emitter(out_dims, lambda args: call(rules, new, rules.emit(moved, args)))
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         own = _batching_rule(rules, op, dims)
         return (
             batched_with_rules(rules, op, dims, axis) if own is None else _out_dims(rules, own[0])
         )
+
+
+def _moved(*operands: Any, dims: Dims, taken: Mask, axis: Any) -> list[Any]:
+    """The operands of a batching rule, batched along the first dimension where it takes them so."""
+    return [
+        batching.matchaxis(axis, d, 0, x) if t else x
+        for x, d, t in zip(operands, dims, taken, strict=True)
+    ]
 
 
 def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None:
