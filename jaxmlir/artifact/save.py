@@ -7,7 +7,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,9 @@ from jaxmlir.dialect.ir import (
     ir,
     module_text,
 )
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 MAX_DIAGNOSTICS = 20
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Container, Hashable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jaxmlir.analysis.cost import Cost, Counter, FunctionCost, costs
 from jaxmlir.analysis.function_view import FunctionView
@@ -19,13 +19,11 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import body_of, frames, func, ir, is_private, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks, Timeline
 from jaxmlir.support.files import source_line
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 MAX_WIDTH = 2000
 """Lines of a page are cut after so many characters: constants and pytrees may be long."""

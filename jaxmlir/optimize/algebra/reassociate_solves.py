@@ -39,7 +39,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -50,6 +50,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Reading
 from jaxmlir.optimize.algebra.products.network import number_both
@@ -61,9 +62,6 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
 # 0.1 ms; the estimate is off by less than this where few vectors are left.

@@ -36,7 +36,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jax import lax
 
@@ -46,14 +46,11 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 _PRODUCT, _SUM, _TRANSPOSE = "jaxpr.dot_general", "jaxpr.reduce_sum", "jaxpr.transpose"
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -32,14 +32,12 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expand_products import at_indices
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer, function_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS
 from jaxmlir.passes.base import Count
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Microseconds of CPU time by the library / entry by entry, float32, two CPU cores, jax 0.12 and
 # 0.10, of a step of a loop with one, and of a program that is nothing but one:

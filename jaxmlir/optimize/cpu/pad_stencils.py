@@ -34,7 +34,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -47,15 +47,12 @@ from jaxmlir.analysis.op_counts import ADDITIONS, elements, is_plain_op
 from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- The ops of a function that move elements, and what they are made of --
 

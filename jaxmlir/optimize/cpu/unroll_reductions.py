@@ -32,7 +32,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jax import lax
 
@@ -43,15 +43,13 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 from jaxmlir.passes.base import Count
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Times of a reduction / of slices, of squares of float32 on a CPU core, jax 0.10 and 0.12:
 #   384 x 384 x 2, last axis   12, 6.1      20,000 x 3          4.9, 5.6

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import lax
@@ -29,6 +29,7 @@ from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import copy, is_used, trip_count
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
 from jaxmlir.optimize.vectorize.isomorphic import (
@@ -44,9 +45,6 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # What putting together and taking apart may take, of the work of the loop.
 MOVED = 2.0

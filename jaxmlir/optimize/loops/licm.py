@@ -38,7 +38,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -54,6 +54,7 @@ from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import codec, op_signature, ops
 from jaxmlir.dialect.builder import SPREAD, inline, is_constant, is_used, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.compile_time import ITERATIONS
@@ -65,10 +66,6 @@ from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- Which of a function's invariant ops are computed apart from it --
 

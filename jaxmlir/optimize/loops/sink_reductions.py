@@ -37,7 +37,7 @@ import functools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -57,6 +57,7 @@ from jaxmlir.dialect.builder import (
     zeros,
 )
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -74,9 +75,6 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x),
 # rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -39,16 +39,14 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, padded
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
 
 Edges = tuple[tuple[int, int], ...]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from jaxmlir.analysis.repeated_blocks import op_string_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, clone, copy, erase, inline, is_used, returned
 from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import scalar_type
@@ -39,9 +40,6 @@ from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Column = tuple[int, ...]
 """A value, or an op, of each member."""

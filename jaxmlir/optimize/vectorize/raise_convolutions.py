@@ -21,7 +21,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -32,15 +32,12 @@ from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
 from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import build, converted, only_user
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- The terms of a sum that are products of a slice of an array and a matrix --
 

@@ -6,7 +6,7 @@ One with placement, donation or effects is left to JAX's rule, which knows what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import returned, set_attribute, set_results
 from jaxmlir.dialect.ir import func, ir
@@ -18,12 +18,9 @@ from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.linearize import linearize
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.partial_eval import partial_eval
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_of
 from jaxmlir.transforms.vmap import batched_results, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
-
 
 # A residual that is an argument of the function, or one of its results, is a value of the caller
 # already.  Returned once more it would be a second buffer to keep until the backward pass.

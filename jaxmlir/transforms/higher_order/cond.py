@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import lax
 
@@ -34,11 +34,9 @@ from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.partial_eval import unknown_results
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
 from jaxmlir.transforms.vmap import batched_results, move, move_all, vmap, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class Cond(HigherOrderRule):

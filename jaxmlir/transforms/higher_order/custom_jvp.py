@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import batching
 from jaxmlir.dialect.builder import (
@@ -54,11 +54,9 @@ from jaxmlir.transforms.higher_order.custom_rules import (
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call, clone_function
 from jaxmlir.transforms.partial_eval import unknown_results
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_of
 from jaxmlir.transforms.vmap import batched_results, vmap
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class CustomJvp(HigherOrderRule):

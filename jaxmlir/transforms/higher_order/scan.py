@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.dialect.builder import inline, instantiated, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir
@@ -39,6 +39,7 @@ from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, interleave
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import linearize
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import (
     linear_results,
     linear_type,
@@ -46,9 +47,6 @@ from jaxmlir.transforms.transpose import (
     transpose_nonzero,
 )
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class Scan(HigherOrderRule):

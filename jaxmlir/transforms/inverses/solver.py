@@ -17,7 +17,7 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -32,9 +32,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.templates import Rules
 
 
 class NotInvertible(Exception):

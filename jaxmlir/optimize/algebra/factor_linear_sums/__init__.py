@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -40,6 +40,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     Unfit,
@@ -63,12 +64,8 @@ from jaxmlir.optimize.algebra.products import MIN_GAIN
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
-
 
 # -- Writing an expression: one JAX function, traced once for each plan --
 

@@ -20,7 +20,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     LINEAR,
@@ -32,9 +32,7 @@ from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     may_guard,
     numbered,
 )
-
-if TYPE_CHECKING:
-    from jaxmlir.targets.costs import Costs
+from jaxmlir.targets.costs import Costs
 
 # -- What an expression costs, in nanoseconds --
 #

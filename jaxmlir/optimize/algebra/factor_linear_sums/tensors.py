@@ -588,7 +588,7 @@ def _div(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
 
 
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
-def _wired(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _rewired(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
     labels = kind.labels
     if labels is None:
         return None
@@ -723,12 +723,12 @@ _READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
     "jaxpr.mul": _mul,
     "jaxpr.neg": _neg,
     "jaxpr.div": _div,
-    "jaxpr.dot_general": _wired,
-    "jaxpr.reduce_sum": _wired,
-    "jaxpr.broadcast_in_dim": _wired,
-    "jaxpr.transpose": _wired,
-    **dict.fromkeys(with_trait(Trait.RESHAPE), _wired),
-    "jaxpr.split": _wired,
+    "jaxpr.dot_general": _rewired,
+    "jaxpr.reduce_sum": _rewired,
+    "jaxpr.broadcast_in_dim": _rewired,
+    "jaxpr.transpose": _rewired,
+    **dict.fromkeys(with_trait(Trait.RESHAPE), _rewired),
+    "jaxpr.split": _rewired,
     "jaxpr.convert_element_type": _convert,
     "jaxpr.constant": _constant,
     "jaxpr.iota": _iota,

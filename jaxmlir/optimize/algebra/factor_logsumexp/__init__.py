@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jax import lax
 
@@ -46,6 +46,7 @@ from jaxmlir.dialect.builder import (
     symbols_of,
 )
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import (
     NEEDED,
     Answers,
@@ -63,10 +64,6 @@ from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- What the body of a loop becomes, by the numbers of its ops and values --
 #

@@ -14,13 +14,14 @@ import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, size, with_shape
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, named_ops
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_diagonal, is_mask
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan
@@ -29,10 +30,6 @@ from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # How often all values with several users are looked at.
 MAX_ROUNDS = 4

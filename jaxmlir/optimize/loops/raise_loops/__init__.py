@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -35,6 +35,7 @@ from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import SPREAD, converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -63,17 +64,11 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, can_batch, is_slow_alone
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
+from jaxmlir.targets import Target
 from jaxmlir.transforms.higher_order.loops import ScanOp, stacked
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
-
 
 # -- Loops that share a body, raised once for those of which the same is known --
 

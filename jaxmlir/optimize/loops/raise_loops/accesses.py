@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax import lax
@@ -19,10 +19,7 @@ from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.known import Bounds, Known, affine, bounds_of, vector
 from jaxmlir.toolbox import replace
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
-
+from jaxmlir.transforms.templates import Rules
 
 # -- Blocks of an array along one dimension as rows, and rows as blocks of an array --
 #

@@ -14,7 +14,7 @@ import functools
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import lax
 
@@ -22,15 +22,13 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import Uses, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.price import size_of
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, stacked
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.templates import Rules
 
 
 class Loop:

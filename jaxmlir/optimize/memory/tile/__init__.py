@@ -25,13 +25,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PipelineError
@@ -42,12 +43,8 @@ from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Writer
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
 
 # What tiles save and cost is estimated by the table of the target.  Whether that tells what pays
 # was measured on two cores of an x86 server with the XLA of jax 0.10 and 0.12, on gradients of four
