@@ -34,12 +34,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from jaxmlir.dialect import locations
+from jaxmlir.dialect.ir import func
 from jaxmlir.errors import PassError, PipelineError, TransformError, count
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from jaxmlir.dialect.ir import func
     from jaxmlir.dialect.module import Module
 
 # Options that are numbers of something, of which there cannot be fewer than none.

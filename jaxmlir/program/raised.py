@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxmlir._compat import jaxlib_jax
+from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.bytecode import read, to_text
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
-from jaxmlir.passes.remarks import listening
+from jaxmlir.passes.remarks import Sink, listening
 from jaxmlir.program.program import Program
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.raising import raise_exported, raise_module
@@ -19,9 +20,6 @@ from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
     from jax.export import Exported
-
-    from jaxmlir.bridge.importer import Importer
-    from jaxmlir.passes.remarks import Sink
 
 
 @collector_paused

@@ -27,12 +27,12 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
 from jaxmlir.program.tuning import SECONDS, Choice, Trial
 from jaxmlir.support.warn import warn
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
 
     from jaxmlir.passes.remarks import Sink
-    from jaxmlir.targets import Target
 
 Say = Callable[[str], None]
 

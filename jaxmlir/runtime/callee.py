@@ -21,10 +21,10 @@ from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.runtime.placement import placement_of, with_devices
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.masks import chosen
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
 
 
 class Callee:

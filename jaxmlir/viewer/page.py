@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
+from jaxmlir.errors import Diagnostic
 from jaxmlir.passes import level_pipeline, parse_pipeline
 from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.passes.remarks import heard_by
@@ -29,8 +31,6 @@ from jaxmlir.support.lazy import collector_paused
 from jaxmlir.viewer.form import Tables, form_of, text_of
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.errors import Diagnostic
     from jaxmlir.passes.pipeline import Pipeline
 
 

@@ -34,10 +34,10 @@ from jaxmlir.support.masks import split
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, copy_function
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
 
 
 class LoopEditor:
