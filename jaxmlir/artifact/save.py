@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxmlir.artifact import container, expansions
 from jaxmlir.artifact import module_text as _module
+from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
 from jaxmlir.dialect.ir import (
@@ -281,8 +282,6 @@ def _options(op: Any) -> Sequence[str]:
 
     None of a primitive that another process has: it is not known here.
     """
-    from jaxmlir.bridge.custom_rules import hijax
-
     try:
         return hijax.unmatched(codec.decode(op.attributes["_prim"]))
     except JaxmlirError:

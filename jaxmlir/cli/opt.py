@@ -18,6 +18,16 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.dialect.ir import (
+    DIALECT,
+    context,
+    file_line_col,
+    inner_ops,
+    module_bytecode,
+    module_text,
+    parse_module,
+    verify_module,
+)
 from jaxmlir.errors import Diagnostic, JaxmlirError, PassError, VerificationError
 
 if TYPE_CHECKING:
@@ -247,8 +257,6 @@ def _pass_list() -> str:
 
 
 def _dialects() -> str:
-    from jaxmlir.dialect.ir import DIALECT, context
-
     def registered(name: str) -> bool:
         try:
             context().get_dialect_descriptor(name)
@@ -501,8 +509,6 @@ class _Driver:
         Raises:
           VerificationError: they are not.
         """
-        from jaxmlir.dialect.ir import module_bytecode, module_text, parse_module
-
         first = module_text(module, debug_info=True)
         for form, written in (("text", first), ("bytecode", module_bytecode(module))):
             if module_text(parse_module(written), debug_info=True) != first:
@@ -519,7 +525,6 @@ class _Driver:
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that are asked for."""
         from jaxmlir.cli.reproducer import Reproducer
-        from jaxmlir.dialect.ir import module_text
 
         file = self.arguments.get("mlir-generate-reproducer")
         wanted = file or self.crash_file
@@ -543,7 +548,6 @@ class _Driver:
 
     def _parse(self, text: str) -> ir.Module:
         from jaxmlir.cli.module_io import check_module, parse_file
-        from jaxmlir.dialect.ir import parse_module
 
         if self.arguments.on("no-implicit-module"):
             check_module(text, self.filename)
@@ -612,8 +616,6 @@ class _Driver:
 
 def _has_ops_of_ours(module: ir.Module) -> bool:
     """Whether an op of the jaxpr dialect is anywhere in a module."""
-    from jaxmlir.dialect.ir import context, inner_ops
-
     with context():
         return any(op.operation.name.startswith("jaxpr.") for op in inner_ops(module))
 
@@ -630,8 +632,6 @@ class _MlirModule:
     state: object = field(default_factory=object)
 
     def verify(self) -> None:
-        from jaxmlir.dialect.ir import verify_module
-
         verify_module(self.module)
 
     def changed(self) -> None:
@@ -667,8 +667,6 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
 @contextlib.contextmanager
 def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
     """Collects the warnings and remarks of C++ passes; their errors are raised."""
-    from jaxmlir.dialect.ir import context, file_line_col
-
     found: list[Diagnostic] = []
 
     def convert(d: ir.Diagnostic) -> Diagnostic:

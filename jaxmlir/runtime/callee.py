@@ -12,6 +12,7 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.lowering.functions import lower_for_targets
@@ -257,7 +258,6 @@ def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> A
 
 
 def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
-    from jaxmlir.dialect.builder import reachable
     from jaxmlir.transforms.higher_order.call import linearize_call, partial_eval_call
     from jaxmlir.transforms.jvp import jvp
     from jaxmlir.transforms.retype_varying_axes import vary

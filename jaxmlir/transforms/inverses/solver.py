@@ -25,6 +25,7 @@ import numpy as np
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import params
+from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, locations, ops
 from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
@@ -501,8 +502,6 @@ def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
 def _computed(solver: Solver, op: Any) -> list[Any]:
     """The results of an op of which it is known what its operands are; ``None`` where these depend
     on more than constants."""
-    from jaxmlir.bridge.exporter import constant_value
-
     if op.name == "jaxpr.constant":
         return [constant_value(solver.rules.program, op)]
     inputs = [solver.static_values[v] for v in op.operands]
