@@ -483,7 +483,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
     # Two places stand for many.
     found: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
-    shapes = {type_: _shape(type_) for type_ in set(body.types)}
+    shapes = {t: getattr(aval_if_any(t), "shape", None) for t in set(body.types)}
     for index in reversed(range(len(body.ops))):
         name, (first, last) = body.names[index], body.results[index]
         results = range(first, last)
@@ -595,10 +595,6 @@ def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection
     """
     count = counts[value]
     return count < larger and (count == 1 or value in slow)
-
-
-def _shape(type_: ir.Type) -> Any:
-    return getattr(aval_if_any(type_), "shape", None)
 
 
 # Slow functions that XLA fuses with what spreads them, and so computes for each element: each row

@@ -455,7 +455,10 @@ def _as_dynamic(op: Any) -> Any:
     """Writes a ``dynamic_slice`` in the place of a slice."""
     (x,), (result,) = op.operands, op.results
     with ir.InsertionPoint(op), op.location:
-        starts = [_constant(start) for start in codec.decode(op.attributes["start_indices"])]
+        starts = [
+            build("constant", [], scalar_type(np.int32), value=np.array(start, np.int32))
+            for start in codec.decode(op.attributes["start_indices"])
+        ]
         sizes = tuple(result.type.shape)
         new = build("dynamic_slice", [x, *starts], result.type, slice_sizes=sizes)
     result.replace_all_uses_with(new)
@@ -471,10 +474,6 @@ def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
     op.result.replace_all_uses_with(new)
     for dead in (op, *(v.owner for v in indices)):
         erase(dead)
-
-
-def _constant(number: int) -> ir.Value:
-    return build("constant", [], scalar_type(np.int32), value=np.array(number, np.int32))
 
 
 # -- Functions that differ in constants only: one function that takes these --

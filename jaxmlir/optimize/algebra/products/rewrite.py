@@ -24,7 +24,7 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_diagonal, is_mask
-from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan
+from jaxmlir.optimize.algebra.products.order import FREE, Cost
 from jaxmlir.optimize.algebra.products.trees import Function, Tree, cost_of
 from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
@@ -204,13 +204,9 @@ def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
     """
     best = tree.best
     if remarks_wanted():
-        remark(place, _message(tree.cost, best.cost, best.plan))
+        remark(place, f"product {best.plan}: {best.cost} instead of {tree.cost}")
     (value,) = rules.emit(best.plan, [v.value for v in best.values])
     tree.root.replace(converted(value, tree.root.type))
-
-
-def _message(before: Cost, after: Cost, plan: Plan) -> str:
-    return f"product {plan}: {after} instead of {before}"
 
 
 # -- Products with sums of which a term is cheap to multiply by, written as sums of products --

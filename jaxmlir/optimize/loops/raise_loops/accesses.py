@@ -661,7 +661,9 @@ def _components(rules: Rules, pieces: Sequence[ir.Value]) -> list[ir.Value]:
 
 def _scalars(rules: Rules, vector: ir.Value, count: int) -> list[ir.Value]:
     key = ("components", count)
-    return rules.emit(lambda x: [_scalar(x, i) for i in range(count)], [vector], key)
+    return rules.emit(
+        lambda x: [lax.index_in_dim(x, i, 0, keepdims=False) for i in range(count)], [vector], key
+    )
 
 
 def _replace(
@@ -679,7 +681,3 @@ def _replace(
         return None
     replace(op, values)
     return values[0]
-
-
-def _scalar(x: Any, i: int) -> Any:
-    return lax.index_in_dim(x, i, 0, keepdims=False)
