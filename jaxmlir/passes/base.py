@@ -30,12 +30,10 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
-from jaxmlir.dialect import locations
-from jaxmlir.dialect.ir import func
-from jaxmlir.errors import PassError, PipelineError, TransformError, count
+from jaxmlir.errors import PassError, PipelineError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -320,29 +318,3 @@ def _import(name: str, target: str) -> type[Pass]:
     if found.name != name:
         raise PipelineError(f"{target} is registered as pass '{name}' but is named '{found.name}'")
     return found
-
-
-def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:
-    """Which flat arguments of ``@symbol`` are among the numbers of an option.
-
-    Raises:
-      TransformError: the function has no argument of such a number.
-    """
-    function = program.function(symbol)
-    program.check_types(function)
-    total, numbers = len(function.arguments), set(numbers)
-    for i in sorted(numbers):
-        if not 0 <= i < total:
-            has = f"@{symbol} has {count(total, 'argument')}, and none is number {i}"
-            raise at_function(function, has)
-    return tuple(i in numbers for i in range(total))
-
-
-def at_function(function: func.FuncOp, message: str) -> TransformError:
-    """An error about a function as a whole."""
-    return locations.error_at(TransformError, function.location, message)
-
-
-def at_public(program: Module, message: str) -> TransformError:
-    """An error about the function that a call of the program runs."""
-    return at_function(program.function(program.name), message)

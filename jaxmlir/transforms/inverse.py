@@ -19,7 +19,8 @@ from jaxmlir.dialect.builder import drop_dead_ops, inline, reachable, zeros
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
-from jaxmlir.passes.base import Pass, at_function, named_arguments
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.transforms.inverses.invert import forward, invert
 from jaxmlir.transforms.inverses.solver import Inverted, Known
 from jaxmlir.transforms.new_function import NewFunction

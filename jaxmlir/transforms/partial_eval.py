@@ -16,7 +16,8 @@ from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import stands_for_primitive
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.passes.base import Pass, named_arguments
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled, left_out, split
 from jaxmlir.transforms.emitters import PartialEvaluation
 from jaxmlir.transforms.memo import derived

@@ -18,7 +18,8 @@ from jaxmlir.dialect.builder import copy, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
 from jaxmlir.errors import TransformError
-from jaxmlir.passes.base import Pass, at_function, named_arguments
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.memo import derived

@@ -18,7 +18,8 @@ from jaxmlir.dialect.builder import clone, filled, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
-from jaxmlir.passes.base import Pass, at_function
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.checkpoint_while import checkpoint_while

@@ -23,7 +23,8 @@ from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
-from jaxmlir.passes.base import Pass, at_function
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Dims
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived

@@ -14,7 +14,7 @@ from jaxmlir.dialect.builder import reachable, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.types import aval_of, tangent_type_of, type_of
 from jaxmlir.errors import ArgumentError, JaxmlirError
-from jaxmlir.passes.base import at_public
+from jaxmlir.passes.options import at_public
 from jaxmlir.program import arguments
 from jaxmlir.program.specialize import sizes_missing_in
 from jaxmlir.program.transforms.ends import (
