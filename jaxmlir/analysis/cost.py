@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,18 +31,14 @@ from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.dialect import locations, ops
 from jaxmlir.dialect.builder import named_ops, trip_count
-from jaxmlir.dialect.ir import scope
-from jaxmlir.dialect.module import check_program
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module, check_program
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
 from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.support.files import source_line
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.ir import ir
-    from jaxmlir.dialect.module import Module
 
 Line = tuple[str, int]
 """File and line of the user's frame."""

@@ -10,22 +10,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.cost import Counter
+from jaxmlir.analysis.function_view import FunctionView, OpView
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
 from jaxmlir.dialect.types import aval_of, is_key, type_of
 from jaxmlir.errors import JaxmlirError
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView, OpView
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.dialect.op_signature import Signature
-    from jaxmlir.targets.costs import Costs
+from jaxmlir.targets.costs import Costs
 
 ADDITIONS = with_trait(Trait.ADDITIVE, Trait.COMMUTATIVE)
 # Ops that read a part of an operand: as much work as the whole of it, for that is what their

@@ -1,7 +1,7 @@
 """Programs made under another version of JAX, in terms of the primitives of this one.
 
 Names and parameters that JAX's versions give differently are one thing to the dialect
-(:mod:`jaxmlir.bridge.jax_versions`).  What is left are primitives that one version has and another
+(:mod:`jaxmlir.bridge.params`).  What is left are primitives that one version has and another
 has not: an op of such a primitive is replaced by what the primitive stands for, as JAX itself
 computes it where there is none.  A derivative of the replacement is a derivative of the primitive.
 """

@@ -10,9 +10,9 @@ from typing import Any
 
 from jaxmlir.artifact.load import Contents, refused
 from jaxmlir.dialect import custom_calls, locations
-from jaxmlir.dialect.dialect_version import ATTRIBUTE
 from jaxmlir.dialect.ir import TREES, context, func, ir, is_private
-from jaxmlir.support.units import in_units
+from jaxmlir.dialect.module import VERSION
+from jaxmlir.support.options import in_units
 
 # More source files than these say little.
 MAX_FILES = 20
@@ -73,8 +73,8 @@ class _Report:
     def versions(self) -> Iterable[str]:
         if self.contents is None:
             attributes = self.module.operation.attributes
-            if ATTRIBUTE in attributes:
-                yield f"versions: dialect {ir.StringAttr(attributes[ATTRIBUTE]).value}"
+            if VERSION in attributes:
+                yield f"versions: dialect {ir.StringAttr(attributes[VERSION]).value}"
             return
         metadata = self.contents.metadata
         module = metadata["module"]

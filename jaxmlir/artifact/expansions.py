@@ -28,7 +28,7 @@ import itertools
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -59,16 +59,14 @@ from jaxmlir.dialect.ir import (
     new_function,
     scope,
 )
+from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import size_variable, widths_of
 from jaxmlir.rewriting.dedupe import merge_functions
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.dialect.op_signature import Signature
 
 # Rules of rules that are written: a derivative may apply a primitive of its own, as those of Bessel
 # functions do. Those of the last have no rules.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from jaxmlir.artifact import container, module_text
-from jaxmlir.dialect import dialect_version
 from jaxmlir.dialect.handles import Constants, Unread
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module, version_fault
 from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
 from jaxmlir.support.lazy import collector_paused
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 M = TypeVar("M", bound="Module")
 
@@ -112,7 +109,7 @@ class Contents:
                 f"it has version {version!r} of the artifact format; this jaxmlir reads version "
                 f"{container.VERSION}"
             )
-        if fault := dialect_version.fault(dialect):
+        if fault := version_fault(dialect):
             raise ArtifactError(f"it has {fault}")
 
     def _arrays(self, parts: dict[str, container.Part]) -> dict[str, Any]:

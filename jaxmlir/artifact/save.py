@@ -7,12 +7,13 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxmlir.artifact import container, expansions
 from jaxmlir.artifact import module_text as _module
+from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
 from jaxmlir.dialect.ir import (
@@ -24,11 +25,9 @@ from jaxmlir.dialect.ir import (
     ir,
     module_text,
 )
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 MAX_DIAGNOSTICS = 20
 
@@ -283,8 +282,6 @@ def _options(op: Any) -> Sequence[str]:
 
     None of a primitive that another process has: it is not known here.
     """
-    from jaxmlir.bridge.custom_rules import hijax
-
     try:
         return hijax.unmatched(codec.decode(op.attributes["_prim"]))
     except JaxmlirError:

@@ -32,7 +32,7 @@ from jaxmlir._compat import (
     state_types,
     version_matches,
 )
-from jaxmlir.bridge import jax_versions, manual_axes
+from jaxmlir.bridge import manual_axes, params
 from jaxmlir.bridge.custom_rules.pending import Pending
 from jaxmlir.bridge.origins import PASSING, note_origins
 from jaxmlir.dialect import (
@@ -649,7 +649,7 @@ def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
             rewrite = (
                 custom_rule_ops.write
                 if primitive.name in custom_rule_ops.PRIMITIVES
-                else jax_versions.TO_DIALECT.get(primitive.name)
+                else params.TO_DIALECT.get(primitive.name)
             )
             if rewrite is None and record is not None:
                 rewrite = _renaming(record)

@@ -1,19 +1,210 @@
-"""An op's attributes as the parameters of its primitive, in the installed JAX's form."""
+"""An op's attributes as the parameters of its primitive, in the installed JAX's form.
+
+The dialect's schema is stable: what JAX renamed or repacked is undone on import and redone on
+export, so that a module written under one supported version reads under another.
+``TO_DIALECT[primitive](params, eqn)`` and
+``FROM_DIALECT[primitive](params, n_operands, n_results)`` each return new parameters; primitives
+that need neither are not listed.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+from jaxmlir import _compat
 from jaxmlir._compat import (
     OPEN_JAXPR_PARAMS,
     closed_and_open_differ,
+    core,
+    jax_version,
+    mesh_lib,
+    named_sharding,
+    tree_util,
     version_matches,
     without_consts,
 )
-from jaxmlir.bridge import jax_versions
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.errors import ExportError
+
+_NEW_INLINE = jax_version() >= (0, 11) and _compat.resolve("jax._src.api", "Inline") is not None
+_PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
+
+
+def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have.
+
+    That is true or false, and else the name of a wish that only newer ones know.
+    """
+    params = dict(params)
+    for name in ("in_shardings", "out_shardings"):
+        params[name] = tuple(None if s is named_sharding.UNSPECIFIED else s for s in params[name])
+    if params["ctx_mesh"].empty:
+        params["ctx_mesh"] = None
+    if _NEW_INLINE:
+        inline = params["inline"].name
+        params["inline"] = {"JAX_LATE": True, "AUTO": False}.get(inline, inline)
+    return params
+
+
+def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+    params = dict(params)
+    for name in ("in_shardings", "out_shardings"):
+        params[name] = tuple(named_sharding.UNSPECIFIED if s is None else s for s in params[name])
+    if params["ctx_mesh"] is None:
+        params["ctx_mesh"] = mesh_lib.empty_concrete_mesh
+    params["inline"] = _inline_from_dialect(params["inline"])
+    return params
+
+
+def _inline_from_dialect(inline: Any) -> Any:
+    if not _NEW_INLINE:
+        # The others tell XLA what to do with the function; JAX inlines it for true alone.
+        return inline is True
+    kinds = _compat.resolve("jax._src.api", "Inline")
+    if isinstance(inline, bool):
+        return kinds.JAX_LATE if inline else kinds.AUTO
+    if isinstance(inline, str) and inline in kinds.__members__:
+        return kinds[inline]
+    if isinstance(inline, kinds):
+        return inline
+    names = ", ".join(f'"{name}"' for name in kinds.__members__)
+    raise ExportError(f"attribute 'inline': expected a bool or one of {names}, got {inline!r}")
+
+
+def _scan_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """Two counts say how operands and results divide into constants, carry and slices."""
+    params = dict(params)
+    consts, carry, _ = params.pop("ft_in").unpack()
+    params.pop("ft_out")
+    return {**params, "num_consts": len(list(consts)), "num_carry": len(list(carry))}
+
+
+def _scan_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+    pack = _compat.resolve("jax._src.flattree", "pack")
+    nones = _compat.resolve("jax._src.flattree", "nones")
+    params = dict(params)
+    consts, carry = params.pop("num_consts"), params.pop("num_carry")
+    params["ft_in"] = pack((nones(consts), nones(carry), nones(n_operands - consts - carry)))
+    params["ft_out"] = pack((nones(carry), nones(n_results - carry)))
+    return params
+
+
+def _metadata_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """What stands for XLA is one parameter, not keywords beside the function."""
+    metadata = {key: value for key, value in params.items() if key != "jaxpr"}
+    return {"jaxpr": params["jaxpr"], "xla_metadata": tuple(sorted(metadata.items()))}
+
+
+def _metadata_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    return {"jaxpr": params["jaxpr"], **dict(params["xla_metadata"])}
+
+
+def _reduce_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """The computation is there twice, as a Python function and as a jaxpr."""
+    return {name: value for name, value in params.items() if name != "computation"}
+
+
+def _reduce_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -> dict[str, Any]:
+    return {**params, "computation": core.jaxpr_as_fun(params["jaxpr"])}
+
+
+def _linear_call_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """The transpose is a thunk that traces it; its jaxpr can be written down."""
+    params = dict(params)
+    try:
+        transpose, consts = params["transpose_thunk"]()
+    except Exception:
+        # Whoever transposes the call will be told.
+        return params
+    if not consts:
+        params["transpose"] = transpose
+        del params["transpose_thunk"]
+    return params
+
+
+def _linear_call_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    params = dict(params)
+    if "transpose" in params:
+        transpose = params.pop("transpose")
+        params["transpose_thunk"] = lambda: (transpose, [])
+    return params
+
+
+def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """The function that is to be called where no residual is used is a thunk that traces it."""
+    try:
+        jaxpr, consts = params["fun_jaxpr_thunk"]()
+    except Exception:
+        return params
+    given = [v.aval for v in jaxpr.outvars]
+    results = [v.aval for v in eqn.outvars[params["num_res"] :]]
+    # JAX's dead code elimination drops results of the op, but not of the function.
+    fits = len(given) == len(results) and all(map(core.typematch, given, results))
+    if not fits or any(isinstance(const, core.Tracer) for const in consts):
+        return params
+    params = {key: value for key, value in params.items() if key != "fun_jaxpr_thunk"}
+    return {**params, "fun_jaxpr": _compat.close_jaxpr(jaxpr, consts)}
+
+
+def _remat_opt_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    params = dict(params)
+    if "fun_jaxpr" in params:
+        opened = _compat.open_jaxpr(params.pop("fun_jaxpr"))
+        params["fun_jaxpr_thunk"] = lambda: opened
+    return params
+
+
+def _custom_vmap_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    """JAX refuses to make a tuple of trees of its registry for traces and of the other one."""
+    values = pytrees.of_placeholders(params["in_tree"])
+    return {**params, "in_tree": tree_util.tracing_registry.flatten(values)[1]}
+
+
+def _run_scoped_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
+    """What the jaxpr closes over is an operand, and so an argument before those of the scope."""
+    return {**params, "jaxpr": _compat.constvars_as_arguments(params["jaxpr"])}
+
+
+def _run_scoped_from_dialect(
+    params: dict[str, Any], n_operands: int, n_results: int
+) -> dict[str, Any]:
+    return {**params, "jaxpr": _compat.arguments_as_constvars(params["jaxpr"], n_operands)}
+
+
+TO_DIALECT: dict[str, Callable[[dict[str, Any], Any], dict[str, Any]]] = {
+    "jit": _jit_to_dialect,
+    "linear_call": _linear_call_to_dialect,
+    "reduce": _reduce_to_dialect,
+    "remat_opt": _remat_opt_to_dialect,
+    "run_scoped": _run_scoped_to_dialect,
+}
+FROM_DIALECT: dict[str, Callable[[dict[str, Any], int, int], dict[str, Any]]] = {
+    "jit": _jit_from_dialect,
+    "linear_call": _linear_call_from_dialect,
+    "reduce": _reduce_from_dialect,
+    "remat_opt": _remat_opt_from_dialect,
+    "run_scoped": _run_scoped_from_dialect,
+}
+if _PACKED_SCAN:
+    TO_DIALECT["scan"] = _scan_to_dialect
+    FROM_DIALECT["scan"] = _scan_from_dialect
+if jax_version() >= (0, 11, 2):
+    FROM_DIALECT["custom_vmap_call"] = _custom_vmap_from_dialect
+if jax_version() < (0, 11):
+    TO_DIALECT["xla_metadata_call"] = _metadata_to_dialect
+    FROM_DIALECT["xla_metadata_call"] = _metadata_from_dialect
+
 
 _NO_DEFAULT = object()
 # JAX itself leaves such a parameter out, and asks whether it is there.
@@ -50,7 +241,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
     for key, attr in given.items():
         if not key.startswith("jaxpr."):
             params[key] = codec.decode(attr, reader)
-    rewrite = jax_versions.FROM_DIALECT.get(primitive.name)
+    rewrite = FROM_DIALECT.get(primitive.name)
     if rewrite is not None:
         params = rewrite(params, len(op.operands), len(op.results))
     if closed_and_open_differ():

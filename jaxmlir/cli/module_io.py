@@ -15,6 +15,7 @@ from jaxmlir.dialect.bytecode import is_bytecode, to_text
 from jaxmlir.dialect.ir import (
     check_arrays,
     check_nesting,
+    clone_module,
     context,
     diagnostics_of,
     ir,
@@ -88,7 +89,6 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
 def whole_module(program: Program) -> ir.Module:
     """The module to write down, with the elements of its large constants."""
     from jaxmlir.bridge.resources import put_in
-    from jaxmlir.dialect.ir import clone_module
 
     module = program.written_module()
     if program._constants:

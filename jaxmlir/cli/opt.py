@@ -18,6 +18,16 @@ from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.dialect.ir import (
+    DIALECT,
+    context,
+    file_line_col,
+    inner_ops,
+    module_bytecode,
+    module_text,
+    parse_module,
+    verify_module,
+)
 from jaxmlir.errors import Diagnostic, JaxmlirError, PassError, VerificationError
 
 if TYPE_CHECKING:
@@ -27,6 +37,46 @@ if TYPE_CHECKING:
     from jaxmlir.passes import Pipeline
     from jaxmlir.passes.remarks import Sink
     from jaxmlir.program.program import Program
+
+_ACTIONS = "MLIR's actions are not in its Python bindings, and Python passes are none"
+_PLUGIN = "no C++ plugins: jaxlib's MLIR is not built for them; `--load` imports Python modules"
+_REMARKS = "of C++ passes' own remark files; ours: `--remarks`"
+_COUNTERS = "counters are in MLIR's debug builds only"
+_REFUSED = {
+    "elide-resource-data-from-bytecode": "such bytecode is not whole",
+    "irdl-file": "ops of unregistered dialects are accepted as they are",
+    "load-dialect-plugin": _PLUGIN,
+    "load-pass-plugin": _PLUGIN,
+    "mlir-diagnostic-verbosity-level": "the bindings do not offer it",
+    "mlir-print-elementsattrs-with-hex-if-larger": "the bindings do not offer it; large constants "
+    "are resources, which are hexadecimal",
+    "mlir-print-op-on-diagnostic": "the line of the file is printed, with a caret",
+    "mlir-print-unique-ssa-ids": "the bindings do not offer it",
+    "mlir-print-value-users": "the bindings do not offer it",
+    "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` leaves out "
+    "the verification of our ops; MLIR's own is quick, and safe",
+}
+_NOT_APPLICABLE = {
+    "log-actions-to": _ACTIONS,
+    "log-mlir-actions-filter": _ACTIONS,
+    "mlir-debug-counter": _COUNTERS,
+    "mlir-enable-debugger-hook": _ACTIONS,
+    "mlir-print-debug-counter": _COUNTERS,
+    "profile-actions-to": _ACTIONS,
+    **dict.fromkeys(
+        (
+            "remark-format",
+            "remark-policy",
+            "remarks-filter",
+            "remarks-filter-analyse",
+            "remarks-filter-failed",
+            "remarks-filter-missed",
+            "remarks-filter-passed",
+            "remarks-output-file",
+        ),
+        _REMARKS,
+    ),
+}
 
 
 _SEPARATOR = "// -----"
@@ -207,8 +257,6 @@ def _pass_list() -> str:
 
 
 def _dialects() -> str:
-    from jaxmlir.dialect.ir import DIALECT, context
-
     def registered(name: str) -> bool:
         try:
             context().get_dialect_descriptor(name)
@@ -257,9 +305,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
         given = "" if options is None else f"={options}"
         raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
     if not pass_exists(name):
-        from jaxmlir.cli.unsupported import NOT_APPLICABLE, REFUSED
-
-        if reason := (REFUSED | NOT_APPLICABLE).get(name):
+        if reason := (_REFUSED | _NOT_APPLICABLE).get(name):
             raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
         raise command_line.unknown_flag(name, [*(flag.name for flag in FLAGS), *_pass_names()])
     return f"{name}{{{options}}}" if options else name
@@ -463,8 +509,6 @@ class _Driver:
         Raises:
           VerificationError: they are not.
         """
-        from jaxmlir.dialect.ir import module_bytecode, module_text, parse_module
-
         first = module_text(module, debug_info=True)
         for form, written in (("text", first), ("bytecode", module_bytecode(module))):
             if module_text(parse_module(written), debug_info=True) != first:
@@ -481,7 +525,6 @@ class _Driver:
     def _run_pipeline(self, program: Program | _MlirModule) -> None:
         """Runs the passes, and writes the reproducers that are asked for."""
         from jaxmlir.cli.reproducer import Reproducer
-        from jaxmlir.dialect.ir import module_text
 
         file = self.arguments.get("mlir-generate-reproducer")
         wanted = file or self.crash_file
@@ -505,7 +548,6 @@ class _Driver:
 
     def _parse(self, text: str) -> ir.Module:
         from jaxmlir.cli.module_io import check_module, parse_file
-        from jaxmlir.dialect.ir import parse_module
 
         if self.arguments.on("no-implicit-module"):
             check_module(text, self.filename)
@@ -574,8 +616,6 @@ class _Driver:
 
 def _has_ops_of_ours(module: ir.Module) -> bool:
     """Whether an op of the jaxpr dialect is anywhere in a module."""
-    from jaxmlir.dialect.ir import context, inner_ops
-
     with context():
         return any(op.operation.name.startswith("jaxpr.") for op in inner_ops(module))
 
@@ -592,8 +632,6 @@ class _MlirModule:
     state: object = field(default_factory=object)
 
     def verify(self) -> None:
-        from jaxmlir.dialect.ir import verify_module
-
         verify_module(self.module)
 
     def changed(self) -> None:
@@ -629,8 +667,6 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
 @contextlib.contextmanager
 def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
     """Collects the warnings and remarks of C++ passes; their errors are raised."""
-    from jaxmlir.dialect.ir import context, file_line_col
-
     found: list[Diagnostic] = []
 
     def convert(d: ir.Diagnostic) -> Diagnostic:

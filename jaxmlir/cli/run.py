@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
-from jaxmlir.errors import count, nearest
+from jaxmlir.dialect.ir import (
+    context,
+    func,
+    functions,
+    inner_ops,
+    ir,
+    is_private,
+    module_bytecode,
+    rename_symbol,
+    scope,
+)
+from jaxmlir.errors import Diagnostic, LoweringError, count, nearest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,7 +195,6 @@ def _reject_foreign_ops(program: Program) -> None:
       LoweringError: names the op.
     """
     from jaxmlir.dialect.locations import error_at
-    from jaxmlir.errors import LoweringError
 
     _reject_callbacks(program)
     found = _ops_by_dialect(program)
@@ -204,9 +214,7 @@ _CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
 
 
 def _reject_callbacks(program: Program) -> None:
-    from jaxmlir.dialect.ir import context, inner_ops
     from jaxmlir.dialect.locations import position
-    from jaxmlir.errors import Diagnostic, LoweringError
 
     found = []
     with context():
@@ -237,8 +245,6 @@ def _platform_number(program: Program, entry: str, platform: str) -> int:
     Raises:
       LoweringError: it was not lowered for this one.
     """
-    from jaxmlir.errors import LoweringError
-
     platforms = next(filter(None, _named_platforms(program, entry)))
     if platform not in platforms:
         raise LoweringError(f"@{entry} was lowered for {', '.join(platforms)}, not for {platform}")
@@ -247,7 +253,6 @@ def _platform_number(program: Program, entry: str, platform: str) -> int:
 
 def _named_platforms(program: Program, entry: str) -> list[list[str]]:
     """What each argument of a function says that platforms are; most say nothing."""
-    from jaxmlir.dialect.ir import context, ir
     from jaxmlir.lowering.lowering import PLATFORMS
 
     def names(of_one: ir.DictAttr) -> list[str]:
@@ -269,7 +274,6 @@ def _stablehlo_primitive() -> Any:
     import numpy as np
 
     from jaxmlir._compat import core, mlir
-    from jaxmlir.dialect.ir import func, functions, ir, module_bytecode, rename_symbol
 
     primitive = core.Primitive("jaxmlir_run_stablehlo")
     primitive.multiple_results = True
@@ -299,8 +303,6 @@ def _stablehlo_primitive() -> Any:
 
 def _select_entry(program: Program, name: str | None) -> str:
     """Makes the function to run the only public one, and returns its name."""
-    from jaxmlir.dialect.ir import functions, ir, is_private, scope
-
     defined = functions(program.module)
     public = [n for n, f in defined.items() if not is_private(f)]
     if name is None:
@@ -517,7 +519,6 @@ def _argument_names(function: Any, platform: int | None) -> list[str]:
       platform: which argument is the number of the platform, and none of the user's.
     """
     from jaxmlir.artifact.describe import paths_of_arguments
-    from jaxmlir.dialect.ir import scope
 
     with scope():
         paths = paths_of_arguments(function) or [""] * len(function.arguments)

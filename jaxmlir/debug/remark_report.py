@@ -11,15 +11,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import Diagnostic
 from jaxmlir.optimize.compile_time import runs_of
 from jaxmlir.optimize.memory.price import Prices, size_of
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 FEW = 3
 """A kind of so many remarks is listed in full; of others the costliest remark stands for all."""

@@ -16,7 +16,6 @@ from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Hook, Step
 
 if TYPE_CHECKING:
-    from jaxmlir.interpret.interpreter import Step
     from jaxmlir.program.program import Program
 
 

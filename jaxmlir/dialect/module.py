@@ -17,9 +17,25 @@ from jaxmlir.dialect import ir as mlir_ir
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import MARK, marked_ops
 from jaxmlir.dialect.handles import Constants
-from jaxmlir.dialect.ir import context, func, functions, ir, is_private
+from jaxmlir.dialect.ir import (
+    DIALECT_VERSION,
+    context,
+    file_line_col,
+    func,
+    functions,
+    ir,
+    is_private,
+)
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.errors import ArgumentError, ImportingError, JaxmlirError, PassError, at_op, nearest
+from jaxmlir.errors import (
+    ArgumentError,
+    Diagnostic,
+    ImportingError,
+    JaxmlirError,
+    PassError,
+    at_op,
+    nearest,
+)
 from jaxmlir.support.lazy import analysis, forget_analyses
 from jaxmlir.targets import Target, default_target
 
@@ -422,3 +438,33 @@ def check_program(program: Any) -> None:
         raise ArgumentError(
             f"expected a Program, as jaxmlir.trace(f)(*args) makes of a function, got {program!r}"
         )
+
+
+VERSION = "jaxpr.version"
+"""The attribute in which a module says its version of the dialect."""
+
+
+def version_fault(version: object) -> str:
+    """The fault of a version; empty where this jaxmlir reads it, as it does all earlier ones."""
+    try:
+        numbers = tuple(map(int, str(version).split(".")))
+    except ValueError:
+        return f"the malformed dialect version {version!r}"
+    if numbers > tuple(map(int, DIALECT_VERSION.split("."))):
+        return (
+            f"version {version} of the jaxpr dialect; this jaxmlir knows versions up to "
+            f"{DIALECT_VERSION}: install a newer one"
+        )
+    return ""
+
+
+def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
+    """The faults of a module's version; a module that says none is of any."""
+    operation = module.operation
+    if VERSION not in operation.attributes:
+        return []
+    attr = operation.attributes[VERSION]
+    found = version_fault(attr.value if isinstance(attr, ir.StringAttr) else str(attr))
+    message = f"'builtin.module' op attribute '{VERSION}': it has {found}"
+    diagnostic = Diagnostic("error", message, *file_line_col(operation.location))
+    return [diagnostic.placed(filename)] if found else []

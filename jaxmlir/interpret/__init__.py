@@ -8,13 +8,7 @@ from jaxmlir.support.lazy import lazy_names
 
 __all__ = ["Frame", "Hook", "Interpreter", "Node", "Step"]
 
-_EXPORTS = {
-    "Frame": "interpreter",
-    "Hook": "interpreter",
-    "Interpreter": "interpreter",
-    "Node": "interpreter",
-    "Step": "interpreter",
-}
+_EXPORTS = dict.fromkeys(__all__, "interpreter")
 if TYPE_CHECKING:
     from jaxmlir.interpret.interpreter import Frame as Frame
     from jaxmlir.interpret.interpreter import Hook as Hook

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
 from jaxmlir.dialect.ir import context, frames, func, ir
-from jaxmlir.dialect.module import check_program
+from jaxmlir.dialect.module import Module, check_program
 from jaxmlir.dialect.types import aval_of, is_wide, widths_of
 from jaxmlir.errors import (
     ArgumentError,
@@ -37,10 +37,6 @@ from jaxmlir.errors import (
 )
 from jaxmlir.lowering.lowering import refuse_custom_lin
 from jaxmlir.support.files import source_line
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 _ABSENT = object()
 

@@ -19,10 +19,10 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxmlir import targets
 from jaxmlir._compat import config, mlir
 from jaxmlir.dialect.ir import ir, module_text
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
 
 MAX_DEPTH = 10
 """How many functions within one another are lowered as rules come to them."""

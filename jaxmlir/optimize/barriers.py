@@ -23,7 +23,6 @@ from jaxmlir.dialect.ir import free_symbol, func, ir, new_function
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
 
 # The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
 _BARRIER_SINCE = (0, 11)
@@ -55,7 +54,7 @@ def fences_together(program: Module) -> Together | None:
     """Writes a fence on several values at the insertion point; ``None`` where there are none."""
     if not program.target.is_cpu:
         return None
-    return _barrier if _has_barriers(program.target) else _Calls(program)
+    return _barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _Calls(program)
 
 
 def waiting(program: Module) -> Wait:
@@ -63,10 +62,6 @@ def waiting(program: Module) -> Wait:
     # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
     # could be, unless that takes far more memory.
     return _wait_for_call(program) if program.target.is_cpu else _wait_behind_barrier
-
-
-def _has_barriers(target: Target) -> bool:
-    return target.compiler[:2] >= _BARRIER_SINCE
 
 
 def _wait_for_call(program: Module) -> Wait:

@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from jaxmlir.passes.base import format_value
-
-if TYPE_CHECKING:
-    from jaxmlir.passes.base import Pass
+from jaxmlir.passes.base import Pass, format_value
 
 
 @dataclass(frozen=True)

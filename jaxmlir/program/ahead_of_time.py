@@ -13,7 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.program import Program
-from jaxmlir.support.units import in_units
+from jaxmlir.support.options import in_units
 from jaxmlir.targets import Target, compilers, hlo
 from jaxmlir.targets import target as target_named
 

@@ -13,16 +13,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 import jax
 
 from jaxmlir._compat import ConfigSnapshot
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir.caching import setting
 from jaxmlir.errors import JaxmlirError, TransformError, deep_calls_as
+from jaxmlir.program import transforms
 from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.options import check_switch
+
+if TYPE_CHECKING:
+    from jaxmlir.sparse.detect import Pattern
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -165,3 +169,190 @@ def _keep_target(
         if result.recipe is None:
             again = bound | ({"remarks": None} if "remarks" in bound else {})
             result.recipe = program.recipe.then(lambda p, target, stored: method(p, **again))
+
+
+class Inverses:
+    """What a program has to do with inverses: the methods of :class:`Program` on them."""
+
+    __slots__ = ()
+
+    @derived_once
+    def inverse(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+        *,
+        newton: bool = False,
+    ) -> Self:
+        """The program ``(result, *known arguments) -> unknown arguments``.
+
+        Args:
+          argnums: the positional arguments to find; by default all that are not known.
+          known: those that are given, which the inverse takes in their order; by default all that
+            are not to be found.
+          newton: whether to solve for an unknown that occurs more than once, as in
+            ``x + tanh(x)``, by a loop of safeguarded Newton steps.  Elementwise expressions of one
+            unknown are then taken to be strictly monotone in it; where the loop finds no root, the
+            result is NaN.
+
+        Returns:
+          A program that gives the argument, or a tuple of them where they are several.
+
+        Raises:
+          ArgumentError: ``argnums`` and ``known`` overlap, or name no argument.
+          TransformError: an argument does not follow from the result and the known arguments; names
+            an op that stands in the way, and the reason.
+        """
+        return transforms.inverse(self, argnums, known, newton)
+
+    @derived_once
+    def inverse_and_log_det(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+        *,
+        newton: bool = False,
+    ) -> Self:
+        """Like :meth:`inverse`, with log|det| of its Jacobian: ``(arguments, log_det)``.
+
+        Raises:
+          ArgumentError, TransformError: as for :meth:`inverse`; also where results and unknown
+            arguments do not hold as many numbers.
+        """
+        return transforms.inverse(self, argnums, known, newton, log_det=True)
+
+    @derived_once
+    def forward_and_log_det(
+        self,
+        argnums: int | Sequence[int] | None = None,
+        known: int | Sequence[int] | None = None,
+        *,
+        newton: bool = False,
+    ) -> Self:
+        """The program with log|det| of its Jacobian in the unknown arguments:
+        ``(*arguments) -> (result, log_det)``.
+
+        It is what :meth:`inverse_and_log_det` finds with the other sign, computed from the values
+        on the way to the result, without Jacobians of the whole.
+
+        Raises:
+          ArgumentError, TransformError: as for :meth:`inverse_and_log_det`.
+        """
+        return transforms.forward_and_log_det(self, argnums, known, newton)
+
+
+class SparseDerivatives:
+    """What a program has to do with sparse derivatives: the methods of :class:`Program` on them."""
+
+    __slots__ = ()
+
+    grad: Any
+
+    def jacobian_sparsity(self, argnums: int | Sequence[int] = 0) -> Pattern:
+        """Which elements of the Jacobian can be other than zero, for any arguments.
+
+        Rows are the elements of the flat results, columns those of the arguments ``argnums``, leaf
+        by leaf.  The pattern is that of the derivative as the compiler writes it: custom rules
+        count, not what they are rules of.
+
+        Returns:
+          A ``SparsityPattern``; of a program whose shapes are symbolic a ``SymbolicPattern``, which
+          holds at all sizes.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument.
+          TransformError: an argument has no derivative, or an op cannot be differentiated.
+          PatternTooDense: there are more than 100 million elements; names the ops that mix them.
+        """
+        return transforms.jacobian_sparsity(self, argnums)
+
+    def hessian_sparsity(self, argnums: int | Sequence[int] = 0) -> Pattern:
+        """Which elements of the Hessian of a scalar-valued program can be other than zero.
+
+        It is the pattern of the gradient's Jacobian.  That is a symmetric matrix, unless a custom
+        derivative rule makes the gradient something else.
+
+        Returns:
+          As :meth:`jacobian_sparsity`.
+
+        Raises:
+          ArgumentError, PatternTooDense: as for :meth:`jacobian_sparsity`.
+          TransformError: as for :meth:`grad`.
+        """
+        return transforms.hessian_sparsity(self, argnums)
+
+    @derived_once
+    def sparse_jacobian(
+        self,
+        argnums: int | Sequence[int] = 0,
+        mode: str = "auto",
+        *,
+        format: str = "bcoo",
+        chunk_size: int | None = None,
+        pattern: Pattern | None = None,
+    ) -> Self:
+        """The Jacobian as a sparse matrix, by as few products with vectors as its pattern needs.
+
+        A warning says so where that is most of the rows or columns, and names the ops that make the
+        pattern dense.  Of a program whose shapes are symbolic it is a program at all sizes, if it
+        takes the same number of products at all sizes (``pattern.colors``).
+
+        Args:
+          mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest.
+          format: ``"bcoo"``, or ``"dense"`` for an array.
+          chunk_size: compute so many products at a time, which bounds the memory; by default all.
+          pattern: that of :meth:`jacobian_sparsity`, if it is known: it is not checked.
+
+        Returns:
+          A program of the same arguments.  It gives a matrix of ``jax.experimental.sparse.BCOO``,
+          sorted by rows: those of :meth:`jacobian_sparsity`.  Where shapes are symbolic, elements
+          are in the order of the pattern's pieces, and some may be padding.
+
+        Raises:
+          ArgumentError: an option is wrong, an argument is complex, or the number of products
+            depends on symbolic sizes.
+          TransformError, PatternTooDense: as for :meth:`jacobian_sparsity`.
+        """
+        found = self.jacobian_sparsity(argnums) if pattern is None else pattern
+        options = (argnums, mode, format, chunk_size, found)
+        return transforms.sparse_matrix(self, *options, "sparse_jacobian")
+
+    @derived_once
+    def sparse_hessian(
+        self,
+        argnums: int | Sequence[int] = 0,
+        mode: str = "auto",
+        *,
+        format: str = "bcoo",
+        chunk_size: int | None = None,
+        pattern: Pattern | None = None,
+    ) -> Self:
+        """The Hessian as a sparse matrix: the sparse Jacobian of the gradient, told by symmetry.
+
+        Args and result are those of :meth:`sparse_jacobian`; the products are those with the
+        Hessian, ``"forward"`` over reverse or reverse over ``"reverse"``.
+
+        Raises:
+          ArgumentError, TransformError, PatternTooDense: as for :meth:`hessian_sparsity` and
+            :meth:`sparse_jacobian`.
+        """
+        found = self.hessian_sparsity(argnums) if pattern is None else pattern
+        options = (argnums, mode, format, chunk_size, found)
+        return transforms.sparse_matrix(self.grad(argnums), *options, "sparse_hessian")
+
+    @derived_once
+    def laplacian(self, argnums: int | Sequence[int] = 0) -> Self:
+        """The Laplacian of each element of the result, in one pass forward.
+
+        It is the sum of the second derivatives in all elements of the arguments ``argnums``, each
+        twice: the trace of the Hessian, of which nothing is computed.  With each value go its first
+        derivatives, so the memory is that of :meth:`jacfwd`.
+
+        Returns:
+          A program of the same arguments.  It gives what has the pytree and shapes of the result.
+
+        Raises:
+          ArgumentError: ``argnums`` names no argument, or one is not of real numbers.
+          TransformError, EvaluationError: an op cannot be differentiated; names it.
+        """
+        return transforms.laplacian(self, argnums)

@@ -33,7 +33,7 @@ from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 from jaxmlir.runtime.placement import devices_of
 from jaxmlir.support.lazy import collector_paused
-from jaxmlir.support.units import check_budget
+from jaxmlir.support.options import check_budget
 
 if TYPE_CHECKING:
     from jax.stages import Lowered

@@ -13,8 +13,8 @@ import jax
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import ArgumentError
+from jaxmlir.support.options import check_budget, in_units
 from jaxmlir.support.progress import progress
-from jaxmlir.support.units import check_budget, in_units
 
 Form = TypeVar("Form", bound=Any)
 """The class of programs."""

@@ -26,9 +26,7 @@ from jaxmlir.errors import ArgumentError, Diagnostic
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
-from jaxmlir.program.derived import derived_once
-from jaxmlir.program.inverses import Inverses
-from jaxmlir.program.sparse import SparseDerivatives
+from jaxmlir.program.derived import Inverses, SparseDerivatives, derived_once
 from jaxmlir.program.tuned import Tunable
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
 from jaxmlir.program.views import Views
@@ -36,8 +34,7 @@ from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.placement import mesh_for, on_mesh, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
-from jaxmlir.support.options import check_platforms
-from jaxmlir.support.units import check_budget
+from jaxmlir.support.options import check_budget, check_platforms
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr

@@ -8,11 +8,12 @@ import jax
 
 from jaxmlir._compat import jaxlib_jax
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.bytecode import read, to_text
 from jaxmlir.dialect.ir import bytecode, ir, parse_module
 from jaxmlir.errors import ArgumentError, ImportingError, ParseError
 from jaxmlir.passes import Instrumentation, parse_pipeline
-from jaxmlir.passes.remarks import listening
+from jaxmlir.passes.remarks import Sink, listening
 from jaxmlir.program.program import Program
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.raising import raise_exported, raise_module
@@ -20,9 +21,6 @@ from jaxmlir.support.lazy import collector_paused
 
 if TYPE_CHECKING:
     from jax.export import Exported
-
-    from jaxmlir.bridge.importer import Importer
-    from jaxmlir.passes.remarks import Sink
 
 
 @collector_paused

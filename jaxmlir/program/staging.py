@@ -21,11 +21,10 @@ from jaxmlir.errors import ArgumentError, ImportingError
 from jaxmlir.program.program import Program
 from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
-
-    from jaxmlir.targets import Target
 
 
 def trace(

@@ -22,18 +22,17 @@ import jax
 from jaxmlir import targets
 from jaxmlir._compat import core
 from jaxmlir.analysis.call_graph import call_signature
-from jaxmlir.caching import disk_cache
-from jaxmlir.caching.configuration_key import configuration
+from jaxmlir.caching import configuration, disk_cache
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic, PipelineError
 from jaxmlir.program.tuning import SECONDS, Choice, Trial
 from jaxmlir.support.warn import warn
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
 
     from jaxmlir.passes.remarks import Sink
-    from jaxmlir.targets import Target
 
 Say = Callable[[str], None]
 

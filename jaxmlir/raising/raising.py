@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from jaxmlir._compat import core
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import TREES, body_of, functions, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import is_key, type_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.passes.base import Pass
@@ -27,11 +29,6 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.source import end_of, is_open, public_functions, raised_type
 from jaxmlir.raising.writer import Raising
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxmlir.dialect.module import Module
 
 
 def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> Importer:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,13 +26,11 @@ from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.ir import func, functions, ir, sdy
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations
 from jaxmlir.raising.source import attribute
 from jaxmlir.raising.writer import Raising, Values, Writer, rule
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Names of axes in the text of attributes that the bindings do not take apart.
 _NAME = re.compile(r'axis_ref<name = "([^"]+)">')

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import ops_of
-from jaxmlir.dialect.builder import named_ops, returned
+from jaxmlir.dialect.builder import Uses, named_ops, returned
 from jaxmlir.dialect.ir import (
     func,
     has_regions,
@@ -29,7 +29,6 @@ from jaxmlir.dialect.ir import (
 from jaxmlir.passes.base import Pass
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.builder import Uses
     from jaxmlir.dialect.module import Module
 
 

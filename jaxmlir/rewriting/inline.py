@@ -61,7 +61,8 @@ def inline(program: Module, max_ops: int = 8, single_use: bool = True) -> int:
                 once = single_use and uses[callee] == 1 and is_private(functions[callee])
                 if not once and sizes[callee] > max_ops:
                     continue
-                remark(op, f"inlined @{callee}: " + _reason(once, sizes[callee]))
+                reason = "called here only" if once else f"it is small ({sizes[callee]} ops)"
+                remark(op, f"inlined @{callee}: {reason}")
                 count += 1
                 uses[callee] -= 1
                 if sizes[callee] > max_ops:
@@ -123,10 +124,6 @@ def _inline_all(
             values = inline_body(functions[callee], list(op.operands))
         put_instead(op, values)
         stack.append((iter(list(block.operations)), apart.operation))
-
-
-def _reason(once: bool, size: int) -> str:
-    return "called here only" if once else f"it is small ({size} ops)"
 
 
 def _inline(op: Any, name: str, function: func.FuncOp) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.ir import context, scope
 from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.lowering.functions import lower_for_targets
@@ -21,10 +22,10 @@ from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.runtime.placement import placement_of, with_devices
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.masks import chosen
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
 
 
 class Callee:
@@ -257,8 +258,7 @@ def derive(program: Module, symbol: str, transformation: str, pattern: Any) -> A
 
 
 def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> Any:
-    from jaxmlir.dialect.builder import reachable
-    from jaxmlir.transforms.higher_order.residuals import linearize_call, partial_eval_call
+    from jaxmlir.transforms.higher_order.call import linearize_call, partial_eval_call
     from jaxmlir.transforms.jvp import jvp
     from jaxmlir.transforms.retype_varying_axes import vary
     from jaxmlir.transforms.templates import Rules

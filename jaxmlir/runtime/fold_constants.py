@@ -25,19 +25,22 @@ What is folded is limited:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import call_signature
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect import custom_calls, ops
 from jaxmlir.dialect.builder import copy, drop_dead_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops.random import RANDOM
 from jaxmlir.dialect.types import aval_of, is_key, widths_of
 from jaxmlir.errors import LoweringError, count
@@ -48,11 +51,6 @@ from jaxmlir.runtime.program_primitive import call
 from jaxmlir.targets import default_target
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.dialect.op_signature import Signature
 
 MAX_WORK = 2e10
 """The most work, in flops: a second of one core, which is what XLA would take to fold it."""

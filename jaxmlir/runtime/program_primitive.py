@@ -7,6 +7,7 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -42,8 +43,6 @@ from jaxmlir.runtime.placement import check_devices
 from jaxmlir.support.masks import chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jaxmlir.dialect.module import Module
 
 

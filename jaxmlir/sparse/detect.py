@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -12,6 +12,7 @@ from jaxmlir._compat import core
 from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.builder import named_ops, reachable, returned, set_results
 from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, empty
@@ -26,10 +27,6 @@ from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 from jaxmlir.transforms.jvp import active_arguments, jvp
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vjp import grad
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 Pattern = SparsityPattern | SymbolicPattern
 

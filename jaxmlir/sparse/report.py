@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 from jaxmlir.sparse.detect import hessian_sparsity, jacobian_sparsity
 from jaxmlir.sparse.pattern import SparsityPattern
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class _PrintSparsity(Pass):

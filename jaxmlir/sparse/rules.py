@@ -21,7 +21,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,15 +31,13 @@ from jaxmlir.analysis.index_maps import Dims, maps_of
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.interpret.interpreter import Node
 from jaxmlir.sparse import bounds
 from jaxmlir.sparse.bounds import Bounds
 from jaxmlir.sparse.index_sets import Columns, Rows, reads
 from jaxmlir.sparse.movement import MOVES
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Value(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,10 @@ import numpy as np
 from scipy import sparse
 
 from jaxmlir.analysis.pointwise import ELEMENTWISE
+from jaxmlir.dialect.module import Module
+from jaxmlir.interpret.interpreter import Node
 from jaxmlir.sparse import rules
 from jaxmlir.sparse.index_sets import Columns
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.interpret.interpreter import Node
 
 Layout = np.ndarray
 """The input of each slot of each element, ``[slots, elements]``; -1: none."""

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.errors import Diagnostic
 from jaxmlir.interpret.interpreter import Node, plan_of
@@ -32,9 +33,6 @@ from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.sparse.rules import Leaf, Value
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 _UNROLLED = 4_000
 """Loops of at most so many ops, all iterations together, are run."""

@@ -12,16 +12,12 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.errors import ArgumentError, CompilerError
-from jaxmlir.targets import hlo
+from jaxmlir.targets import Target, hlo
 from jaxmlir.targets import target as target_named
-from jaxmlir.targets.costs import described_devices, machines
-
-if TYPE_CHECKING:
-    from jaxmlir.targets import Target
-    from jaxmlir.targets.costs import Machine
+from jaxmlir.targets.costs import Machine, described_devices, machines
 
 
 class _Compiler(NamedTuple):

@@ -36,8 +36,7 @@ from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 

@@ -23,12 +23,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from jaxmlir._compat import core
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir._compat import ConfigSnapshot, core
+from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.custom_rule_ops import OPS
-from jaxmlir.dialect.handles import get_box
+from jaxmlir.dialect.handles import Box, get_box
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, functions, ir, scope
 from jaxmlir.rewriting.dedupe import (
     Copy,
@@ -46,8 +46,6 @@ from jaxmlir.transforms.memo import Copied
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
-    from jaxmlir._compat import ConfigSnapshot
-    from jaxmlir.dialect.handles import Box
     from jaxmlir.dialect.module import Module
 
 

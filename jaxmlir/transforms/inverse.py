@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmlir.analysis.call_graph import call_signature
@@ -184,7 +185,6 @@ def _completed(
 
 def _log_det_dtype(function: func.FuncOp, operands: Any, results: Any) -> np.dtype:
     """The real dtype of the results; the numbers on both sides have to be as many."""
-    import jax.numpy as jnp
 
     def inexact(avals: Any) -> list[Any]:
         return [a for a in avals if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.inexact)]

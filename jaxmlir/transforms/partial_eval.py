@@ -19,13 +19,13 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
 from jaxmlir.support.masks import Mask, chosen, filled, left_out, split
+from jaxmlir.transforms.emitters import PartialEvaluation
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.emitters import PartialEvaluation
 
 
 class PartialEval(Pass):

@@ -36,8 +36,7 @@ from jaxmlir.analysis import pointwise
 from jaxmlir.bridge import exporter as exporting
 from jaxmlir.bridge.custom_rules.export import waiting_jvp
 from jaxmlir.bridge.importer import Importer
-from jaxmlir.caching import disk_cache
-from jaxmlir.caching.configuration_key import kept_for_settings, setting
+from jaxmlir.caching import disk_cache, kept_for_settings, setting
 from jaxmlir.dialect import custom_rule_ops, locations, op_signature
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
@@ -239,15 +238,20 @@ class Rules:
         self,
         function: Callable[..., list[Any]],
         args: Sequence[ir.Value],
-        key: Any,
+        key: Any = None,
         shared: bool = True,
     ) -> list[ir.Value]:
         """Writes the ops that a JAX function of the values performs.
 
         Args:
-          key: stands for the function, which is traced once for it and the values' types.
+          key: stands for the function, which is traced once for it and the values' types.  By
+            default that is the function, or of a ``functools.partial`` its function and arguments.
           shared: whether the key stands for the same function in other programs.
         """
+        if key is None:
+            key = function
+            if isinstance(function, functools.partial):
+                key = function.func, function.args, tuple(function.keywords.items())
 
         def trace() -> tuple[Any]:
             return (jax_rules.trace_flat(function, [aval_of(v.type) for v in args], "emit"),)

@@ -24,7 +24,7 @@ from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.activity import activity_of
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs
-from jaxmlir.transforms.emitters import Template
+from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_primals
 from jaxmlir.transforms.new_function import NewFunction
@@ -33,8 +33,6 @@ from jaxmlir.transforms.transpose import Cotangents, cotangent_type, transpose_f
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.emitters import Emitter
-    from jaxmlir.transforms.linearize import LinearOp
 
 
 class Vjp(Pass):

@@ -11,6 +11,9 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import jax.numpy as jnp
+from jax import lax
+
 from jaxmlir._compat import batching, core
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
@@ -23,10 +26,9 @@ from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function
 from jaxmlir.support.masks import Dims
-from jaxmlir.transforms.clone_plan import ClonePlan, places
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
@@ -143,7 +145,8 @@ def vmap(
     constants: dict[int, Any] = {}
     with new.body():
         for i in of_first:
-            values[i], dims[i] = _spread(rules, values[i], axis.size), 0
+            spread = functools.partial(_spread, size=axis.size)
+            values[i], dims[i] = rules.emit(spread, [values[i]])[0], 0
         for i, op, operands, pattern in _patterns(rules, body, dims, axis):
             args = [values[v] for v in operands]
             first, last = body.results[i]
@@ -295,9 +298,8 @@ def move(
         return value
     aval = aval_of(value.type)
     if want is None or type(aval) is not core.ShapedArray or not aval.sharding.mesh.empty:
-        key = ("move", have, want, size, shared)
-        (result,) = rules.emit(lambda x: [_moved(x, have, want, size, shared)], [value], key)
-        return result
+        moved = functools.partial(_moved, have=have, want=want, size=size, shared=shared)
+        return rules.emit(moved, [value])[0]
     if have is None:
         dim = want + aval.ndim + 1 if want < 0 else want
         type_ = batched_type(value.type, dim, size)
@@ -316,26 +318,19 @@ def move(
     return ir.Operation.create(name, [type_], [value], encoded).result
 
 
-def _moved(x: Any, have: int | None, want: int | None, size: int, shared: Shared | None) -> Any:
+def _moved(
+    x: Any, *, have: int | None, want: int | None, size: int, shared: Shared | None
+) -> list[Any]:
     """Moves a batch dimension by JAX's functions, which know what becomes of a sharding."""
-    import jax.numpy as jnp
-    from jax import lax
-
     if want is None:
-        return jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)
+        return [jnp.sum(x, have) if shared == "sum" else lax.index_in_dim(x, 0, have, False)]
     if have is not None:
-        return jnp.moveaxis(x, have, want)
+        return [jnp.moveaxis(x, have, want)]
     dim = want + x.ndim + 1 if want < 0 else want
     shape = (*x.shape[:dim], size, *x.shape[dim:])
-    return lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))
+    return [lax.broadcast_in_dim(x, shape, tuple(d for d in range(len(shape)) if d != dim))]
 
 
-def _spread(rules: Rules, value: ir.Value, size: int) -> ir.Value:
+def _spread(x: Any, *, size: int) -> list[Any]:
     """A batch of a value and zeros."""
-
-    def spread(x: Any) -> list[Any]:
-        import jax.numpy as jnp
-
-        return [jnp.zeros((size, *x.shape), x.dtype).at[0].set(x)]
-
-    return rules.emit(spread, [value], ("spread", size))[0]
+    return [jnp.zeros((size, *x.shape), x.dtype).at[0].set(x)]

@@ -23,18 +23,17 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
 from jaxmlir.bridge import params
-from jaxmlir.caching.configuration_key import configuration
+from jaxmlir.caching import configuration
 from jaxmlir.dialect import (
     codec,
     custom_rule_ops,
-    dialect_version,
     effect_attributes,
     locations,
     op_signature,
@@ -44,6 +43,7 @@ from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.handles import Unread
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
+from jaxmlir.dialect.module import Module, version_faults
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, element_of, type_of
 from jaxmlir.errors import (
@@ -57,9 +57,6 @@ from jaxmlir.errors import (
 )
 from jaxmlir.passes.base import Pass
 from jaxmlir.verify import signatures
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # More than these say nothing that the first ones do not.
 MAX_DIAGNOSTICS = 20
@@ -87,7 +84,7 @@ def verify(program: Module, filename: str = "-") -> None:
         except DiagnosticError as e:
             raise VerificationError(e.diagnostics) from None
         with context():
-            found = dialect_version.faults(program._module, filename)
+            found = version_faults(program._module, filename)
             found = found or Verifier(program, filename).run()
     if found:
         raise VerificationError(found)

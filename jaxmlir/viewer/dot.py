@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
-from jaxmlir.viewer.form import calls_of
-from jaxmlir.viewer.tables import Tables
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module
+from jaxmlir.viewer.form import Tables, calls_of
 
 _HEAD = """\
   compound=true; rankdir=TB;

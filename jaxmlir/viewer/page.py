@@ -7,22 +7,161 @@ its scripts write what they read as text only.  A part of the data is unpacked w
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import html
 import json
+import re
+import time
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
+from jaxmlir.errors import Diagnostic
+from jaxmlir.passes import level_pipeline, parse_pipeline
+from jaxmlir.passes.instrument import Instrumentation
+from jaxmlir.passes.remarks import heard_by
 from jaxmlir.support.lazy import collector_paused
-from jaxmlir.viewer import history
-from jaxmlir.viewer.form import form_of
-from jaxmlir.viewer.tables import Tables
+from jaxmlir.viewer.form import Tables, form_of, text_of
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+    from jaxmlir.passes.pipeline import Pipeline
+
+
+@dataclass
+class Stage:
+    """A pass that ran.
+
+    Attributes:
+      name: as pipelines have it; empty of the program before all passes.
+      ops: how many there are after it.
+      functions: of each function after it which stage wrote its text, and its index there; ``None``
+        where the pass changed nothing.
+      texts: the functions that it changed.
+      remarks: what it said, with the position, and which op it is about: the function and the index
+        before the pass, or ``None``, 0 where the pass has made the op.
+    """
+
+    name: str
+    ops: int = 0
+    seconds: float = 0.0
+    functions: dict[str, tuple[int, int]] | None = None
+    texts: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[tuple[str, int, str | None, int]] = field(default_factory=list)
+
+    def written(self) -> dict[str, Any]:
+        """The stage, to be written as JSON, but for the texts."""
+        return {
+            "name": self.name,
+            "ops": self.ops,
+            "seconds": round(self.seconds, 4),
+            "functions": self.functions,
+            "remarks": self.remarks,
+        }
+
+
+@dataclass(frozen=True)
+class _Recorder(Instrumentation):
+    """Keeps the program after each pass, and what the pass said."""
+
+    program: Module = None  # type: ignore[assignment]
+    tables: Tables = field(default_factory=Tables)
+    stages: list[Stage] = field(default_factory=list)
+    ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
+    """Where the ops were before the pass that runs, by what :func:`_marks` gives."""
+
+    @property
+    def observes(self) -> bool:
+        return True
+
+    @contextlib.contextmanager
+    def listen(self, name: str, program: Module) -> Iterator[None]:
+        stage = Stage(name, self.stages[-1].ops)
+        self.stages.append(stage)
+
+        def take(said: Diagnostic, op: Any) -> None:
+            stage.remarks.append((*self.tables.remark(said), *self.where(op)))
+
+        start, state = time.perf_counter(), self.program.state
+        with heard_by(take, name):
+            yield
+        stage.seconds = time.perf_counter() - start
+        if self.program.state is not state:
+            self.look(stage)
+
+    def where(self, op: Any | None) -> tuple[str | None, int]:
+        """Where an op is in the text before the pass.
+
+        In the place of one that the pass has written anew, that is the first of its name and line.
+        """
+        if op is None:
+            return None, 0
+        known = (self.ops[mark] for mark in _marks(op, op.operation.name) if mark in self.ops)
+        return next(known, (None, 0))
+
+    def look(self, stage: Stage) -> None:
+        """Notes which functions are not what they were."""
+        number = self.stages.index(stage)
+        before = next((s.functions for s in reversed(self.stages) if s.functions), {})
+        found: dict[str, tuple[int, int]] = {}
+        for symbol, function in self.program.functions.items():
+            text = text_of(function, self.tables)
+            known = before.get(symbol)
+            if known is None or self.stages[known[0]].texts[known[1]]["lines"] != text["lines"]:
+                known = number, len(stage.texts)
+                stage.texts.append(text)
+            found[symbol] = known
+        ops = analyses_of(self.program).graph.ops
+        self.ops.clear()
+        for symbol, listed in ops.items():
+            for index, (op, name) in enumerate(listed):
+                for mark in _marks(op, name):
+                    self.ops.setdefault(mark, (symbol, index))
+        stage.ops = sum(map(len, ops.values()))
+        if found != before:
+            stage.functions = found
+
+
+def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
+    """What an op is known by: its result, which stays when operands change, or else its place.
+
+    The hash of an op itself changes with its operands.
+    """
+    for result in op.results:
+        yield name, result
+    yield name, op.location.attr
+
+
+def pipeline_of(passes: str) -> Pipeline:
+    """The pipeline of a text, which may be a level: ``"-O2"``.
+
+    Raises:
+      PipelineError: it is malformed, or there is no such level or pass.
+    """
+    level = re.fullmatch(r"\s*-?O(\d+)\s*", passes) if isinstance(passes, str) else None
+    return parse_pipeline(level_pipeline(int(level[1])) if level else passes)
+
+
+def run(program: Module, passes: str, tables: Tables) -> list[Stage]:
+    """Runs a pipeline on a program in place; the stages, the first of which is before all passes.
+
+    Raises:
+      PipelineError: as for :func:`pipeline_of`.
+      PassError: a pass failed, or left an invalid module.
+    """
+    recorder = _Recorder(program=program, tables=tables, stages=[Stage("")])
+    pipeline = pipeline_of(passes)
+    with scope():
+        recorder.look(recorder.stages[0])
+    pipeline.run(program, recorder)
+    return recorder.stages
+
 
 SCRIPTS = (
     "dagre.min.js",
@@ -61,7 +200,7 @@ def page_of(program: Module, passes: str | None = None, *, source_info: bool = T
     if passes is not None:
         after = program.clone()
         after.target = program.target
-        stages = history.run(after, passes, tables)
+        stages = run(after, passes, tables)
         about["forms"] = ["before", f"after {passes.strip()}"]
         about["stages"] = [stage.written() for stage in stages]
         parts["form-1"] = form_of(after, tables)

@@ -7,7 +7,7 @@ import pytest
 from jax.scipy import special
 
 import jaxmlir
-from jaxmlir.bridge.custom_rules import library
+from jaxmlir.bridge.custom_rules import tracing
 
 pytestmark = pytest.mark.compat
 
@@ -16,7 +16,7 @@ def traced(function, *args):
     """What the rule of a function's equation is traced to, in a program of its own."""
     (eqn,) = jax.make_jaxpr(lambda *a: function(*a))(*args).eqns
     in_avals = [v.aval for v in eqn.invars]
-    return library.trace_jvp(eqn, in_avals, (False,) * len(in_avals))
+    return tracing.trace_jvp(eqn, in_avals, (False,) * len(in_avals))
 
 
 def vector(n=3, dtype=jnp.float32):
@@ -80,12 +80,12 @@ def test_a_rule_that_closes_over_a_users_function_is_the_users(factor):
 
 
 def test_few_traces_are_kept(monkeypatch):
-    monkeypatch.setattr(library, "LIMIT", 4)
-    monkeypatch.setattr(library, "traced_rules", {})
+    monkeypatch.setattr(tracing, "LIMIT", 4)
+    monkeypatch.setattr(tracing, "traced_rules", {})
     for n in range(1, 10):
         gradient = jaxmlir.trace(lambda x: jnp.sum(jax.nn.relu(x)))(vector(n)).grad()
         np.testing.assert_array_equal(gradient(vector(n)), np.ones(n, np.float32))
-    assert len(library.traced_rules) == 4
+    assert len(tracing.traced_rules) == 4
 
 
 @jax.custom_jvp

@@ -19,7 +19,7 @@ from jax.interpreters import ad, batching, mlir
 import jaxmlir
 from jaxmlir import debug
 from jaxmlir._compat import closed_and_open_differ, core
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir.caching import setting
 from jaxmlir.errors import EvaluationError, LoweringError, TransformError
 
 pytestmark = pytest.mark.compat

@@ -19,7 +19,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxmlir.bridge.custom_rules.pending import Untraced
+from jaxmlir._compat import ConfigSnapshot
+from jaxmlir.bridge.custom_rules.pending import Pending, Source, Untraced
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
@@ -28,8 +29,6 @@ from jaxmlir.rewriting.dedupe import merge_functions
 from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:
-    from jaxmlir._compat import ConfigSnapshot
-    from jaxmlir.bridge.custom_rules.pending import Pending, Source
     from jaxmlir.dialect.module import Module
 
 

@@ -27,6 +27,7 @@ import contextlib
 import functools
 import itertools
 import threading
+import types
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,6 +41,7 @@ from jaxmlir._compat import (
     config,
     core,
     dtypes,
+    flat_jvp,
     forget_traced,
     in_context,
     innermost_layer,
@@ -47,14 +49,101 @@ from jaxmlir._compat import (
     named_axes,
     pe,
 )
-from jaxmlir.bridge.custom_rules import closures, library
-from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, rules_key
+from jaxmlir.bridge.custom_rules import closures
+from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
+from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, innermost, rules_key
+from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.pending import Pending
+
+# A rule is traced anew for each equation, here as in JAX: one of a user's may read what has changed
+# meanwhile.  What is made of JAX's functions alone, as jax.nn.relu is, reads nothing but JAX's
+# configuration: its rule is traced once in a process.
+LIMIT = 512
+"""How many traces are kept: the last ones."""
+
+Traced = tuple[Any, Sequence[Any], Sequence[bool]]
+"""A jaxpr, its constants and which tangents of results are zero."""
+
+traced_rules: dict[Any, Traced] = {}
+_are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+
+def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> Traced:
+    """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
+
+    What no result depends on is left out, within loops too: a rule that differentiates a function
+    has primals and tangents of it in one loop, and may return some of them.
+
+    Args:
+      in_zeros: which tangents are zero.
+    """
+    thunk = eqn.params["jvp_jaxpr_fun"]
+    key = _key(thunk)
+    if key is None:
+        return _live(thunk.call_wrapped(*in_zeros))
+    told = eqn.params["symbolic_zeros"]
+    key = (*key, tuple(in_avals), in_zeros, told, eqn.ctx, setting())
+    found = traced_rules.get(key)
+    if found is None:
+        found = _live(thunk.call_wrapped(*in_zeros))
+        _, consts, _ = found
+        if not consts:
+            traced_rules[key] = found
+            if len(traced_rules) > LIMIT:
+                traced_rules.pop(next(iter(traced_rules)), None)
+    return found
+
+
+def _live(traced: Traced) -> Traced:
+    jaxpr, consts, out_zeros = traced
+    live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    # It takes longer to see what rules in it may read.
+    if _size(live, {}) < _size(jaxpr, {}) and not rules_may_read(jaxpr):
+        jaxpr = live
+    return jaxpr, consts, out_zeros
+
+
+def _size(jaxpr: Any, known: dict[Any, int]) -> int:
+    """How many operands and results a jaxpr's equations have, those of inner jaxprs among them.
+
+    Args:
+      known: the sizes of jaxprs.
+    """
+    if jaxpr not in known:
+        known[jaxpr] = sum(
+            len(eqn.invars)
+            + len(eqn.outvars)
+            + sum(_size(inner, known) for inner in core.jaxprs_in_params(eqn.params))
+            for eqn in jaxpr.eqns
+        )
+    return known[jaxpr]
+
+
+def _key(thunk: Any) -> tuple[Any, ...] | None:
+    """What tells the rule of a thunk and how it is called; ``None`` if it is not JAX's."""
+    found = flat_jvp(innermost(thunk))
+    if found is None or not isinstance(found[0], types.FunctionType):
+        return None
+    rule = found[0]
+    if rule not in _are_of_jax:
+        _are_of_jax[rule] = all(map(_is_of_jax, made_of([rule])))
+    return found if _are_of_jax[rule] else None
+
+
+def _is_of_jax(value: Any) -> bool:
+    if isinstance(value, types.FunctionType):
+        return _package(value) == "jax"
+    return _package(type(value)) in ("jax", "jaxlib", "builtins")
+
+
+def _package(owner: Any) -> str:
+    return (owner.__module__ or "").partition(".")[0]
+
 
 # Of a rule that is told which tangents are zero there is one for each combination of up to so many
 # tangents, and of up to so many one for each alone.
@@ -77,7 +166,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
 
     def trace(in_zeros: Mask) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         with _Turns.at(thunk).lock:
-            jaxpr, consts, out_zeros = library.trace_jvp(eqn, in_avals, in_zeros[fixed:])
+            jaxpr, consts, out_zeros = trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
         tangents = [v.aval.to_tangent_aval() for v in eqn.outvars]
         nonzero = [aval for aval, zero in zip(tangents, out_zeros, strict=True) if not zero]

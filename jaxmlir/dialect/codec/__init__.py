@@ -21,7 +21,7 @@ a numpy array            ``dense<...>``; a numpy scalar is ``{scalar = dense<...
 a (closed) jaxpr         ``@f``, the symbol of a function
 a primitive              ``{primitive = "ge"}``
 a policy of checkpoint   ``{checkpoint_policy = ["dots_saveable"]}`` (see
-:mod:`jaxmlir.dialect.policies`) a symbolic dimension     ``{dim = "2*b"}``; with its scope's
+:mod:`.jax_objects`) a symbolic dimension     ``{dim = "2*b"}``; with its scope's
 constraints ``{dim = ["b", "b>=2"]}`` a record of a kernel     ``{pallas.core.Blocked = {block_size
 = 8 : i64}}`` (a class of Pallas) a sentinel of a module   ``{sentinel = "package.module:MISSING"}``
 anything else            ``{handle = "h0"}`` (see :mod:`jaxmlir.dialect.handles`)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxmlir import _compat
-from jaxmlir._compat import batching, core, dtypes, prng, tree_util
+from jaxmlir._compat import POLICY_MAKERS, batching, core, dtypes, prng, tree_util
 from jaxmlir.dialect.codec import pytrees, records
 from jaxmlir.dialect.codec.python_values import encode_class, encode_dtype
 from jaxmlir.dialect.codec.registry import (
@@ -323,12 +325,61 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
     return decode_effect
 
 
+# JAX's policies are functions, but few: one of a namespace, or what a function of that returns for
+# some names.  These are written as such; reading calls nothing else.
+
+
+def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
+    """The name of a policy and the arguments that make it; ``None`` of a user's own policy.
+
+    Arguments that are policies are not described.
+    """
+    namespace = vars(jax.checkpoint_policies)
+    for name, known in namespace.items():
+        if policy is known or (dataclasses.is_dataclass(policy) and policy == known):
+            return name, {}
+    if dataclasses.is_dataclass(policy) and type(policy).__name__ in POLICY_MAKERS:
+        fields = {name: _sorted(value) for name, value in vars(policy).items()}
+        if len(fields) == 1:
+            fields = {"names": fields.popitem()[1]}
+        return POLICY_MAKERS[type(policy).__name__], fields
+    maker, _, rest = getattr(policy, "__qualname__", "").partition(".<locals>.")
+    made_by_jax = getattr(policy, "__module__", "").startswith("jax.") and maker in namespace
+    if not (made_by_jax and rest in ("policy", "<lambda>")):
+        return None
+    free = inspect.getclosurevars(policy).nonlocals
+    parameters = inspect.signature(namespace[maker]).parameters.values()
+    arguments = {p.name: _sorted(free[p.name]) for p in parameters if p.name in free}
+    for p in parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            # Names that the policy does not heed, it does not close over.
+            arguments["names"] = arguments.pop(p.name, ())
+    return maker, arguments
+
+
+def _sorted(value: Any) -> Any:
+    return tuple(sorted(value)) if isinstance(value, (set, frozenset)) else value
+
+
+def _made(name: str, arguments: dict[str, Any]) -> Any:
+    """The policy that :func:`_described` described so.
+
+    Raises:
+      ExportError: the installed JAX has no policy of that name.
+    """
+    found = vars(jax.checkpoint_policies).get(name)
+    if found is None:
+        raise ExportError(f"this JAX has no checkpoint policy {name!r}")
+    if not arguments:
+        return found
+    arguments = dict(arguments)
+    return found(*arguments.pop("names", ()), **arguments)
+
+
 def _policy(value: Any, writer: Writer) -> ir.Attribute:
     """A policy of JAX's for ``jax.checkpoint``, or what JAX makes of data; any other function is a
     handle."""
-    from jaxmlir.dialect import policies
-
-    found = policies.describe(value)
+    found = _described(value)
     if found is None:
         return encode_function(value, writer)
     name, arguments = found
@@ -339,11 +390,9 @@ def _policy(value: Any, writer: Writer) -> ir.Attribute:
 
 
 def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
-    from jaxmlir.dialect import policies
-
     name, *fields = attr
     arguments = {item.name: decode(item.attr, reader) for group in fields for item in group}
-    return policies.make(string(name), arguments)
+    return _made(string(name), arguments)
 
 
 def _parts_of_hi_primitive(value: Any) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def _make_tensor(aval: Any, more: Mapping[str, ir.Attribute] | None = None) -> i
     if aval.memory_space is not core.MemorySpace.Device:
         extras["memory_space"] = encode(aval.memory_space)
     layout = getattr(aval, "layout", None)
-    if layout is not None and not _is_default_layout(layout):
+    if layout is not None and layout is not core.ShapedArray((), np.float32).layout:
         extras["layout"] = encode(layout)
     encoding = ir.DictAttr.get(extras) if extras else None
     return ir.RankedTensorType.get(shape, element_of(aval.dtype), encoding)
@@ -235,10 +235,6 @@ def _without_auto_mesh(aval: Any) -> Any:
         return aval
     plain = core.ShapedArray(aval.shape, aval.dtype, aval.weak_type)
     return plain.update(memory_space=aval.memory_space)
-
-
-def _is_default_layout(layout: Any) -> bool:
-    return layout is core.ShapedArray((), np.float32).layout
 
 
 _scopes: dict[tuple[str, ...], Any] = {}

@@ -14,8 +14,7 @@ SHAPE = family(
         1,
         "An array known when the program was written: `value`, or under `name` in the side table "
         "of large constants.",
-        "value: any?",
-        "name: str?",
+        "value: any?, name: str?",
         jax=OURS,
         inverse="not invertible: it has no operand",
     ),
@@ -24,10 +23,7 @@ SHAPE = family(
         0,
         1,
         "x[i] = i along one dimension, constant along the others.",
-        "dtype: dtype",
-        "shape: ints",
-        "dimension: int",
-        "sharding: sharding?",
+        "dtype: dtype, shape: ints, dimension: int, sharding: sharding?",
         inverse="not invertible: it has no operand",
     ),
     op(
@@ -43,9 +39,7 @@ SHAPE = family(
         0,
         1,
         "An array whose elements are not defined.",
-        "shape: ints",
-        "dtype: dtype",
-        "out_sharding: sharding?",
+        "shape: ints, dtype: dtype, out_sharding: sharding?",
         inverse="not invertible: it has no operand",
     ),
     op(
@@ -53,8 +47,7 @@ SHAPE = family(
         0,
         1,
         "A scalar placeholder in a memory space, its value not defined.",
-        "dtype: dtype",
-        "memory_space: any?",
+        "dtype: dtype, memory_space: any?",
         inverse="not invertible: it has no operand",
     ),
     unary(
@@ -66,9 +59,7 @@ SHAPE = family(
     unary(
         "broadcast_in_dim",
         "Repeats the operand: its dimension i becomes result dimension broadcast_dimensions[i].",
-        "shape: ints",
-        "broadcast_dimensions: ints",
-        "sharding: sharding?",
+        "shape: ints, broadcast_dimensions: ints, sharding: sharding?",
         linear=(0,),
         inverse="the first element along each repeated dimension",
         traits=(Trait.MOVEMENT, Trait.VIEW),
@@ -76,9 +67,7 @@ SHAPE = family(
     unary(
         "reshape",
         "The same elements in row-major order in another shape; `dimensions` permutes first.",
-        "new_sizes: ints",
-        "dimensions: ints?",
-        "sharding: sharding?",
+        "new_sizes: ints, dimensions: ints?, sharding: sharding?",
         linear=(0,),
         inverse="reshape",
         traits=(Trait.MOVEMENT, Trait.RESHAPE, Trait.VIEW),
@@ -159,8 +148,7 @@ SHAPE = family(
         1,
         None,
         "Parts the operand along an axis into pieces of the given sizes.",
-        "sizes: ints",
-        "axis: dimension",
+        "sizes: ints, axis: dimension",
         linear=(0,),
         inverse="concatenate",
         traits=(Trait.MOVEMENT, Trait.SPLITTING),
@@ -178,9 +166,7 @@ SHAPE = family(
     unary(
         "convert_element_type",
         "Converts to another dtype.",
-        "new_dtype: dtype",
-        "weak_type: bool = false",
-        "sharding: sharding?",
+        "new_dtype: dtype, weak_type: bool = false, sharding: sharding?",
         linear=(0,),
         inverse="convert_element_type",
         domain="the new dtype holds every value of the old one",
@@ -243,10 +229,8 @@ def _scatter(suffix: str, summary: str, **fields: object) -> Op:
         summary,
         # By JAX's lowering a scatter without it overwrites, whatever it is called.
         "update_jaxpr: function" if suffix else "update_jaxpr: function?",
-        "update_consts: any = ()",
-        "dimension_numbers: record ScatterDimensionNumbers",
-        "indices_are_sorted: bool = false",
-        "unique_indices: bool = false",
+        "update_consts: any = (), dimension_numbers: record ScatterDimensionNumbers, "
+        "indices_are_sorted: bool = false, unique_indices: bool = false, "
         "mode: enum GatherScatterMode",
         primitives=(f"scatter{suffix.replace('_', '-')}",),
         bodies="inspected",
@@ -264,9 +248,7 @@ INDEXING = family(
     unary(
         "slice",
         "Rectangular part, x[start:limit:stride] along every dimension.",
-        "start_indices: ints",
-        "limit_indices: ints",
-        "strides: ints?",
+        "start_indices: ints, limit_indices: ints, strides: ints?",
         linear=(0,),
         inverse="a piece of x; all pieces together are x",
         traits=(Trait.MOVEMENT, Trait.SLICING),
@@ -301,12 +283,9 @@ INDEXING = family(
         1,
         "Slices of the first operand at the indices in the second; the mode rules indices out "
         "of bounds.",
-        "dimension_numbers: record GatherDimensionNumbers",
-        "slice_sizes: ints",
-        "unique_indices: bool = false",
-        "indices_are_sorted: bool = false",
-        "mode: enum GatherScatterMode",
-        "fill_value: any?",
+        "dimension_numbers: record GatherDimensionNumbers, slice_sizes: ints, "
+        "unique_indices: bool = false, indices_are_sorted: bool = false, "
+        "mode: enum GatherScatterMode, fill_value: any?",
         linear=(0,),
         inverse="a piece of x; x itself where its elements are permuted",
         domain="the indices are constants, or all positions in some order",

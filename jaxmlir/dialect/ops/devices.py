@@ -10,38 +10,28 @@ SHARDING = family(
     variadic(
         "shard_map",
         "Calls a function on every device of a mesh, each with its own part of the operands.",
-        "jaxpr: function",
-        "mesh: mesh",
-        "in_specs: any",
-        "out_specs: any",
-        "check_vma: bool = true",
+        "jaxpr: function, mesh: mesh, in_specs: any, out_specs: any, check_vma: bool = true, "
         "newly_manual_axes: any",
         inverse="no rule: it runs on several devices, which exchange values",
     ),
     variadic(
         "device_put",
         "Moves each operand to a device, a sharding or a memory space.",
-        "devices: any",
-        "srcs: any",
-        "copy_semantics: any",
+        "devices: any, srcs: any, copy_semantics: any",
         linear=(0, ...),
         inverse="the result itself",
     ),
     unary(
         "sharding_constraint",
         "The operand, laid out over devices as told.",
-        "sharding: sharding",
-        "layout: layout?",
-        "context_mesh: mesh?",
-        "unconstrained_dims: any?",
+        "sharding: sharding, layout: layout?, context_mesh: mesh?, unconstrained_dims: any?",
         linear=(0,),
         inverse="the result itself",
     ),
     unary(
         "reshard",
         "The operand, under another sharding in its type.",
-        "dst_sharding: sharding",
-        "concrete_mesh: mesh?",
+        "dst_sharding: sharding, concrete_mesh: mesh?",
         linear=(0,),
     ),
     unary(
@@ -82,15 +72,13 @@ SHARDING = family(
     unary(
         "global_array_to_host_local_array",
         "This host's part of an array over all hosts.",
-        "global_mesh: mesh",
-        "pspec: spec",
+        "global_mesh: mesh, pspec: spec",
         linear=(0,),
     ),
     unary(
         "host_local_array_to_global_array",
         "An array over all hosts, of this host's part.",
-        "global_mesh: mesh",
-        "pspec: spec",
+        "global_mesh: mesh, pspec: spec",
         linear=(0,),
     ),
     traits=(Trait.IMPURE,),
@@ -100,9 +88,9 @@ SHARDING = family(
 _AXES = "axes: axes"
 _NAME = "axis_name: axes"
 _GROUPS = "axis_index_groups: any?"
-_GATHER = ("all_gather_dimension: int", _NAME, "axis_size: int", "tiled: bool")
-_SCATTER = (_NAME, "scatter_dimension: int", "axis_size: int", "tiled: bool")
-_EXCHANGE = ("split_axis: int", "concat_axis: int", _NAME, _GROUPS, "tiled: bool = false")
+_GATHER = f"all_gather_dimension: int, {_NAME}, axis_size: int, tiled: bool"
+_SCATTER = f"{_NAME}, scatter_dimension: int, axis_size: int, tiled: bool"
+_EXCHANGE = f"split_axis: int, concat_axis: int, {_NAME}, {_GROUPS}, tiled: bool = false"
 
 _ONCE = "a future is waited for once"
 _MANY = "not invertible: a reduction over devices is many-to-one"
@@ -159,7 +147,7 @@ COLLECTIVES = family(
     unary(
         "reduce_scatter",
         "psum of which each device keeps its own part along a dimension.",
-        *_SCATTER,
+        _SCATTER,
         _GROUPS,
         linear=(0,),
         inverse=_MANY,
@@ -167,7 +155,7 @@ COLLECTIVES = family(
     unary(
         "unreduced_reduce_scatter",
         "reduce_scatter of an operand typed as unreduced.",
-        *_SCATTER,
+        _SCATTER,
         linear=(0,),
         inverse=_MANY,
     ),
@@ -175,23 +163,23 @@ COLLECTIVES = family(
     unary(
         "all_gather",
         "Every device's operand, joined (tiled) or stacked along a dimension.",
-        *_GATHER,
+        _GATHER,
         _GROUPS,
         linear=(0,),
     ),
     unary(
         "all_gather_invariant",
         "all_gather whose result is typed as equal on all devices of the axes.",
-        *_GATHER,
+        _GATHER,
         linear=(0,),
     ),
     unary(
-        "all_gather_reduced", "all_gather whose result is typed as reduced.", *_GATHER, linear=(0,)
+        "all_gather_reduced", "all_gather whose result is typed as reduced.", _GATHER, linear=(0,)
     ),
     unary(
         "all_to_all",
         "Splits along one dimension, sends a part to each device, joins along another.",
-        *_EXCHANGE,
+        _EXCHANGE,
         linear=(0,),
     ),
     op(
@@ -259,10 +247,10 @@ COLLECTIVES = family(
         primitives=("vary_unreduced_cast", "vary_unreduced_cast_p"),
     ),
     # Asynchronous collectives
-    _start("all_gather", *_GATHER, _GROUPS),
-    _start("all_gather_reduced", *_GATHER),
+    _start("all_gather", _GATHER, _GROUPS),
+    _start("all_gather_reduced", _GATHER),
     _done("all_gather"),
-    _start("all_to_all", *_EXCHANGE),
+    _start("all_to_all", _EXCHANGE),
     _done("all_to_all"),
     _start("pbroadcast", _NAME, "source: int", jax="<0.11"),
     _done("pbroadcast", jax="<0.11"),
@@ -272,8 +260,8 @@ COLLECTIVES = family(
     _start("psum_invariant", _AXES),
     _start("unreduced_psum", _AXES, jax="<0.11"),
     _done("psum"),
-    _start("reduce_scatter", *_SCATTER, _GROUPS),
-    _start("unreduced_reduce_scatter", *_SCATTER, jax="<0.11"),
+    _start("reduce_scatter", _SCATTER, _GROUPS),
+    _start("unreduced_reduce_scatter", _SCATTER, jax="<0.11"),
     _done("reduce_scatter"),
     traits=(Trait.IMPURE,),
     inverse="no rule: it needs the values of other devices",

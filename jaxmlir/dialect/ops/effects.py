@@ -13,8 +13,7 @@ STATE = family(
         "new_ref",
         "A new reference that holds the operand.",
         _SPACE,
-        "kind: any?",
-        "pin: bool = false @ >=0.11",
+        "kind: any?, pin: bool = false @ >=0.11",
     ),
     op(
         "empty_ref",
@@ -35,9 +34,7 @@ STATE = family(
         "Writes ref[indices] and gives its old value, of operands (ref, value, *indices).",
         "tree: tree",
         # A kernel on a SparseCore may mask, add or compress as it writes.
-        "has_mask: bool = absent",
-        "add: bool = absent",
-        "compress: bool = absent",
+        "has_mask: bool = absent, add: bool = absent, compress: bool = absent",
     ),
     op(
         "addupdate",
@@ -52,17 +49,13 @@ STATE = family(
     variadic(
         "run_state",
         "Calls a function on references that hold the operands: gives their values at the end.",
-        "jaxpr: function",
-        "which_linear: bools",
-        "is_initialized: bools",
+        "jaxpr: function, which_linear: bools, is_initialized: bools",
         bodies="inspected",
     ),
     variadic(
         "run_scoped",
         "Calls a function on references that live as long as the call; operands are its consts.",
-        "jaxpr: function",
-        "collective_axes: any = ()",
-        "ref_transforms: any? = none",
+        "jaxpr: function, collective_axes: any = (), ref_transforms: any? = none",
         bodies="inspected",
     ),
     # Buffers whose lifetime the program states itself
@@ -91,20 +84,14 @@ EFFECTS = family(
     variadic(
         "pure_callback",
         "Calls a Python function that has no side effects.",
-        "callback: handle",
-        "result_avals: types",
-        "sharding: sharding?",
-        "vmap_method: str?",
+        "callback: handle, result_avals: types, sharding: sharding?, vmap_method: str?",
         inverse=_OPAQUE,
         traits=(Trait.CUSTOM_CALL,),
     ),
     variadic(
         "io_callback",
         "Calls a Python function for its side effects too, in program order if `ordered`.",
-        "callback: handle",
-        "result_avals: types",
-        "sharding: sharding?",
-        "ordered: bool = false",
+        "callback: handle, result_avals: types, sharding: sharding?, ordered: bool = false",
         traits=(Trait.CUSTOM_CALL,),
     ),
     op(
@@ -112,9 +99,7 @@ EFFECTS = family(
         None,
         0,
         "Calls a Python function for its side effects only.",
-        "callback: handle",
-        "effect: any",
-        "partitioned: bool = false",
+        "callback: handle, effect: any, partitioned: bool = false",
         traits=(Trait.CUSTOM_CALL,),
     ),
     op(
@@ -122,41 +107,25 @@ EFFECTS = family(
         None,
         0,
         "Prints a format string with the operands in its fields.",
-        "fmt: str",
-        "ordered: bool = false",
-        "partitioned: bool = false",
-        "in_tree: tree",
-        "static_args: any = ()",
-        "np_printoptions: any = ()",
-        "has_placeholders: bool = true",
+        "fmt: str, ordered: bool = false, partitioned: bool = false, in_tree: tree, "
+        "static_args: any = (), np_printoptions: any = (), has_placeholders: bool = true, "
         "logging_record: handle?",
     ),
     variadic(
         "buffer_callback",
         "Calls a Python function on device buffers, without a copy to the host.",
-        "callback: handle",
-        "result_avals: types",
-        "in_tree: tree",
-        "out_tree: tree",
-        "vmap_method: str?",
-        "has_side_effect: bool = false",
-        "input_output_aliases: any = ()",
+        "callback: handle, result_avals: types, in_tree: tree, out_tree: tree, vmap_method: str?, "
+        "has_side_effect: bool = false, input_output_aliases: any = (), "
         "command_buffer_compatible: bool = false",
         traits=(Trait.CUSTOM_CALL,),
     ),
     variadic(
         "ffi_call",
         "Calls a registered foreign function.",
-        "target_name: str",
-        "result_avals: types",
-        "attributes: any = ()",
-        "has_side_effect: bool = false",
-        "input_layouts: any",
-        "output_layouts: any",
-        "input_output_aliases: any = ()",
-        "custom_call_api_version: int = 4",
-        "legacy_backend_config: any?",
-        "vmap_method: str?",
+        "target_name: str, result_avals: types, attributes: any = (), "
+        "has_side_effect: bool = false, input_layouts: any, output_layouts: any, "
+        "input_output_aliases: any = (), custom_call_api_version: int = 4, "
+        "legacy_backend_config: any?, vmap_method: str?",
         inverse=_OPAQUE,
         traits=(Trait.CUSTOM_CALL,),
     ),
@@ -165,8 +134,7 @@ EFFECTS = family(
         None,
         0,
         "A run-time check of `jax.experimental.checkify` that nobody has collected yet.",
-        "err_tree: tree",
-        "debug: bool = false",
+        "err_tree: tree, debug: bool = false",
     ),
     # Order
     op("create_token", None, 1, "A new token."),

@@ -225,8 +225,7 @@ ELEMENTWISE = family(
     unary(
         "reduce_precision",
         "x rounded to a float format of the given widths, kept in its own dtype.",
-        "exponent_bits: int",
-        "mantissa_bits: int",
+        "exponent_bits: int, mantissa_bits: int",
         inverse="not invertible: rounding is many-to-one",
     ),
     traits=(Trait.ELEMENTWISE,),

@@ -11,13 +11,9 @@ CONTROL_FLOW = family(
         "scan",
         "Loop with a static trip count: (*consts, *carry, *xs) -> (*carry, *ys); step i sees xs[i] "
         "and writes ys[i].",
-        "jaxpr: function",
-        "length: int",
+        "jaxpr: function, length: int",
         # JAX from 0.11 packs the two counts into `ft_in` and `ft_out`.
-        "num_consts: int = 0",
-        "num_carry: int = 0",
-        "reverse: bool = false",
-        "unroll: any = 1",
+        "num_consts: int = 0, num_carry: int = 0, reverse: bool = false, unroll: any = 1",
         inverse="the scan of the body's inverse, backwards in time if the final carry is known, "
         "forwards if the initial carry is",
         domain="the constants of the loop are known",
@@ -25,10 +21,7 @@ CONTROL_FLOW = family(
     variadic(
         "while",
         "Loop while a condition holds: (*condition consts, *body consts, *carry) -> carry.",
-        "cond_jaxpr: function",
-        "body_jaxpr: function",
-        "cond_nconsts: int = 0",
-        "body_nconsts: int = 0",
+        "cond_jaxpr: function, body_jaxpr: function, cond_nconsts: int = 0, body_nconsts: int = 0",
         inverse="a while that runs the body's inverse as many times",
         domain="the condition depends on known values only",
     ),
@@ -53,8 +46,7 @@ CONTROL_FLOW = family(
     variadic(
         "custom_linear_solve",
         "The x with matvec(x) = b, found by the function solve; operands (*consts, *b).",
-        "const_lengths: record _LinearSolveTuple",
-        "jaxprs: record _LinearSolveTuple",
+        "const_lengths: record _LinearSolveTuple, jaxprs: record _LinearSolveTuple",
         inverse="b = matvec(x)",
     ),
 )
@@ -70,31 +62,22 @@ These are primitives of jaxmlir, with rules for all that JAX does with its own.
         "As while; with record, buffers of the states that were kept follow the carry, and where "
         "they are: (*condition consts, *body consts, *carry) -> (*carry, *buffers, rows, "
         "positions, steps).",
-        "cond_jaxpr: function",
-        "body_jaxpr: function",
-        "checkpoints: int",
-        "cond_nconsts: int = 0",
-        "body_nconsts: int = 0",
-        "record: bool = false",
+        "cond_jaxpr: function, body_jaxpr: function, checkpoints: int, cond_nconsts: int = 0, "
+        "body_nconsts: int = 0, record: bool = false",
     ),
     variadic(
         "reverse_sweep",
         "Visits the states of a loop backwards: (a[k], y[k]) = step(*consts, *x[k], *y[k+1]), of "
         "operands (*condition consts, *consts, *x[0], *record, *y[last]); results (*sums of a, "
         "*y[0]).",
-        "cond_jaxpr: function",
-        "advance_jaxpr: function",
-        "step_jaxpr: function",
-        "cond_nconsts: int = 0",
-        "nconsts: int = 0",
+        "cond_jaxpr: function, advance_jaxpr: function, step_jaxpr: function, "
+        "cond_nconsts: int = 0, nconsts: int = 0",
     ),
     variadic(
         "linear_map",
         "Calls a function that is linear in its last operands and has its own transpose; operands "
         "(*residuals, *linear operands).",
-        "call_jaxpr: function",
-        "transpose_jaxpr: function",
-        "num_res: int = 0",
+        "call_jaxpr: function, transpose_jaxpr: function, num_res: int = 0",
     ),
     inverse="no rule: it belongs to derivatives",
 )
@@ -105,17 +88,12 @@ CALLS = family(
     call(
         "jit",
         "Calls a function that is compiled as a unit.",
-        "jaxpr: function",
-        'name: str = ""',
-        "in_shardings: each operand's sharding? = none",
-        "out_shardings: each result's sharding? = none",
-        "in_layouts: each operand's layout? = none",
-        "out_layouts: each result's layout? = none",
-        "donated_invars: each operand's bool = false",
-        "ctx_mesh: mesh?",
-        "keep_unused: bool = false",
-        "inline: any = false",
-        "compiler_options_kvs: any = ()",
+        'jaxpr: function, name: str = ""',
+        "in_shardings: each operand's sharding? = none, "
+        "out_shardings: each result's sharding? = none, "
+        "in_layouts: each operand's layout? = none, out_layouts: each result's layout? = none, "
+        "donated_invars: each operand's bool = false, ctx_mesh: mesh?, keep_unused: bool = false, "
+        "inline: any = false, compiler_options_kvs: any = ()",
     ),
     call("call", "Calls a function.", "call_jaxpr: function", jax="<0.11"),
     call("closed_call", "Calls a function.", "call_jaxpr: function", jax="<0.11"),
@@ -128,10 +106,7 @@ CALLS = family(
         "program_order",
         "Calls a function whose ops run in the order in which they are written, enforced or as a "
         "hint.",
-        "call_jaxpr: function",
-        "enforce: bool",
-        "strict_in: bool",
-        "strict_out: bool",
+        "call_jaxpr: function, enforce: bool, strict_in: bool, strict_out: bool, "
         "exclude_mask: bools",
         jax=">=0.11",
     ),
@@ -140,9 +115,7 @@ CALLS = family(
         "Calls a function whose intermediate values are recomputed in the backward pass, save "
         "those "
         "that the policy keeps.",
-        "jaxpr: function",
-        "prevent_cse: bool or bools = true",
-        "differentiated: bool = false",
+        "jaxpr: function, prevent_cse: bool or bools = true, differentiated: bool = false, "
         "policy: policy?",
         distinct="what is recomputed is meant to be",
     ),
@@ -157,40 +130,26 @@ CALLS = family(
         "composite",
         "Calls a function that a compiler may replace by its own op of that name and version.",
         attr("call_jaxpr: function", jaxpr="<0.11"),
-        "name: str",
-        "attributes: any = ()",
-        "version: int = 0",
+        "name: str, attributes: any = (), version: int = 0",
     ),
     call(
         "custom_vmap_call",
         "Calls a function that has its own batching rule.",
-        "call: function",
-        "rule: handle",
-        "in_tree: tree",
-        "out_tree: tree",
+        "call: function, rule: handle, in_tree: tree, out_tree: tree",
     ),
     call(
         "custom_inverse_call",
         "Calls a function that has its own inverses: the k-th gives the operands operands[k] from "
         "the results and the other operands, and log|det| of its derivative by them.",
-        "call_jaxpr: function",
-        "inverses: functions",
-        "log_dets: functions",
-        "operands: any",
+        "call_jaxpr: function, inverses: functions, log_dets: functions, operands: any",
         inverse="the call of the inverse that is given, else that of the function's inverse",
     ),
     call(
         "custom_partitioning",
         "Calls a function that has its own partitioning rule.",
-        "call: function",
-        "partition: handle?",
-        "propagate_user_sharding: handle?",
-        "infer_sharding_from_operands: handle?",
-        "decode_shardings: bool = true",
-        "sharding_rule: any?",
-        "in_tree: tree",
-        "out_tree: tree",
-        "static_args: any = ()",
+        "call: function, partition: handle?, propagate_user_sharding: handle?, "
+        "infer_sharding_from_operands: handle?, decode_shardings: bool = true, "
+        "sharding_rule: any?, in_tree: tree, out_tree: tree, static_args: any = ()",
         traits=(Trait.CUSTOM_CALL,),
     ),
     variadic(
@@ -209,26 +168,19 @@ CALLS = family(
     variadic(
         "call_hi_primitive_linearized",
         "The linear part of a primitive over user-defined types; operands (*residuals, *tangents).",
-        "_prim: any",
-        "residuals_tree: tree",
-        "nz_in_flat: bools",
-        "nz_out_flat: bools @ >=0.11",
+        "_prim: any, residuals_tree: tree, nz_in_flat: bools, nz_out_flat: bools @ >=0.11, "
         "has_sres: bool @ >=0.11",
         inverse="no rule: the primitive is opaque",
     ),
     call(
         "compute_on",
         "Calls a function on another kind of processor, such as the host.",
-        "jaxpr: function",
-        "compute_type: str",
-        "out_memory_spaces: any",
-        "compiler_options_json: str?",
+        "jaxpr: function, compute_type: str, out_memory_spaces: any, compiler_options_json: str?",
     ),
     call(
         "xla_metadata_call",
         "Calls a function whose ops carry metadata for XLA, such as a scheduling group.",
-        "jaxpr: function",
-        "xla_metadata: any",
+        "jaxpr: function, xla_metadata: any",
         # What becomes of the metadata in derivatives; JAX before 0.11 keeps it there.
         'ad_metadata: any? = "same" @ >=0.11',
     ),
@@ -242,15 +194,12 @@ CALLS = family(
     call(
         "fused_call",
         "Calls a function that has to become one kernel.",
-        "jaxpr: function",
-        "out_spaces: any",
+        "jaxpr: function, out_spaces: any",
     ),
     variadic(
         "unreachable",
         "Raises an error if the program is compiled with it.",
-        "out_avals: types",
-        "exc_type: handle",
-        "message: str",
+        "out_avals: types, exc_type: handle, message: str",
         inverse="not invertible: it never returns",
     ),
 )
@@ -284,33 +233,23 @@ gives the results that ``jaxpr.out_batched`` tells with one.
     call(
         "custom_jvp_call_jaxpr",
         "Calls a function whose JVP is jvp_jaxpr: (*primals, *tangents) -> (*primals, *tangents).",
-        "call_jaxpr: function",
-        "jvp_jaxpr: function?",
-        "jvp_error: str?",
+        "call_jaxpr: function, jvp_jaxpr: function?, jvp_error: str?",
         # Rules that are told which tangents are zero, of a function with symbolic_zeros.
         "jvp_with_zeros: functions = ()",
         # What a primitive has too that the function stands for.
-        "transposes: functions = ()",
-        "transpose_error: str?",
-        "batches: functions = ()",
-        "batch_error: str?",
-        "num_consts: int = 0",
-        "symbolic_zeros: bool = false",
+        "transposes: functions = (), transpose_error: str?, batches: functions = (), "
+        "batch_error: str?, num_consts: int = 0, symbolic_zeros: bool = false",
         primitives=("custom_jvp_call", "custom_jvp_call_jaxpr"),
     ),
     call(
         "custom_vjp_call_jaxpr",
         "Calls a function whose VJP is fwd_jaxpr: (*primals) -> (*residuals, *results), then "
         "bwd_jaxpr: (*residuals, *cotangents) -> (*cotangents).",
-        "call_jaxpr: function",
-        "fwd_jaxpr: function?",
-        "bwd_jaxpr: function?",
-        "fwd_error: str?",
+        "call_jaxpr: function, fwd_jaxpr: function?, bwd_jaxpr: function?, fwd_error: str?, "
         "bwd_error: str?",
         # Of a function with symbolic_zeros, by which tangents a forward rule is told to be zero:
         # the forward rule, and backward rules that are told which cotangents are.
-        "vjp_with_zeros: lists of functions = ()",
-        "num_consts: int = 0",
+        "vjp_with_zeros: lists of functions = (), num_consts: int = 0, "
         "symbolic_zeros: bool = false",
         primitives=("custom_vjp_call",),
     ),
@@ -318,38 +257,29 @@ gives the results that ``jaxpr.out_batched`` tells with one.
         "custom_lin",
         "The unknown linear map from tangents to tangents whose transpose is bwd: (*residuals, "
         "*cotangents) -> (*cotangents); operands (*residuals, *nonzero tangents).",
-        "bwd: function?",
-        "bwd_error: str?",
+        "bwd: function?, bwd_error: str?",
         # Backward rules that are told which cotangents are zero.
-        "bwd_with_zeros: functions = ()",
-        "num_res: int = 0",
+        "bwd_with_zeros: functions = (), num_res: int = 0",
         # Which tangents in are zero: these are no operands, and bwd's results for them are dropped.
-        "in_zeros: bools = ()",
-        "symbolic_zeros: bool = false",
+        "in_zeros: bools = (), symbolic_zeros: bool = false",
         inverse="no rule: the linear map is known by its transpose only",
     ),
     variadic(
         "linear_call",
         "Calls a function that is linear in its last operands and has its own transpose; operands "
         "(*callee consts, *residuals, *linear operands).",
-        "callee: function",
-        "transpose: function = absent",
+        "callee: function, transpose: function = absent",
         # Of a transpose that closes over values.
-        "transpose_thunk: handle = absent",
-        "num_callee_consts: int = 0",
-        "num_res: int = 0",
+        "transpose_thunk: handle = absent, num_callee_consts: int = 0, num_res: int = 0",
         inverse="no rule: it belongs to derivatives",
     ),
     variadic(
         "remat_opt",
         "The forward rule of a custom_vjp whose residuals may be recomputed: results (*residuals, "
         "*results); where no residual is used, a call of fun_jaxpr on the operands but the consts.",
-        "fwd_jaxpr: function",
-        "fun_jaxpr: function = absent",
+        "fwd_jaxpr: function, fun_jaxpr: function = absent",
         # Of a function that closes over values.
-        "fun_jaxpr_thunk: handle = absent",
-        "num_consts: int = 0",
-        "num_res: int = 0",
+        "fun_jaxpr_thunk: handle = absent, num_consts: int = 0, num_res: int = 0",
         distinct="what is recomputed is meant to be",
         inverse="no rule: it belongs to derivatives",
     ),

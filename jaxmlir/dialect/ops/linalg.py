@@ -32,9 +32,7 @@ LINALG = family(
         1,
         None,
         "QR factorisation: Q and R; with pivoting the permutation too.",
-        "pivoting: bool = false",
-        "full_matrices: bool",
-        "use_magma: bool?",
+        "pivoting: bool = false, full_matrices: bool, use_magma: bool?",
         inverse="Q R",
     ),
     op(
@@ -62,8 +60,7 @@ LINALG = family(
         3,
         1,
         "c multiplied by the orthogonal matrix of packed reflectors, of operands (a, tau, c).",
-        "left: bool",
-        "transpose: bool",
+        "left: bool, transpose: bool",
         inverse="no rule: the factors are packed",
     ),
     op(
@@ -71,9 +68,7 @@ LINALG = family(
         1,
         None,
         "Singular values; with compute_uv also U and V^H.",
-        "full_matrices: bool",
-        "compute_uv: bool",
-        "subset_by_index: ints?",
+        "full_matrices: bool, compute_uv: bool, subset_by_index: ints?, "
         "algorithm: enum SvdAlgorithm?",
         inverse="U diag(s) V^H",
         domain="with all of U and V^H",
@@ -84,10 +79,8 @@ LINALG = family(
         1,
         None,
         "Eigenvalues of a general matrix, and the left and right eigenvectors that are asked for.",
-        "compute_left_eigenvectors: bool",
-        "compute_right_eigenvectors: bool",
-        "enable_eigvec_derivs: bool = false",
-        "implementation: enum EigImplementation?",
+        "compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, "
+        "enable_eigvec_derivs: bool = false, implementation: enum EigImplementation?",
         inverse="no rule: the eigenvectors may not be independent",
     ),
     op(
@@ -95,9 +88,7 @@ LINALG = family(
         1,
         2,
         "Eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read.",
-        "lower: bool",
-        "sort_eigenvalues: bool = true",
-        "subset_by_index: ints?",
+        "lower: bool, sort_eigenvalues: bool = true, subset_by_index: ints?, "
         "algorithm: enum EighImplementation?",
         inverse="V diag(w) V^H",
         domain="with all of V",
@@ -107,9 +98,7 @@ LINALG = family(
         1,
         None,
         "Schur form T with x = Z T Z^H, and Z if asked for.",
-        "compute_schur_vectors: bool",
-        "sort_eig_vals: bool",
-        "select_callable: handle?",
+        "compute_schur_vectors: bool, sort_eig_vals: bool, select_callable: handle?",
         inverse="no rule: the vectors may be missing",
     ),
     op(
@@ -131,18 +120,13 @@ LINALG = family(
     binary(
         "symmetric_product",
         "alpha A A^T + beta C, of operands (A, C).",
-        "alpha: float",
-        "beta: float",
+        "alpha: float, beta: float",
         inverse="no rule: A A^T is that of many A",
     ),
     binary(
         "triangular_solve",
         "The x with a x = b (or x a = b), a triangular, of operands (a, b).",
-        "left_side: bool",
-        "lower: bool",
-        "transpose_a: bool",
-        "conjugate_a: bool",
-        "unit_diagonal: bool",
+        "left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool",
         linear=(1,),
         inverse="b = a x (or x a), the triangle of a",
         linear_each=(1,),
@@ -158,11 +142,11 @@ LINALG = family(
     ),
 )
 
-_DOT = ("dimension_numbers: any", "preferred_element_type: dtype?")
+_DOT = "dimension_numbers: any, preferred_element_type: dtype?"
 _INFO = "spinfo: any"
 _TRANSPOSE = "transpose: bool = false"
-_FROM = ("nse: int", "index_dtype: dtype")
-_BATCHED_FROM = ("nse: int", "n_batch: int", "n_dense: int", "index_dtype: dtype")
+_FROM = "nse: int, index_dtype: dtype"
+_BATCHED_FROM = "nse: int, n_batch: int, n_dense: int, index_dtype: dtype"
 
 SPARSE = family(
     "sparse",
@@ -175,14 +159,14 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         "todense", None, 1, "The dense array of any sparse one, given by its buffers.", "tree: tree"
     ),
     # Coordinate format
-    op("coo_fromdense", 1, 3, "The COO matrix of a dense one, with room for nse elements.", *_FROM),
+    op("coo_fromdense", 1, 3, "The COO matrix of a dense one, with room for nse elements.", _FROM),
     op("coo_todense", 3, 1, "The dense matrix of a COO one.", _INFO, linear=(0,)),
     op("coo_matvec", 4, 1, "COO matrix times vector.", _INFO, _TRANSPOSE),
     op("coo_matmat", 4, 1, "COO matrix times dense matrix.", _INFO, _TRANSPOSE),
     op("coo_spmv", 4, 1, "coo_matvec as one vendor library call.", _TRANSPOSE, "shape: ints"),
     op("coo_spmm", 4, 1, "coo_matmat as one vendor library call.", _TRANSPOSE, "shape: ints"),
     # Compressed rows
-    op("csr_fromdense", 1, 3, "The CSR matrix of a dense one, with room for nse elements.", *_FROM),
+    op("csr_fromdense", 1, 3, "The CSR matrix of a dense one, with room for nse elements.", _FROM),
     op("csr_todense", 3, 1, "The dense matrix of a CSR one.", "shape: ints", linear=(0,)),
     op("csr_matvec", 4, 1, "CSR matrix times vector.", "shape: ints", _TRANSPOSE),
     op("csr_matmat", 4, 1, "CSR matrix times dense matrix.", "shape: ints", _TRANSPOSE),
@@ -193,12 +177,11 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         4,
         1,
         "The x with A x = b, of a CSR matrix and b.",
-        "tol: float",
-        "reorder: int",
+        "tol: float, reorder: int",
         linear=(3,),
     ),
     # Batched coordinate format
-    op("bcoo_fromdense", 1, 2, "The BCOO array of a dense one.", *_BATCHED_FROM),
+    op("bcoo_fromdense", 1, 2, "The BCOO array of a dense one.", _BATCHED_FROM),
     op("bcoo_todense", 2, 1, "The dense array of a BCOO one.", _INFO, linear=(0,)),
     op(
         "bcoo_extract",
@@ -232,7 +215,7 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         3,
         1,
         "Contraction of a BCOO array with a dense one.",
-        *_DOT,
+        _DOT,
         "lhs_spinfo: any",
     ),
     op(
@@ -240,9 +223,8 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         4,
         2,
         "Contraction of two BCOO arrays, to a BCOO array.",
-        "lhs_spinfo: any",
-        "rhs_spinfo: any",
-        *_DOT,
+        "lhs_spinfo: any, rhs_spinfo: any",
+        _DOT,
     ),
     op(
         "bcoo_dot_general_sampled",
@@ -252,7 +234,7 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         "dimension_numbers: any",
     ),
     # Batched compressed rows
-    op("bcsr_fromdense", 1, 3, "The BCSR array of a dense one.", *_BATCHED_FROM),
+    op("bcsr_fromdense", 1, 3, "The BCSR array of a dense one.", _BATCHED_FROM),
     op("bcsr_todense", 3, 1, "The dense array of a BCSR one.", _INFO, linear=(0,)),
     op(
         "bcsr_extract",
@@ -266,7 +248,7 @@ leading batch and trailing dense dimensions besides. ``spinfo`` holds the dense 
         4,
         1,
         "Contraction of a BCSR array with a dense one.",
-        *_DOT,
+        _DOT,
         "lhs_spinfo: any",
     ),
     inverse="no rule: sparse formats are not inverted",

@@ -39,8 +39,7 @@ RANDOM = family(
     unary(
         "random_bits",
         "Uniform random bits, an unsigned integer array for each key.",
-        "bit_width: int",
-        "shape: ints",
+        "bit_width: int, shape: ints",
         inverse=_ONE_WAY,
     ),
     binary(
@@ -83,10 +82,7 @@ RANDOM = family(
         1,
         2,
         "XLA's generator: the new state and random bits.",
-        "shape: ints",
-        "dtype: dtype",
-        "algorithm: enum RandomAlgorithm",
-        "out_sharding: sharding?",
+        "shape: ints, dtype: dtype, algorithm: enum RandomAlgorithm, out_sharding: sharding?",
         inverse="not invertible: the hash is one-way",
     ),
     binary(

@@ -6,9 +6,10 @@ attributes: JAX's params under JAX's own names. From the records come the Python
 verifier. Types are not described here: JAX's abstract evaluation of the primitive *is* their rule.
 
 Rows are written with :func:`op`, :func:`unary`, :func:`binary`, :func:`variadic` and :func:`call`,
-whose attributes are short strings (see :func:`attr`)::
+whose attributes are written as parameters of Python functions are (see :func:`attr`), in one string
+or several::
 
-    unary("cumsum", "Cumulative sum along an axis.", "axis: int", "reverse: bool = false",
+    unary("cumsum", "Cumulative sum along an axis.", "axis: int, reverse: bool = false",
           linear=(0,), inverse="first differences along the axis")
 
 Nothing here imports JAX: the table loads in a few milliseconds.
@@ -165,7 +166,7 @@ class Op(NamedTuple):
 
     @property
     def attributes(self) -> tuple[Attr, ...]:
-        return tuple(attr(a) if isinstance(a, str) else a for a in self.notation)
+        return _attributes(self.notation)
 
     @property
     def has_inverse(self) -> bool:
@@ -291,6 +292,14 @@ def attr(text: str, **renamed: str) -> Attr:
     per = {None: "", "each operand's ": "operands", "each result's ": "results"}[each]
     names = tuple((versions, old) for old, versions in renamed.items())
     return Attr(name, kind, value, jax or "", default == "absent", per, names)
+
+
+@functools.cache
+def _attributes(notation: tuple[str | Attr, ...]) -> tuple[Attr, ...]:
+    found: list[Attr] = []
+    for item in notation:
+        found += [item] if isinstance(item, Attr) else map(attr, filter(None, item.split(", ")))
+    return tuple(found)
 
 
 def op(

@@ -24,8 +24,7 @@ def _cumulative(name: str, summary: str, **fields: object) -> Op:
     return unary(
         name,
         summary,
-        "axis: dimension",
-        "reverse: bool = false",
+        "axis: dimension, reverse: bool = false",
         traits=(Trait.CUMULATIVE,),
         **fields,
     )
@@ -60,8 +59,7 @@ REDUCTION = family(
         "reduce",
         "Reduction by any associative function, of operands (*arrays, *initial values): a "
         "result for each array.",
-        "jaxpr: function",
-        "dimensions: dimensions",
+        "jaxpr: function, dimensions: dimensions",
         bodies="inspected",
         inverse="not invertible: a reduction is many-to-one",
     ),
@@ -115,9 +113,7 @@ REDUCTION = family(
     variadic(
         "sort",
         "Sorts along a dimension by the first num_keys operands; the others are permuted alike.",
-        "dimension: dimension",
-        "is_stable: bool",
-        "num_keys: int",
+        "dimension: dimension, is_stable: bool, num_keys: int",
         inverse="the operands, permuted back by one that is known before and after: the indices",
         domain="the elements of that one differ",
     ),
@@ -126,9 +122,7 @@ REDUCTION = family(
         1,
         2,
         "The k largest elements along an axis, in falling order, and their indices.",
-        "k: int",
-        "axis: dimension",
-        "is_stable: bool = true @ >=0.11",
+        "k: int, axis: dimension, is_stable: bool = true @ >=0.11",
         inverse="not invertible: the smaller elements are lost",
     ),
     op(
@@ -137,19 +131,15 @@ REDUCTION = family(
         2,
         "The k largest (or smallest) elements along a dimension and their indices, with at least "
         "the expected recall.",
-        "k: int",
-        "reduction_dimension: int",
-        "recall_target: float",
-        "is_max_k: bool",
-        "reduction_input_size_override: int = -1",
-        "aggregate_to_topk: bool = true",
+        "k: int, reduction_dimension: int, recall_target: float, is_max_k: bool, "
+        "reduction_input_size_override: int = -1, aggregate_to_topk: bool = true",
         inverse="not invertible: the smaller elements are lost",
     ),
 )
 
-_WINDOW = ("window_dimensions: ints", "window_strides: ints", "padding: pairs")
-_DILATED = (*_WINDOW, "base_dilation: ints", "window_dilation: ints")
-_PRECISION = ("precision: any?", "preferred_element_type: dtype?")
+_WINDOW = "window_dimensions: ints, window_strides: ints, padding: pairs"
+_DILATED = f"{_WINDOW}, base_dilation: ints, window_dilation: ints"
+_PRECISION = "precision: any?, preferred_element_type: dtype?"
 _CONTRACTION_MANY = "not invertible: a windowed reduction is many-to-one"
 
 CONTRACTION = family(
@@ -159,7 +149,7 @@ CONTRACTION = family(
         "dot_general",
         "Contraction of two arrays over contracting dimensions, one product for each batch index.",
         "dimension_numbers: any",
-        *_PRECISION,
+        _PRECISION,
         "out_sharding: sharding?",
         inverse="solve",
         domain="the known matrix is square and invertible",
@@ -173,9 +163,8 @@ CONTRACTION = family(
         "Contraction where a dimension of the left operand is cut into groups of run-time "
         "sizes, each with its own right operand.",
         "ragged_dot_dimension_numbers: record RaggedDotDimensionNumbers",
-        *_PRECISION,
-        "group_offset: any?",
-        "out_sharding: sharding?",
+        _PRECISION,
+        "group_offset: any?, out_sharding: sharding?",
         inverse="no rule: every group has a matrix of its own",
         traits=(Trait.CONTRACTION,),
         linear_each=(0, 1),
@@ -185,22 +174,17 @@ CONTRACTION = family(
         4,
         1,
         "Contraction of block-scaled operands, (lhs * lhs_scale) . (rhs * rhs_scale).",
-        "dimension_numbers: any",
-        "preferred_element_type: dtype?",
+        "dimension_numbers: any, preferred_element_type: dtype?",
         inverse="no rule: the operands are quantised",
         traits=(Trait.CONTRACTION,),
     ),
     binary(
         "conv_general_dilated",
         "Convolution of batches of images with kernels: strides, padding, dilations, groups.",
-        "window_strides: ints",
-        "padding: pairs",
-        "lhs_dilation: ints",
-        "rhs_dilation: ints",
-        "dimension_numbers: record ConvDimensionNumbers",
-        "feature_group_count: int = 1",
+        "window_strides: ints, padding: pairs, lhs_dilation: ints, rhs_dilation: ints, "
+        "dimension_numbers: record ConvDimensionNumbers, feature_group_count: int = 1, "
         "batch_group_count: int = 1",
-        *_PRECISION,
+        _PRECISION,
         "out_sharding: sharding?",
         inverse="solve, at each pixel",
         domain="the kernel is known, of one pixel, and invertible",
@@ -210,8 +194,7 @@ CONTRACTION = family(
     unary(
         "fft",
         "Discrete Fourier transform over the last dimensions; kinds FFT, IFFT, RFFT, IRFFT.",
-        "fft_type: enum FftType",
-        "fft_lengths: ints",
+        "fft_type: enum FftType, fft_lengths: ints",
         linear=(0,),
         inverse="fft of the inverse kind",
         domain="IRFFT: the spectrum is that of a real signal",
@@ -221,16 +204,15 @@ CONTRACTION = family(
         "reduce_window",
         "Reduction of every window by any associative function, of operands (*arrays, *initial "
         "values).",
-        "jaxpr: function",
-        "consts: any = ()",
-        *_DILATED,
+        "jaxpr: function, consts: any = ()",
+        _DILATED,
         bodies="inspected",
         inverse="not invertible: a windowed reduction is many-to-one",
     ),
     unary(
         "reduce_window_sum",
         "Sum of every window.",
-        *_DILATED,
+        _DILATED,
         linear=(0,),
         combine="add",
         inverse=_CONTRACTION_MANY,
@@ -238,14 +220,14 @@ CONTRACTION = family(
     unary(
         "reduce_window_max",
         "Largest element of every window.",
-        *_DILATED,
+        _DILATED,
         combine="max",
         inverse=_CONTRACTION_MANY,
     ),
     unary(
         "reduce_window_min",
         "Smallest element of every window.",
-        *_DILATED,
+        _DILATED,
         combine="min",
         inverse=_CONTRACTION_MANY,
     ),
@@ -255,11 +237,9 @@ CONTRACTION = family(
         1,
         "Combines each source element, by one function, with the element that another selects in "
         "its window; operands (operand, source, initial value).",
-        "select_jaxpr: function",
-        "select_consts: any = ()",
-        "scatter_jaxpr: function",
+        "select_jaxpr: function, select_consts: any = (), scatter_jaxpr: function, "
         "scatter_consts: any = ()",
-        *_WINDOW,
+        _WINDOW,
         bodies="inspected",
         inverse="not invertible: the elements that are not selected are lost",
     ),
@@ -268,7 +248,7 @@ CONTRACTION = family(
         "Transpose of a windowed maximum or minimum: adds each source element where its window "
         "of the second operand selects.",
         "select_prim: primitive",
-        *_WINDOW,
+        _WINDOW,
         linear=(0,),
         inverse="not invertible: the elements that are not selected are lost",
     ),
@@ -277,7 +257,7 @@ CONTRACTION = family(
         "Derivative of a windowed maximum or minimum: the tangent at the element that each "
         "window of the second operand selects.",
         "select_prim: primitive",
-        *_DILATED,
+        _DILATED,
         linear=(0,),
         inverse="not invertible: the elements that are not selected are lost",
     ),

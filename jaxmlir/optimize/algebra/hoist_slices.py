@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jax import lax
@@ -34,6 +34,7 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
@@ -41,9 +42,6 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class HoistSlices(Pass):

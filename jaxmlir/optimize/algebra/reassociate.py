@@ -38,13 +38,11 @@ by a zero of an identity or a diagonal, the result does not have it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.products import DENSE, MIN_GAIN, rewrite_program
 from jaxmlir.passes.base import Amount, Pass
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Reassociate(Pass):

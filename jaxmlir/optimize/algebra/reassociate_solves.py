@@ -35,11 +35,13 @@ larger.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 from jax import lax
 
 from jaxmlir.analysis.call_graph import SCANS
@@ -48,8 +50,9 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_linear_sums.reading import Reading
+from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Reading
 from jaxmlir.optimize.algebra.products.network import number_both
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
@@ -57,11 +60,8 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Times the estimate must fall. An LU solve of 384 unknowns with 384 right sides is 5 ms, with one
 # 0.1 ms; the estimate is off by less than this where few vectors are left.
@@ -207,43 +207,34 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
 # -- Solving for the vectors that are wanted --
 
 
-@dataclass(frozen=True)
-class _Solver:
-    """The way in which a system is solved, as a function that JAX traces; hashable.
+_Solver = tuple[tuple[str, Any], ...] | None
+"""The way in which a system is solved: the parameters of a ``triangular_solve``; ``None`` where
+there is an LU factorization."""
 
-    Attributes:
-      params: of a ``triangular_solve``; ``None`` where there is an LU factorization.
+
+def _solved(solver: _Solver, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
+    """The solution for right sides that are columns.
+
+    Args:
+      transposed: of the transposed system.
+      factors: LU factors and the permutation of the rows.
     """
+    if solver is not None:
+        params = dict(solver)
+        params["transpose_a"] ^= transposed
+        return lax.linalg.triangular_solve(a, b, **params)
+    lu, permutation = factors
 
-    params: tuple[tuple[str, Any], ...] | None
+    def solve(x: Any, transposed: bool) -> Any:
+        return _solve_by_lu(lu, permutation, x, transposed)
 
-    def __call__(self, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
-        """The solution for right sides that are columns.
-
-        Args:
-          transposed: of the transposed system.
-          factors: LU factors and the permutation of the rows.
-        """
-        if self.params is not None:
-            params = dict(self.params)
-            params["transpose_a"] ^= transposed
-            return lax.linalg.triangular_solve(a, b, **params)
-        lu, permutation = factors
-
-        def solve(x: Any, transposed: bool) -> Any:
-            return _solve_by_lu(lu, permutation, x, transposed)
-
-        return lax.custom_linear_solve(
-            lambda x: lax.dot_general(
-                a,
-                x,
-                (((0 if transposed else 1,), (0,)), ((), ())),
-                precision=lax.Precision.HIGHEST,
-            ),
-            b,
-            lambda _, x: solve(x, transposed),
-            lambda _, x: solve(x, not transposed),
-        )
+    numbers = (((0 if transposed else 1,), (0,)), ((), ()))
+    return lax.custom_linear_solve(
+        lambda x: lax.dot_general(a, x, numbers, precision=lax.Precision.HIGHEST),
+        b,
+        lambda _, x: solve(x, transposed),
+        lambda _, x: solve(x, not transposed),
+    )
 
 
 def _solve_by_lu(lu: Any, permutation: Any, b: Any, transposed: bool) -> Any:
@@ -275,39 +266,38 @@ class _Use:
     axis: int
 
 
-@dataclass(frozen=True)
-class _Product:
+def _product(
+    other: Any,
+    *operands: Any,
+    solver: _Solver,
+    use: _Use,
+    shape: tuple[int, ...],
+    right: str,
+    precision: Any,
+) -> list[Any]:
     """A product as a solution of its own.
 
-    Attributes:
+    Args:
       shape: of the product.
       right: what there is of right sides: nothing of an identity, a matrix or its transpose.
       precision: of products with these.
     """
 
-    solver: _Solver
-    use: _Use
-    shape: tuple[int, ...]
-    right: str
-    precision: Any
+    def dot(axis: int, y: Any) -> Any:
+        return lax.dot_general(b, y, (((axis,), (0,)), ((), ())), precision=precision)
 
-    def __call__(self, other: Any, *operands: Any) -> list[Any]:
-        use = self.use
-        others = [n for d, n in enumerate(other.shape) if d != use.axis]
-        order = [use.axis, *(d for d in range(other.ndim) if d != use.axis)]
-        y = lax.reshape(lax.transpose(other, order), (other.shape[use.axis], math.prod(others)))
-        if self.right:
-            *operands, b = operands
-            of_columns = 1 if self.right == "matrix" else 0
-        if self.right and not use.of_rows:
-            y = self.dot(b, of_columns, y)
-        z = self.solver(y, use.of_rows, *operands)
-        if self.right and use.of_rows:
-            z = self.dot(b, 1 - of_columns, z)
-        return [lax.reshape(z if use.first else lax.transpose(z, (1, 0)), self.shape)]
-
-    def dot(self, b: Any, axis: int, y: Any) -> Any:
-        return lax.dot_general(b, y, (((axis,), (0,)), ((), ())), precision=self.precision)
+    others = [d for d in range(other.ndim) if d != use.axis]
+    columns = math.prod(other.shape[d] for d in others)
+    y = lax.reshape(lax.transpose(other, [use.axis, *others]), (other.shape[use.axis], columns))
+    if right:
+        *operands, b = operands
+        of_columns = 1 if right == "matrix" else 0
+    if right and not use.of_rows:
+        y = dot(of_columns, y)
+    z = _solved(solver, y, use.of_rows, *operands)
+    if right and use.of_rows:
+        z = dot(1 - of_columns, z)
+    return [lax.reshape(z if use.first else lax.transpose(z, (1, 0)), shape)]
 
 
 @dataclass
@@ -379,7 +369,7 @@ class _Systems:
         if not params["left_side"] or params["conjugate_a"]:
             return None
         a, b = node.operands
-        solver = _Solver(tuple(sorted(params.items())))
+        solver = tuple(sorted(params.items()))
         return _System(index, node, solver, [a], None if self._is_identity(b) else b, False)
 
     def _general(self, index: int, node: OpView) -> _System | None:
@@ -393,9 +383,7 @@ class _Systems:
         if product is None or (product.summed, product.dim) != (-1, 1):
             return None
         b = None if self._is_identity(found.b) else found.b
-        return _System(
-            index, node, _Solver(None), [found.matrix, found.lu, found.permutation], b, True
-        )
+        return _System(index, node, None, [found.matrix, found.lu, found.permutation], b, True)
 
     def _is_identity(self, value: ir.Value) -> bool:
         """Whether a matrix is ``eye(n)``."""
@@ -482,14 +470,19 @@ class _Systems:
     def _write(self, system: _System, use: _Use, node: OpView) -> None:
         (old,) = node.op.results
         right = "" if system.b is None else "rows" if system.as_rows else "matrix"
-        product = _Product(
-            system.solver, use, aval_of(old.type).shape, right, _hashable(node.get("precision"))
+        product = functools.partial(
+            _product,
+            solver=system.solver,
+            use=use,
+            shape=aval_of(old.type).shape,
+            right=right,
+            precision=_hashable(node.get("precision")),
         )
         operands = [node.operands[use.first], *system.matrix]
         if system.b is not None:
             operands.append(system.b)
         with ir.InsertionPoint(node.op), node.op.location:
-            (value,) = self._rules.emit(product, operands, product)
+            (value,) = self._rules.emit(product, operands)
             value = converted(value, old.type)
         old.replace_all_uses_with(value)
 
@@ -551,7 +544,7 @@ class _Loops:
             f"the matrix of {shape[-1]} rows is inverted once, not solved with {iterations} times",
         )
         with ir.InsertionPoint(node.op), node.op.location:
-            (inverse,) = self._rules.emit(_inverse, [a], "invert.inverse")
+            (inverse,) = self._rules.emit(_inverse, [a])
             (x,) = solve.by_products().create([a, a, inverse, inverse, b])
         node.op.results[0].replace_all_uses_with(x)
         return True
@@ -588,8 +581,6 @@ class _Loops:
 
 def _inverse(a: Any) -> list[Any]:
     """The transpose of ``a^-1``: the solution of ``a^T x = 1``; no derivative leads to it."""
-    import jax.numpy as jnp
-
     lu, _, permutation = lax.linalg.lu(jnp.swapaxes(lax.stop_gradient(a), -1, -2))
     rows = lax.broadcasted_iota(permutation.dtype, a.shape, a.ndim - 1)
     x = (permutation[..., None] == rows).astype(a.dtype)

@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,15 +38,12 @@ from jaxmlir.analysis.function_view import OpView, node_of, number_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_array
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- How values depend on a shift: the calculus of ``jaxpr-shift-invariance``, a rule for each op --
 #

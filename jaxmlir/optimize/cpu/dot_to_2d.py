@@ -36,7 +36,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jax import lax
 
@@ -46,14 +46,11 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 _PRODUCT, _SUM, _TRANSPOSE = "jaxpr.dot_general", "jaxpr.reduce_sum", "jaxpr.transpose"
 
@@ -99,8 +96,9 @@ def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
     precision = product.get("precision")
     if swaps:
         precision = _swapped(precision)
-    found = _Product(first.side, second.side, precision, product.get("preferred_element_type"))
-    return rules.emit(found, [first.value, second.value], found)[0]
+    options = {"precision": precision, "preferred": product.get("preferred_element_type")}
+    found = functools.partial(_product, sides=(first.side, second.side), **options)
+    return rules.emit(found, [first.value, second.value])[0]
 
 
 def _swaps(user: ir.Operation | None, operands: Sequence[_Operand]) -> bool:
@@ -269,26 +267,14 @@ class _Side:
         return lax.reshape(array, [math.prod(array.shape[d] for d in run) for run in self.order])
 
 
-@dataclass(frozen=True)
-class _Product:
-    """A product of matrices, or of few dimensions, in place of one of many; hashable."""
-
-    x: _Side
-    y: _Side
-    precision: Any
-    preferred_element_type: Any
-
-    def __call__(self, x: Any, y: Any) -> list[Any]:
-        sides = self.x, self.y
-        summed = [[side.order.index(run) for run in side.summed] for side in sides]
-        batch = [[side.order.index((d,)) for d in side.batch] for side in sides]
-        result = lax.dot_general(
-            *(side.merged(array) for side, array in zip(sides, (x, y), strict=True)),
-            (summed, batch),
-            precision=self.precision,
-            preferred_element_type=self.preferred_element_type,
-        )
-        shape = [x.shape[d] for d in self.x.batch]
-        for side, array in zip(sides, (x, y), strict=True):
-            shape += [array.shape[d] for run in side.free for d in run]
-        return [lax.reshape(result, shape)]
+def _product(*arrays: Any, sides: tuple[_Side, _Side], precision: Any, preferred: Any) -> list[Any]:
+    """A product of matrices, or of few dimensions, in place of one of many."""
+    summed = [[side.order.index(run) for run in side.summed] for side in sides]
+    batch = [[side.order.index((d,)) for d in side.batch] for side in sides]
+    merged = (side.merged(array) for side, array in zip(sides, arrays, strict=True))
+    options = {"precision": precision, "preferred_element_type": preferred}
+    result = lax.dot_general(*merged, (summed, batch), **options)
+    shape = [arrays[0].shape[d] for d in sides[0].batch]
+    for side, array in zip(sides, arrays, strict=True):
+        shape += [array.shape[d] for run in side.free for d in run]
+    return [lax.reshape(result, shape)]

@@ -15,7 +15,7 @@ Sums are rounded in another order, that of JAX's derivative of this op.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,57 +74,44 @@ def _cumulative(writer: Writer, x: ir.Value, *, axis: int, reverse: bool) -> ir.
     if aval_of(x.type).shape[axis] == 1:
         return x
 
-    def stored(step: _Step, *operands: ir.Value) -> ir.Value:
+    def stored(step: Callable[..., list[Any]], *operands: ir.Value) -> ir.Value:
+        step = functools.partial(step, axis=axis, reverse=reverse)
         return writer.store(writer.emit(step, *operands)[0])
 
-    pairs = stored(_Pairs(axis, reverse), x)
+    pairs = stored(_pairs, x)
     sums = _cumulative(writer, pairs, axis=axis, reverse=reverse)
-    return stored(_Between(axis, reverse), x, sums)
+    return stored(_between, x, sums)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """Some of the work along an axis; hashable."""
-
-    axis: int
-    reverse: bool
-
-    def turned(self, x: Any) -> Any:
-        return lax.rev(x, (self.axis,)) if self.reverse else x
-
-    def every(self, x: Any, start: int, step: int, end: int | None = None) -> Any:
-        return lax.slice_in_dim(x, start, end, step, self.axis)
+def _turned(x: Any, axis: int, reverse: bool) -> Any:
+    return lax.rev(x, (axis,)) if reverse else x
 
 
-class _Pairs(_Step):
+def _pairs(x: Any, *, axis: int, reverse: bool) -> list[Any]:
     """The sums of an element and the next; the last one of an odd number has none."""
-
-    def __call__(self, x: Any) -> list[Any]:
-        x = self.turned(x)
-        whole = x.shape[self.axis] // 2 * 2
-        pairs = (self.every(x, start, 2, whole) for start in (0, 1))
-        return [self.turned(_logaddexp(*pairs))]
+    x = _turned(x, axis, reverse)
+    whole = x.shape[axis] // 2 * 2
+    pairs = (lax.slice_in_dim(x, start, whole, 2, axis) for start in (0, 1))
+    return [_turned(_logaddexp(*pairs), axis, reverse)]
 
 
-class _Between(_Step):
+def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
     """The cumulative sums of elements, given those of pairs, which are every other one of them."""
-
-    def __call__(self, x: Any, sums: Any) -> list[Any]:
-        x, sums = self.turned(x), self.turned(sums)
-        size = x.shape[self.axis]
-        even = self.every(x, 0, 1, 1)
-        if size > 2:
-            others = self.every(x, 2, 2)
-            before = self.every(sums, 0, 1, others.shape[self.axis])
-            even = lax.concatenate([even, _logaddexp(before, others)], self.axis)
-        # Element by element, each among zeros that the other is added to.
-        is_odd = size % 2
-        zero = np.zeros((), x.dtype)
-        edges = [(0, 0, 0)] * x.ndim
-        edges[self.axis] = 0, 1 - is_odd, 1
-        even = lax.pad(even, zero, edges)
-        edges[self.axis] = 1, is_odd, 1
-        return [self.turned(lax.add(even, lax.pad(sums, zero, edges)))]
+    x, sums = (_turned(v, axis, reverse) for v in (x, sums))
+    size = x.shape[axis]
+    even = lax.slice_in_dim(x, 0, 1, 1, axis)
+    if size > 2:
+        others = lax.slice_in_dim(x, 2, None, 2, axis)
+        before = lax.slice_in_dim(sums, 0, others.shape[axis], 1, axis)
+        even = lax.concatenate([even, _logaddexp(before, others)], axis)
+    # Element by element, each among zeros that the other is added to.
+    is_odd = size % 2
+    zero = np.zeros((), x.dtype)
+    edges = [(0, 0, 0)] * x.ndim
+    edges[axis] = 0, 1 - is_odd, 1
+    even = lax.pad(even, zero, edges)
+    edges[axis] = 1, is_odd, 1
+    return [_turned(lax.add(even, lax.pad(sums, zero, edges)), axis, reverse)]
 
 
 def _logaddexp(a: Any, b: Any) -> Any:

@@ -15,6 +15,7 @@ number of a kernel that is not finite makes NaN of the zeros around the array.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -155,16 +156,11 @@ class _Depthwise:
         return x if set(step) == {1} else lax.slice(x, [0] * x.ndim, size, step)
 
 
-@dataclass(frozen=True)
-class _Numbers:
+def _numbers(k: Any, *, rhs: tuple[int, ...]) -> list[Any]:
     """The numbers of a kernel: a row for each channel of a group and each place, of all results."""
-
-    rhs: tuple[int, ...]
-
-    def __call__(self, k: Any) -> list[Any]:
-        results, each, *places = self.rhs
-        k = lax.transpose(k, (each, *places, results))
-        return [lax.reshape(k, (math.prod(k.shape[:-1]), k.shape[-1]))]
+    results, each, *places = rhs
+    k = lax.transpose(k, (each, *places, results))
+    return [lax.reshape(k, (math.prod(k.shape[:-1]), k.shape[-1]))]
 
 
 class _OfArray(_Depthwise):
@@ -172,7 +168,7 @@ class _OfArray(_Depthwise):
 
     def by_steps(self, writer: Writer, x: ir.Value, k: ir.Value) -> list[ir.Value]:
         """Writes the numbers of the kernel, stored, and the products."""
-        (rows,) = writer.emit(_Numbers(self.rhs), k)
+        (rows,) = writer.emit(functools.partial(_numbers, rhs=self.rhs), k)
         return writer.emit(self, x, writer.store(rows))
 
     def __call__(self, x: Any, rows: Any) -> list[Any]:

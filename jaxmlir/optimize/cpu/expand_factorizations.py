@@ -23,8 +23,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -33,14 +32,12 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expand_products import at_indices
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer, function_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS
 from jaxmlir.passes.base import Count
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Microseconds of CPU time by the library / entry by entry, float32, two CPU cores, jax 0.12 and
 # 0.10, of a step of a loop with one, and of a program that is nothing but one:
@@ -81,6 +78,13 @@ SAVED = 80.0
 OPS = {"jaxpr.cholesky": 3, "jaxpr.triangular_solve": 2, "jaxpr.lu": 6}
 
 _DTYPES = (np.float32, np.float64)
+# What the attributes of a triangular system are called here.
+_OF_SYSTEM = {
+    "left": "left_side",
+    "lower": "lower",
+    "transposed": "transpose_a",
+    "unit": "unit_diagonal",
+}
 
 
 class ExpandFactorizations(ExpandOps):
@@ -114,7 +118,11 @@ class ExpandFactorizations(ExpandOps):
                 is_stored = batch >= MIN_STORED and min(rows, columns) >= STORED_FROM
                 write = functools.partial(_lu, is_stored=is_stored)
                 return Expansion(reason, write, ops, saved, by_steps=True)
-            solve = _cholesky if node.name == "jaxpr.cholesky" else _Solve.of(node)
+            if node.name == "jaxpr.cholesky":
+                return Expansion(reason, _cholesky, ops, saved)
+            solve = functools.partial(
+                _solve, **{name: bool(node.get(key)) for name, key in _OF_SYSTEM.items()}
+            )
             return Expansion(reason, solve, ops, saved)
 
         return expansion
@@ -165,50 +173,28 @@ def _cholesky(a: Any) -> list[Any]:
     return [_matrix([[lax.select(fails, nan, x) for x in row] for row in factor])]
 
 
-@dataclass(frozen=True)
-class _Solve:
-    """Solutions of triangular systems; hashable.
+def _solve(a: Any, b: Any, *, left: bool, lower: bool, transposed: bool, unit: bool) -> list[Any]:
+    """The solutions of triangular systems; of ``unit`` ones the diagonal is ones, and not read."""
+    # X A = B is A^T X^T = B^T.
+    transposed ^= not left
 
-    Attributes:
-      left: the matrix stands left of the solution.
-      first: the first row of the solution is known first, for the matrix as it is read.
-      transposed: entries are read with their indices exchanged.
-      unit: the diagonal is ones, and not read.
-    """
-
-    left: bool
-    first: bool
-    transposed: bool
-    unit: bool
-
-    @classmethod
-    def of(cls, node: OpView) -> _Solve:
-        left, transposed = bool(node.get("left_side")), bool(node.get("transpose_a"))
-        # X A = B is A^T X^T = B^T.
-        transposed ^= not left
-        first = bool(node.get("lower")) ^ transposed
-        return cls(left, first, transposed, bool(node.get("unit_diagonal")))
-
-    def __call__(self, a: Any, b: Any) -> list[Any]:
-        row, column = b.ndim - 2, b.ndim - 1
-        if not self.left:
-            row, column = column, row
-        size = a.shape[-1]
-        found: dict[int, Any] = {}
-        for i in range(size) if self.first else reversed(range(size)):
-            x = lax.index_in_dim(b, i, row, keepdims=False)
-            x = _less(x, *((self._at(a, i, k, x), found[k]) for k in found))
-            found[i] = x if self.unit else lax.div(x, self._at(a, i, i, x))
-        # Rows of all matrices side by side: where they are used likewise, XLA moves nothing.
-        rows = _stacked([found[i] for i in range(size)], 0)
-        order = list(range(1, b.ndim))
-        order.insert(row, 0)
-        return [lax.transpose(rows, order)]
-
-    def _at(self, a: Any, i: int, k: int, like: Any) -> Any:
+    def at(i: int, k: int, like: Any) -> Any:
         """An entry of each matrix, for all right sides of it."""
-        entry = _entry(a, *((k, i) if self.transposed else (i, k)))
+        entry = _entry(a, *((k, i) if transposed else (i, k)))
         return lax.broadcast_in_dim(entry, like.shape, range(entry.ndim))
+
+    row = b.ndim - (2 if left else 1)
+    size = range(a.shape[-1])
+    found: dict[int, Any] = {}
+    for i in size if lower ^ transposed else reversed(size):
+        x = lax.index_in_dim(b, i, row, keepdims=False)
+        x = _less(x, *((at(i, k, x), found[k]) for k in found))
+        found[i] = x if unit else lax.div(x, at(i, i, x))
+    # Rows of all matrices side by side: where they are used likewise, XLA moves nothing.
+    rows = _stacked([found[i] for i in size], 0)
+    order = list(range(1, b.ndim))
+    order.insert(row, 0)
+    return [lax.transpose(rows, order)]
 
 
 def _lu(writer: Writer, a: ir.Value, *, is_stored: bool) -> list[ir.Value]:
@@ -221,14 +207,14 @@ def _lu(writer: Writer, a: ir.Value, *, is_stored: bool) -> list[ir.Value]:
     state = writer.emit(_start, a)
     pivots = []
     for k in range(min(rows, columns)):
-        pivot, step = _Pivot(k, rows), _Step(k, rows, columns)
         column = [state[i * columns + k] for i in range(k, rows)]
-        pivots += writer.emit(pivot, *column)
+        pivots += writer.emit(functools.partial(_pivot, k=k), *column)
         if k + 1 < rows:
             if is_stored:
                 pivots[-1] = writer.store(pivots[-1])
+            step = functools.partial(_step, k=k, rows=rows, columns=columns)
             state = writer.emit(step, pivots[-1], *state)
-    return writer.emit(_End(rows, columns), *state, *pivots)
+    return writer.emit(functools.partial(_end, rows=rows, columns=columns), *state, *pivots)
 
 
 def _start(a: Any) -> list[Any]:
@@ -239,62 +225,43 @@ def _start(a: Any) -> list[Any]:
     return [*itertools.chain(*entries), *numbers]
 
 
-@dataclass(frozen=True)
-class _Pivot:
-    """Which row has the largest entry of a column, from the diagonal on; hashable."""
-
-    k: int
-    rows: int
-
-    def __call__(self, *column: Any) -> list[Any]:
-        largest = lax.abs(column[0])
-        row = lax.full(largest.shape, self.k, np.int32)
-        for i, entry in enumerate(column[1:], start=self.k + 1):
-            size = lax.abs(entry)
-            larger = lax.gt(size, largest)
-            largest = lax.select(larger, size, largest)
-            row = lax.select(larger, lax.full_like(row, i), row)
-        return [row]
+def _pivot(*column: Any, k: int) -> list[Any]:
+    """Which row has the largest entry of a column, from the diagonal on."""
+    largest = lax.abs(column[0])
+    row = lax.full(largest.shape, k, np.int32)
+    for i, entry in enumerate(column[1:], start=k + 1):
+        size = lax.abs(entry)
+        larger = lax.gt(size, largest)
+        largest = lax.select(larger, size, largest)
+        row = lax.select(larger, lax.full_like(row, i), row)
+    return [row]
 
 
-@dataclass(frozen=True)
-class _Step:
+def _step(pivot: Any, *state: Any, k: int, rows: int, columns: int) -> list[Any]:
     """Exchanges a row with that of the pivot, and takes multiples of it off the others."""
-
-    k: int
-    rows: int
-    columns: int
-
-    def __call__(self, pivot: Any, *state: Any) -> list[Any]:
-        size = self.rows * self.columns
-        a = [[*state[i : i + self.columns]] for i in range(0, size, self.columns)]
-        table = [[*row, number] for row, number in zip(a, state[size:], strict=True)]
-        k, others = self.k, range(self.k + 1, self.rows)
-        taken = {i: lax.eq(pivot, lax.full_like(pivot, i)) for i in others}
-        for j, old in enumerate(table[k]):
-            for i in others:
-                row = table[i]
-                table[k][j] = lax.select(taken[i], row[j], table[k][j])
-                row[j] = lax.select(taken[i], old, row[j])
-        first = table[k]
-        is_zero = lax.eq(first[k], lax.full_like(first[k], 0))
-        for row in (table[i] for i in others):
-            row[k] = lax.select(is_zero, row[k], lax.div(row[k], first[k]))
-            for j in range(k + 1, self.columns):
-                row[j] = _less(row[j], (row[k], first[j]))
-        return [*(x for row in table for x in row[:-1]), *(row[-1] for row in table)]
+    size = rows * columns
+    a = [[*state[i : i + columns]] for i in range(0, size, columns)]
+    table = [[*row, number] for row, number in zip(a, state[size:], strict=True)]
+    others = range(k + 1, rows)
+    taken = {i: lax.eq(pivot, lax.full_like(pivot, i)) for i in others}
+    for j, old in enumerate(table[k]):
+        for i in others:
+            row = table[i]
+            table[k][j] = lax.select(taken[i], row[j], table[k][j])
+            row[j] = lax.select(taken[i], old, row[j])
+    first = table[k]
+    is_zero = lax.eq(first[k], lax.full_like(first[k], 0))
+    for row in (table[i] for i in others):
+        row[k] = lax.select(is_zero, row[k], lax.div(row[k], first[k]))
+        for j in range(k + 1, columns):
+            row[j] = _less(row[j], (row[k], first[j]))
+    return [*(x for row in table for x in row[:-1]), *(row[-1] for row in table)]
 
 
-@dataclass(frozen=True)
-class _End:
+def _end(*state: Any, rows: int, columns: int) -> list[Any]:
     """The factors in one array, the pivots, and where each row comes from."""
-
-    rows: int
-    columns: int
-
-    def __call__(self, *state: Any) -> list[Any]:
-        size = self.rows * self.columns
-        a = [state[i : i + self.columns] for i in range(0, size, self.columns)]
-        rank = state[0].ndim
-        numbers, pivots = state[size : size + self.rows], state[size + self.rows :]
-        return [_matrix(a), _stacked(pivots, rank), _stacked(numbers, rank)]
+    size = rows * columns
+    a = [state[i : i + columns] for i in range(0, size, columns)]
+    rank = state[0].ndim
+    numbers, pivots = state[size : size + rows], state[size + rows :]
+    return [_matrix(a), _stacked(pivots, rank), _stacked(numbers, rank)]

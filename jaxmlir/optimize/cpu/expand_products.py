@@ -22,7 +22,6 @@ import functools
 import itertools
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,7 +89,8 @@ def _expansion(node: OpView, max_size: int) -> Expansion | None:
     dims = tuple(tuple(map(tuple, sides)) for sides in node.get("dimension_numbers"))
     size, batch = (math.prod(x[d] for d in of_x) for of_x, _ in dims)
     # Of products that sum nothing, and of rows, XLA makes the same ops.
-    same = Expansion(_REASON, _Product(dims, result), 0, 0.0)
+    product = functools.partial(_product, dims=dims, shape=result)
+    same = Expansion(_REASON, product, 0, 0.0)
     if size == 1:
         return same
     results = math.prod(result)
@@ -105,7 +105,7 @@ def _expansion(node: OpView, max_size: int) -> Expansion | None:
     elif min(rows, columns) > MAX_SIDE and rows * columns > MAX_MATRIX:
         return None
     unrolled = results >= MIN_RESULTS
-    product = _Product(dims, result, unrolled)
+    product = functools.partial(product, unrolled=unrolled)
     saved = batch * (MATRIX + ROW * max(rows, columns))
     return Expansion(_REASON, product, (OPS if unrolled else 1) * size, saved)
 
@@ -115,42 +115,36 @@ def _is_left_alone(dtype: Any) -> bool:
     return dtype == np.bool_ or is_narrow(dtype)
 
 
-@dataclass(frozen=True)
-class _Product:
-    """Sums of products of elements; hashable.
+_Dims = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
-    Attributes:
+
+def _product(
+    x: Any, y: Any, *, dims: _Dims, shape: tuple[int, ...], unrolled: bool = False
+) -> list[Any]:
+    """The sums of products of elements.
+
+    Args:
       dims: the dimensions that are summed, of each operand, and those of the batch.
       shape: of the result.
       unrolled: each element that is summed is a product of its own; otherwise a reduction follows.
     """
-
-    dims: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    shape: tuple[int, ...]
-    unrolled: bool = False
-
-    def __call__(self, x: Any, y: Any) -> list[Any]:
-        summed, batch = self.dims
-        sizes = tuple(x.shape[d] for d in summed[0])
-        if self.unrolled:
-            left = tuple(map(_without, batch, summed))
-            product = _Product((((), ()), left), self.shape)
-            indices = itertools.product(*map(range, sizes))
-            terms = [
-                product(at_indices(x, summed[0], i), at_indices(y, summed[1], i))[0]
-                for i in indices
-            ]
-            return [functools.reduce(lax.add, terms)]
-        ends = range(len(self.shape), len(self.shape) + len(sizes))
-        first, end = len(batch[0]), len(self.shape)
-        middle = x.ndim - len(sizes)
-        at = [*range(middle), *ends], [*range(first), *range(middle, end), *ends]
-        shape = (*self.shape, *sizes)
-        x, y = (
-            _spread(array, gone, kept, shape, to)
-            for array, gone, kept, to in zip((x, y), summed, batch, at, strict=True)
-        )
-        return [lax.reduce_sum(lax.mul(x, y), tuple(ends)) if sizes else lax.mul(x, y)]
+    summed, batch = dims
+    sizes = tuple(x.shape[d] for d in summed[0])
+    if unrolled:
+        left = ((), ()), tuple(map(_without, batch, summed))
+        terms = []
+        for i in itertools.product(*map(range, sizes)):
+            of_x, of_y = (at_indices(v, d, i) for v, d in zip((x, y), summed, strict=True))
+            terms += _product(of_x, of_y, dims=left, shape=shape)
+        return [functools.reduce(lax.add, terms)]
+    first, end, middle = len(batch[0]), len(shape), x.ndim - len(sizes)
+    ends = range(end, end + len(sizes))
+    at = [*range(middle), *ends], [*range(first), *range(middle, end), *ends]
+    x, y = (
+        _spread(array, gone, kept, (*shape, *sizes), to)
+        for array, gone, kept, to in zip((x, y), summed, batch, at, strict=True)
+    )
+    return [lax.reduce_sum(lax.mul(x, y), tuple(ends)) if sizes else lax.mul(x, y)]
 
 
 def _without(dims: Sequence[int], gone: Collection[int]) -> tuple[int, ...]:

@@ -16,8 +16,8 @@ A negative zero that is added keeps its sign, where XLA adds it to zero.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,18 +55,20 @@ class ExpandScatter(ExpandOps):
     max_length: Count = MAX_LENGTH
 
     def expansion(self, node: OpView) -> Expansion | None:
-        scatter = _suited(node, self.max_length)
-        if scatter is None or number_of(node.operands[0]) is None:
+        dims = _suited(node, self.max_length)
+        if dims is None or number_of(node.operands[0]) is None:
             return None
-        length = aval_of(node.operands[0].type).shape[scatter.axis]
+        length = aval_of(node.operands[0].type).shape[dims["axis"]]
+        clips = node.get("mode") == lax.GatherScatterMode.CLIP
+        adds = node.name == "jaxpr.scatter_add"
+        scatter = functools.partial(_scattered, **dims, clips=clips, adds=adds)
         # A scatter takes longer to compile than this.
         return Expansion(f"one of {length} elements in each row, by comparison", scatter, 0, 0.0)
 
 
-def _suited(node: OpView, max_length: int) -> _Scatter | None:
-    """What an op does, if it sets one element in each row."""
-    adds = node.name == "jaxpr.scatter_add"
-    if not is_plain_op(node) or not (adds or overwrites(node.op)):
+def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
+    """The dimensions for :func:`_scattered` of an op, if it sets one element in each row."""
+    if not is_plain_op(node) or not (node.name == "jaxpr.scatter_add" or overwrites(node.op)):
         return None
     array, indices, update = (aval_of(v.type).shape for v in node.operands)
     numbers = node.get("dimension_numbers")
@@ -94,15 +96,23 @@ def _suited(node: OpView, max_length: int) -> _Scatter | None:
     one = (d in of_update or array[d] == 1 for d in range(len(array)) if d != axis)
     if not is_row or not all(one):
         return None
-    clips = node.get("mode") == lax.GatherScatterMode.CLIP
-    return _Scatter(axis, of_indices, of_update, clips, adds)
+    return {"axis": axis, "of_indices": of_indices, "of_update": of_update}
 
 
-@dataclass(frozen=True)
-class _Scatter:
-    """One element set in each row; hashable.
+def _scattered(
+    array: Any,
+    indices: Any,
+    update: Any,
+    *,
+    axis: int,
+    of_indices: tuple[int | None, ...],
+    of_update: tuple[int | None, ...],
+    clips: bool,
+    adds: bool,
+) -> list[Any]:
+    """An array with one element set in each row.
 
-    Attributes:
+    Args:
       axis: along which a row is.
       of_indices, of_update: for each dimension of theirs which one of the array's it is; ``None``
         for those of size 1 that are none.  The last of the indices, which numbers axes, apart.
@@ -110,28 +120,20 @@ class _Scatter:
       adds: what there is is added to.
     """
 
-    axis: int
-    of_indices: tuple[int | None, ...]
-    of_update: tuple[int | None, ...]
-    clips: bool
-    adds: bool
-
-    def __call__(self, array: Any, indices: Any, update: Any) -> list[Any]:
-        place = lax.squeeze(indices, (indices.ndim - 1,))
-        if self.clips:
-            last = np.asarray(array.shape[self.axis] - 1, place.dtype)
-            place = lax.clamp(np.zeros((), place.dtype), place, last)
-        place = self.spread(place, self.of_indices, array.shape)
-        update = self.spread(update, self.of_update, array.shape)
-        if self.adds:
-            update = lax.add(array, update)
-        here = lax.eq(lax.broadcasted_iota(place.dtype, array.shape, self.axis), place)
-        return [lax.select(here, update, array)]
-
-    def spread(self, x: Any, dims: Sequence[int | None], shape: Sequence[int]) -> Any:
-        """An array of which ``dims`` are those of a shape, repeated along the others."""
-        none = [d for d, of in enumerate(dims) if of is None or of == self.axis]
+    def spread(x: Any, dims: Sequence[int | None]) -> Any:
+        """What has these dimensions of the array, repeated along the others."""
+        none = [d for d, of in enumerate(dims) if of is None or of == axis]
         x = lax.squeeze(x, none)
         left = [of for d, of in enumerate(dims) if d not in none]
         x = lax.transpose(x, np.argsort(left))
-        return lax.broadcast_in_dim(x, shape, sorted(left))
+        return lax.broadcast_in_dim(x, array.shape, sorted(left))
+
+    place = lax.squeeze(indices, (indices.ndim - 1,))
+    if clips:
+        last = np.asarray(array.shape[axis] - 1, place.dtype)
+        place = lax.clamp(np.zeros((), place.dtype), place, last)
+    place, update = spread(place, of_indices), spread(update, of_update)
+    if adds:
+        update = lax.add(array, update)
+    here = lax.eq(lax.broadcasted_iota(place.dtype, array.shape, axis), place)
+    return [lax.select(here, update, array)]

@@ -27,6 +27,7 @@ equal the first is selected here too, where XLA takes another one in some shapes
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -78,7 +79,8 @@ class ExpandSelectAndScatter(ExpandOps):
         reason = f"windows of {' x '.join(map(str, windows.sizes))} element by element"
         places, count = math.prod(windows.sizes), math.prod(windows.counts)
         if node.name == _GATHER:
-            return Expansion(reason, _Gathered(windows), 5 * places, GATHERED * count)
+            gathered = functools.partial(_gathered, windows=windows)
+            return Expansion(reason, gathered, 5 * places, GATHERED * count)
         ops = 4 * places + 7 * math.prod(windows.terms)
         return Expansion(reason, windows.scatter, ops, SCATTERED * count, by_steps=True)
 
@@ -137,8 +139,9 @@ class _Windows:
 
     def scatter(self, writer: Writer, source: ir.Value, operand: ir.Value) -> list[ir.Value]:
         """Writes which elements are selected, stored, and what comes back to them."""
-        (which,) = writer.emit(_Selected(self), operand)
-        return writer.emit(_Scattered(self), source, writer.store(which))
+        (which,) = writer.emit(functools.partial(_selected, windows=self), operand)
+        scattered = functools.partial(_scattered, windows=self)
+        return writer.emit(scattered, source, writer.store(which))
 
     @property
     def terms(self) -> list[int]:
@@ -158,75 +161,59 @@ class _Windows:
         for place in np.ndindex(*self.sizes):
             yield lax.slice(x, place, np.add(place, last) + 1, self.strides)
 
-
-@dataclass(frozen=True)
-class _Selected:
-    """Which of its elements each window selects, in row-major order."""
-
-    windows: _Windows
-
-    def __call__(self, operand: Any) -> list[Any]:
-        elements = self.windows.elements(operand, self.windows.identity)
-        best, which = next(elements), lax.full(self.windows.counts, 0, np.int8)
-        for k, element in enumerate(elements, 1):
-            keeps = self.windows.select.bind(best, element)
-            best = lax.select(keeps, best, element)
-            which = lax.select(keeps, which, lax.full(which.shape, k, np.int8))
-        return [which]
-
-
-@dataclass(frozen=True)
-class _Gathered:
-    """What each window selects, of a second array; of a window of infinities, zero."""
-
-    windows: _Windows
-
-    def __call__(self, tangents: Any, operand: Any) -> list[Any]:
-        counts = self.windows.counts
-        best = lax.full(counts, self.windows.identity, operand.dtype)
-        value = lax.full(counts, 0, tangents.dtype)
-        elements = self.windows.elements(operand, self.windows.identity)
-        for element, other in zip(elements, self.windows.elements(tangents, 0), strict=True):
-            keeps = self.windows.select.bind(best, element)
-            best, value = lax.select(keeps, best, element), lax.select(keeps, value, other)
-        return [value]
-
-
-@dataclass(frozen=True)
-class _Scattered:
-    """What comes back, where it was selected."""
-
-    windows: _Windows
-
-    def __call__(self, source: Any, which: Any) -> list[Any]:
-        terms, strides = self.windows.terms, self.windows.strides
-        # Windows that only elements outside of the array are in.
-        margin = [(n - 1, n - 1, 0) for n in terms]
-        source, which = _padded(source, 0, margin), _padded(which, -1, margin)
-        rows = [size - n + 1 for size, n in zip(source.shape, terms, strict=True)]
-        split = tuple(itertools.chain.from_iterable(zip(rows, strides, strict=True)))
-        zeros = lax.full(split, 0, source.dtype)
-        total = None
-        # The first windows first: those that begin farthest away.
-        for j in reversed(list(np.ndindex(*terms))):
-            start = [n - 1 - i for n, i in zip(terms, j, strict=True)]
-            end = np.add(start, rows)
-            here, asked = (lax.slice(x, start, end) for x in (source, which))
-            is_selected = lax.eq(_spread(asked, split, 0), _spread(self.places(j), split, 1))
-            term = lax.select(is_selected, _spread(here, split, 0), zeros)
-            total = term if total is None else lax.add(total, term)
-        whole = lax.reshape(total, [n * stride for n, stride in zip(rows, strides, strict=True)])
-        lows = [low for low, _ in self.windows.padding]
-        ends = zip(lows, self.windows.shape, whole.shape, strict=True)
-        return [_padded(whole, 0, [(-low, low + size - n, 0) for low, size, n in ends])]
-
     def places(self, j: Sequence[int]) -> np.ndarray:
         """At which places of the ``j``-th last window elements are that follow on one another."""
-        sizes, strides = self.windows.sizes, self.windows.strides
+        strides, sizes = self.strides, self.sizes
         place = np.indices(strides) + np.multiply(j, strides).reshape(-1, *[1] * len(strides))
         inside = np.all(place < np.reshape(sizes, (-1, *[1] * len(sizes))), 0)
         numbers = np.ravel_multi_index(tuple(place), sizes, mode="clip")
         return np.where(inside, numbers, -2).astype(np.int8)
+
+
+def _selected(operand: Any, *, windows: _Windows) -> list[Any]:
+    """Which of its elements each window selects, in row-major order."""
+    elements = windows.elements(operand, windows.identity)
+    best, which = next(elements), lax.full(windows.counts, 0, np.int8)
+    for k, element in enumerate(elements, 1):
+        keeps = windows.select.bind(best, element)
+        best = lax.select(keeps, best, element)
+        which = lax.select(keeps, which, lax.full(which.shape, k, np.int8))
+    return [which]
+
+
+def _gathered(tangents: Any, operand: Any, *, windows: _Windows) -> list[Any]:
+    """What each window selects, of a second array; of a window of infinities, zero."""
+    best = lax.full(windows.counts, windows.identity, operand.dtype)
+    value = lax.full(windows.counts, 0, tangents.dtype)
+    elements = windows.elements(operand, windows.identity)
+    for element, other in zip(elements, windows.elements(tangents, 0), strict=True):
+        keeps = windows.select.bind(best, element)
+        best, value = lax.select(keeps, best, element), lax.select(keeps, value, other)
+    return [value]
+
+
+def _scattered(source: Any, which: Any, *, windows: _Windows) -> list[Any]:
+    """What comes back, where it was selected."""
+    terms, strides = windows.terms, windows.strides
+    # Windows that only elements outside of the array are in.
+    margin = [(n - 1, n - 1, 0) for n in terms]
+    source, which = _padded(source, 0, margin), _padded(which, -1, margin)
+    rows = [size - n + 1 for size, n in zip(source.shape, terms, strict=True)]
+    split = tuple(itertools.chain.from_iterable(zip(rows, strides, strict=True)))
+    zeros = lax.full(split, 0, source.dtype)
+    total = None
+    # The first windows first: those that begin farthest away.
+    for j in reversed(list(np.ndindex(*terms))):
+        start = [n - 1 - i for n, i in zip(terms, j, strict=True)]
+        end = np.add(start, rows)
+        here, asked = (lax.slice(x, start, end) for x in (source, which))
+        is_selected = lax.eq(_spread(asked, split, 0), _spread(windows.places(j), split, 1))
+        term = lax.select(is_selected, _spread(here, split, 0), zeros)
+        total = term if total is None else lax.add(total, term)
+    whole = lax.reshape(total, [n * stride for n, stride in zip(rows, strides, strict=True)])
+    lows = [low for low, _ in windows.padding]
+    ends = zip(lows, windows.shape, whole.shape, strict=True)
+    return [_padded(whole, 0, [(-low, low + size - n, 0) for low, size, n in ends])]
 
 
 def _padded(x: Any, value: float, edges: Sequence[tuple[int, int, int]]) -> Any:

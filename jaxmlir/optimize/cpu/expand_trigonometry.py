@@ -27,7 +27,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -39,12 +39,10 @@ from jaxmlir.analysis.fusion import LIBRARY_REDUCTIONS
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.passes.base import Count
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Milliseconds of XLA / of this for a million elements, two CPU cores: sin 7.5 to 12, 1.5; tan 13 to
 # 20, 1.5; sin and cos of the same 9 to 15, 1.8.  Microseconds of a program that is nothing but a

@@ -38,8 +38,8 @@ class Writer(NamedTuple):
     store: Callable[[ir.Value], ir.Value]
 
     def emit(self, function: Callable[..., list[Any]], *operands: ir.Value) -> list[ir.Value]:
-        """The results of a function of arrays, which is hashable."""
-        return self.rules.emit(function, operands, function)
+        """The results of a function of arrays."""
+        return self.rules.emit(function, operands)
 
 
 class Expansion(NamedTuple):
@@ -47,8 +47,8 @@ class Expansion(NamedTuple):
 
     Attributes:
       reason: the remark on the op.
-      write: a function of the operands as arrays, hashable; or, if ``by_steps``, one that is given
-        a :class:`Writer` and the operands as values of the IR.
+      write: a function of the operands as arrays, as :meth:`Rules.emit` takes it; or, if
+        ``by_steps``, one that is given a :class:`Writer` and the operands as values of the IR.
       ops: how many ops there are more than before, about.
       saved: nanoseconds of each run, about, at least.
     """

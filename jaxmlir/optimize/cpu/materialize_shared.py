@@ -45,7 +45,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
@@ -62,6 +62,7 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import alone, fences_together
@@ -71,9 +72,6 @@ from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten
 from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class MaterializeShared(Pass):
@@ -485,7 +483,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
     # Two places stand for many.
     found: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
-    shapes = {type_: _shape(type_) for type_ in set(body.types)}
+    shapes = {t: getattr(aval_if_any(t), "shape", None) for t in set(body.types)}
     for index in reversed(range(len(body.ops))):
         name, (first, last) = body.names[index], body.results[index]
         results = range(first, last)
@@ -597,10 +595,6 @@ def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection
     """
     count = counts[value]
     return count < larger and (count == 1 or value in slow)
-
-
-def _shape(type_: ir.Type) -> Any:
-    return getattr(aval_if_any(type_), "shape", None)
 
 
 # Slow functions that XLA fuses with what spreads them, and so computes for each element: each row

@@ -17,7 +17,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 
 # Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:
 # sin 590/155 and 580/145, logistic 270/85 and 330/90, tanh 330/120 and 320/140, exp 260/65 and

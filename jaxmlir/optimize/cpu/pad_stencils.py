@@ -30,10 +30,11 @@ written as a sum may have another sign.
 from __future__ import annotations
 
 import collections
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -46,15 +47,12 @@ from jaxmlir.analysis.op_counts import ADDITIONS, elements, is_plain_op
 from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- The ops of a function that move elements, and what they are made of --
 
@@ -144,9 +142,8 @@ def part_again(rules: Rules, moves: Moves, joined: Mapping[ir.Value, Roll]) -> N
         (x,) = moves.nodes[node.op.operands[0]].op.operands
         roll, shape = joined[y], x.type.shape
         if roll.dim == len(shape) - 1 and elements(x.type) > shape[-1]:
-            parts = _Parts(roll)
             with ir.InsertionPoint(node.op), node.op.location:
-                (total,) = rules.emit(parts, [x], parts)
+                (total,) = rules.emit(functools.partial(_of_parts, roll=roll), [x])
                 y.replace_all_uses_with(converted(total, y.type))
 
 
@@ -185,7 +182,7 @@ def _join(
     if any(v.type != second.type for v in (*user.operands, *user.results)):
         return None
     with ir.InsertionPoint(op), op.location:
-        (rolled,) = rules.emit(roll, [x], roll)
+        (rolled,) = rules.emit(functools.partial(_rolled, roll=roll), [x])
         first.replace_all_uses_with(converted(rolled, first.type))
     ((index, left),) = ((i, v) for i, v in enumerate(user.operands) if v != second)
     user.results[0].replace_all_uses_with(left)
@@ -225,36 +222,30 @@ class _Sums:
         return found
 
 
-@dataclass(frozen=True)
-class Roll:
-    """``y[i] = x[i + by]``, periodic along a dimension; hashable."""
+class Roll(NamedTuple):
+    """``y[i] = x[i + by]``, periodic along a dimension."""
 
     dim: int
     by: int
 
-    def __call__(self, x: Any) -> list[Any]:
-        size, dim = x.shape[self.dim], self.dim
-        parts = [lax.slice_in_dim(x, self.by, size, axis=dim)]
-        parts.append(lax.slice_in_dim(x, 0, self.by, axis=dim))
-        return [lax.concatenate(parts, dim)]
+
+def _rolled(x: Any, *, roll: Roll) -> list[Any]:
+    size = x.shape[roll.dim]
+    parts = [lax.slice_in_dim(x, *ends, axis=roll.dim) for ends in ((roll.by, size), (0, roll.by))]
+    return [lax.concatenate(parts, roll.dim)]
 
 
-@dataclass(frozen=True)
-class _Parts:
+def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
     """A roll as the sum of two arrays that are zero where the other is not."""
-
-    roll: Roll
-
-    def __call__(self, x: Any) -> list[Any]:
-        dim, by = self.roll.dim, self.roll.by
-        size, zero = x.shape[dim], np.zeros((), x.dtype)
-        total = None
-        for first, last in ((by, size), (0, by)):
-            edges = [(0, 0, 0)] * x.ndim
-            edges[dim] = (first - by) % size, (by - last) % size, 0
-            part = lax.pad(lax.slice_in_dim(x, first, last, axis=dim), zero, edges)
-            total = part if total is None else lax.add(total, part)
-        return [total]
+    dim, by = roll
+    size, zero = x.shape[dim], np.zeros((), x.dtype)
+    total = None
+    for first, last in ((by, size), (0, by)):
+        edges = [(0, 0, 0)] * x.ndim
+        edges[dim] = (first - by) % size, (by - last) % size, 0
+        part = lax.pad(lax.slice_in_dim(x, first, last, axis=dim), zero, edges)
+        total = part if total is None else lax.add(total, part)
+    return [total]
 
 
 # -- The shifted arrays of a function, and which of them are better read from one with a margin --
@@ -397,57 +388,40 @@ def write(rules: Rules, group: Group, put: Callable[[ir.Value], ir.Value]) -> No
     )
     with ir.InsertionPoint(first), first.location:
         if group.fill is None:
-            wrap = _Wrap(margins)
-            (wide,) = rules.emit(wrap, [group.x], wrap)
+            (wide,) = rules.emit(functools.partial(_wrapped, margins=margins), [group.x])
         else:
-            pad = Pad(margins)
-            (wide,) = rules.emit(pad, [group.x, first.operands[1]], pad)
+            pad = functools.partial(padded, edges=margins)
+            (wide,) = rules.emit(pad, [group.x, first.operands[1]])
         wide = put(wide)
     for view in group.views:
         op = view.y.owner
         start = tuple([a + low for a, (low, _) in zip(view.start, margins, strict=True)])
-        cut = _Cut(start, tuple(view.y.type.shape))
+        limit = tuple([a + n for a, n in zip(start, view.y.type.shape, strict=True)])
+        cut = functools.partial(_cut, start=start, limit=limit)
         with ir.InsertionPoint(op), op.location:
-            (y,) = rules.emit(cut, [wide], cut)
+            (y,) = rules.emit(cut, [wide])
             view.y.replace_all_uses_with(converted(y, view.y.type))
 
 
-@dataclass(frozen=True)
-class _Wrap:
-    """A periodic array with some of what comes before and after; hashable, as are the following."""
-
-    margins: tuple[tuple[int, int], ...]
-
-    def __call__(self, x: Any) -> list[Any]:
-        for dim, (low, high) in reversed(list(enumerate(self.margins))):
-            size = x.shape[dim]
-            before = [lax.slice_in_dim(x, size - low, size, axis=dim)] if low else []
-            after = [lax.slice_in_dim(x, 0, high, axis=dim)] if high else []
-            if before or after:
-                x = lax.concatenate([*before, x, *after], dim)
-        return [x]
+def _wrapped(x: Any, *, margins: tuple[tuple[int, int], ...]) -> list[Any]:
+    """A periodic array with some of what comes before and after."""
+    for dim, (low, high) in reversed(list(enumerate(margins))):
+        size = x.shape[dim]
+        before = [lax.slice_in_dim(x, size - low, size, axis=dim)] if low else []
+        after = [lax.slice_in_dim(x, 0, high, axis=dim)] if high else []
+        if before or after:
+            x = lax.concatenate([*before, x, *after], dim)
+    return [x]
 
 
-@dataclass(frozen=True)
-class Pad:
+def padded(x: Any, fill: Any, *, edges: tuple[tuple[int, int], ...]) -> list[Any]:
     """An array with numbers around it."""
-
-    margins: tuple[tuple[int, int], ...]
-
-    def __call__(self, x: Any, fill: Any) -> list[Any]:
-        return [lax.pad(x, fill, [(low, high, 0) for low, high in self.margins])]
+    return [lax.pad(x, fill, [(low, high, 0) for low, high in edges])]
 
 
-@dataclass(frozen=True)
-class _Cut:
+def _cut(x: Any, *, start: tuple[int, ...], limit: tuple[int, ...]) -> list[Any]:
     """A box of an array."""
-
-    start: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    def __call__(self, x: Any) -> list[Any]:
-        limits = [a + n for a, n in zip(self.start, self.shape, strict=True)]
-        return [lax.slice(x, self.start, limits)]
+    return [lax.slice(x, start, limit)]
 
 
 # Gradients of a few steps of stencils, without / with a halo, on two cores, jax 0.10 and 0.12:

@@ -13,7 +13,7 @@ The ops are the same; XLA may round some of them otherwise in a kernel of their 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE, inlined_calls
@@ -21,13 +21,11 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.analysis.parallel_loops import ATTRIBUTE
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Milliseconds of 20 steps, one kernel / a loop of kernels, two CPU cores, jax 0.12:
 #                            256 x 256     512 x 512    1024 x 1024

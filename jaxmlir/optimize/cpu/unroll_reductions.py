@@ -32,8 +32,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jax import lax
 
@@ -44,15 +43,13 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 from jaxmlir.passes.base import Count
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Times of a reduction / of slices, of squares of float32 on a CPU core, jax 0.10 and 0.12:
 #   384 x 384 x 2, last axis   12, 6.1      20,000 x 3          4.9, 5.6
@@ -147,7 +144,8 @@ class UnrollReductions(ExpandOps):
             reason = f"'{node.name}' over {axes} as operations on slices"
             inner, leaves = _shared(node)
             count = math.prod(shape[d] for d in axes)
-            write = functools.partial(_of_slices, _Combined(node.name), array, axes, inner, leaves)
+            combined = functools.partial(_combined, name=node.name)
+            write = functools.partial(_of_slices, combined, array, axes, inner, leaves)
             ops = count * (OPS + (len(leaves) - 1) + len(inner))
             saved = SAVED * math.prod(shape) / count
             if inner:
@@ -157,9 +155,8 @@ class UnrollReductions(ExpandOps):
             return None
         reason = f"'{node.name}' over {axes} for each of the last elements"
         last = len(shape) - 1
-        write = functools.partial(
-            _of_slices, _Stacked(node.name, axes), array, (last,), {}, node.operands
-        )
+        stacked = functools.partial(_stacked, name=node.name, axes=axes)
+        write = functools.partial(_of_slices, stacked, array, (last,), {}, node.operands)
         saved = SAVED_OF_LESS * math.prod(shape)
         return Expansion(reason, write, OPS_OF_LESS * shape[-1], saved, by_steps=True)
 
@@ -263,23 +260,12 @@ def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
     return node if is_plain_op(node) else None
 
 
-@dataclass(frozen=True)
-class _Combined:
-    """What a reduction of a name makes of elements; hashable."""
-
-    name: str
-
-    def __call__(self, *xs: Any) -> list[Any]:
-        return [functools.reduce(_COMBINED[self.name], xs)]
+def _combined(*xs: Any, name: str) -> list[Any]:
+    """What a reduction of a name makes of elements."""
+    return [functools.reduce(_COMBINED[name], xs)]
 
 
-@dataclass(frozen=True)
-class _Stacked:
-    """What a reduction of a name makes of the slices along a last axis that is left; hashable."""
-
-    name: str
-    axes: tuple[int, ...]
-
-    def __call__(self, *xs: Any) -> list[Any]:
-        reduced = [_KEPT[self.name](x, self.axes) for x in xs]
-        return [lax.concatenate([lax.expand_dims(x, (x.ndim,)) for x in reduced], reduced[0].ndim)]
+def _stacked(*xs: Any, name: str, axes: tuple[int, ...]) -> list[Any]:
+    """What a reduction of a name makes of the slices along a last axis that is left."""
+    reduced = [_KEPT[name](x, axes) for x in xs]
+    return [lax.concatenate([lax.expand_dims(x, (x.ndim,)) for x in reduced], reduced[0].ndim)]

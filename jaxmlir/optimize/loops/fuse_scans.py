@@ -13,10 +13,14 @@ or unknown ops in them, which batches make dearer.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jax import lax
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
@@ -25,6 +29,7 @@ from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import copy, is_used, trip_count
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
 from jaxmlir.optimize.vectorize.isomorphic import (
@@ -37,12 +42,9 @@ from jaxmlir.optimize.vectorize.isomorphic import (
 from jaxmlir.optimize.vectorize.stacking import Windows
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # What putting together and taking apart may take, of the work of the loop.
 MOVED = 2.0
@@ -260,20 +262,18 @@ class _Fusion:
         return tuple([value.type for value in outs])
 
     def _stack(self, values: Sequence[ir.Value], dim: int) -> ir.Value:
-        def stack(*xs: Any) -> list[Any]:
-            import jax.numpy as jnp
-
-            return [jnp.stack(xs, dim)]
-
-        return self.rules.emit(stack, values, ("stack", dim))[0]
+        return self.rules.emit(functools.partial(_stacked, dim=dim), values)[0]
 
     def _row(self, value: ir.Value, i: int, dim: int) -> ir.Value:
-        def row(x: Any) -> list[Any]:
-            from jax import lax
+        return self.rules.emit(functools.partial(_row, i=i, dim=dim), [value])[0]
 
-            return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
-        return self.rules.emit(row, [value], ("row", i, dim))[0]
+def _stacked(*xs: Any, dim: int) -> list[Any]:
+    return [jnp.stack(xs, dim)]
+
+
+def _row(x: Any, *, i: int, dim: int) -> list[Any]:
+    return [lax.index_in_dim(x, i, dim, keepdims=False)]
 
 
 def _may_go_on(

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shap
 from jaxmlir.analysis.strided_view import VIEWS, StridedView, unit_dims
 from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled
 from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.optimize.loops.scan_editor import (
     Carried,
@@ -51,14 +52,10 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.clone_plan import ClonePlan, is_model
 from jaxmlir.transforms.edit import before_return
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import ClonePlan, is_model
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- Arrays whose elements are those of another one, and where --
 

@@ -38,9 +38,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
@@ -53,6 +54,7 @@ from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import codec, op_signature, ops
 from jaxmlir.dialect.builder import SPREAD, inline, is_constant, is_used, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.compile_time import ITERATIONS
@@ -61,14 +63,9 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.edit import set_arguments
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- Which of a function's invariant ops are computed apart from it --
 
@@ -584,7 +581,7 @@ class _Motion:
         """Values that a template computes if the predicate holds, else any."""
         if split not in self._branches:
             self._branches[split] = self._write_branches(split)
-        (index,) = self._rules.emit(_as_index, [predicate], "licm.index")
+        (index,) = self._rules.emit(_as_index, [predicate])
         attributes = {"branches": self._branches[split]}
         types = list(split.template.type.results)
         return list(ir.Operation.create("jaxpr.cond", types, [index, *consts], attributes).results)
@@ -643,8 +640,6 @@ _QUICK = FUSIBLE | {"jaxpr.constant"}
 
 def _as_index(predicate: Any) -> list[Any]:
     """The branch for a predicate; a batch of loops goes on while one of them does."""
-    from jax import lax
-
     if predicate.ndim:
         predicate = lax.reduce_or(predicate, tuple(range(predicate.ndim)))
     return [lax.convert_element_type(predicate, "int32")]

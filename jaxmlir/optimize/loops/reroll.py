@@ -28,7 +28,7 @@ the memory as a loop, and 2.2 times as long to compile.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.factor_logsumexp import worthwhile
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import NEEDED, Reader
@@ -46,9 +47,6 @@ from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_sl
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Iterations, at least.  Time of the gradient straight / in the loop on two cores, with jax 0.10 and
 # 0.12 alike, of 6, 16, 40 and 80 iterations; straight code runs what is independent side by side:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir._compat import jax_version
 from jaxmlir.analysis.function_view import FunctionView
@@ -24,6 +24,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.vectorize.isomorphic import Group, independent_groups
@@ -31,9 +32,6 @@ from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Six masks, or six arrays of normal numbers, each used once, on two cores: CPU time to run in the
 # loop / apart, and seconds to compile apart, in the loop.

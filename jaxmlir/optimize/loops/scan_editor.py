@@ -31,14 +31,13 @@ from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.support.masks import split
-from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.edit import set_arguments
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.new_function import copy_function
+from jaxmlir.transforms.higher_order.loops import ScanOp
+from jaxmlir.transforms.new_function import ClonePlan, copy_function
+from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
 
 
 class LoopEditor:

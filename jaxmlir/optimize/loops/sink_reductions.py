@@ -33,10 +33,11 @@ so fewer are started.  Sums are added up in another order, and rounded according
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -56,6 +57,7 @@ from jaxmlir.dialect.builder import (
     zeros,
 )
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -71,11 +73,8 @@ from jaxmlir.optimize.vectorize.stacking import total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.edit import before_return
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # A sum of fewer bytes stays in the loop: it stays in cache, too. Gradients of h' = tanh(h w + x),
 # rows x columns of h, time in the loop / after it, XLA of jax 0.10 and 0.12 on a CPU core:
@@ -528,48 +527,40 @@ def _summed(
         attributes = {**op.attributes, "dimension_numbers": codec.encode(numbers)}
         return ir.Operation.create(op.name, [op.type], operands, attributes).result
     stacked = tuple(known is None for known in op.operands)
-    scatter = _Scatter(length, stacked, term.node.get("dimension_numbers"), term.node.get("mode"))
-    (value,) = rules.emit(scatter, operands, scatter)
+    of_op = {"numbers": term.node.get("dimension_numbers"), "mode": term.node.get("mode")}
+    scatter = functools.partial(_scattered, length=length, stacked=stacked, **of_op)
+    (value,) = rules.emit(scatter, operands)
     return converted(value, op.type)
 
 
-@dataclass(frozen=True)
-class _Scatter:
+def _scattered(
+    array: Any, *operands: Any, length: int, stacked: tuple[bool, ...], numbers: Any, mode: Any
+) -> list[Any]:
     """All updates of an array of zeros at once.
 
-    Attributes:
+    Args:
       length: how many there are.
       stacked: which operands have a row for each of them.
       numbers, mode: of a ``scatter_add``; ``None`` of a ``dynamic_update_slice``.
     """
-
-    length: int
-    stacked: tuple[bool, ...]
-    numbers: Any
-    mode: Any
-
-    def __call__(self, array: Any, *operands: Any) -> list[Any]:
-        rows = [
-            x if stacked else lax.broadcast(x, (self.length,))
-            for x, stacked in zip(operands, self.stacked[1:], strict=True)
-        ]
-        if self.numbers is None:
-            update, *starts = rows
-            dims = tuple(range(array.ndim))
-            indices = lax.concatenate([lax.expand_dims(i, (1,)) for i in starts], 1)
-            numbers = lax.ScatterDimensionNumbers(tuple(d + 1 for d in dims), (), dims)
-            # Both move a part that is out of bounds inside.
-            return [lax.scatter_add(array, indices, update, numbers, mode="clip")]
-        indices, update = rows
-        old = self.numbers
-        numbers = lax.ScatterDimensionNumbers(
-            tuple(d + 1 for d in old.update_window_dims),
-            old.inserted_window_dims,
-            old.scatter_dims_to_operand_dims,
-            old.operand_batching_dims,
-            tuple(d + 1 for d in old.scatter_indices_batching_dims),
-        )
-        return [lax.scatter_add(array, indices, update, numbers, mode=self.mode)]
+    rows = [
+        x if is_stacked else lax.broadcast(x, (length,))
+        for x, is_stacked in zip(operands, stacked[1:], strict=True)
+    ]
+    if numbers is None:
+        update, *starts = rows
+        dims = tuple(range(array.ndim))
+        indices = lax.concatenate([lax.expand_dims(i, (1,)) for i in starts], 1)
+        numbers = lax.ScatterDimensionNumbers(tuple(d + 1 for d in dims), (), dims)
+        # Both move a part that is out of bounds inside.
+        return [lax.scatter_add(array, indices, update, numbers, mode="clip")]
+    indices, update = rows
+    batching = numbers.scatter_indices_batching_dims
+    numbers = numbers._replace(
+        update_window_dims=tuple(d + 1 for d in numbers.update_window_dims),
+        scatter_indices_batching_dims=tuple(d + 1 for d in batching),
+    )
+    return [lax.scatter_add(array, indices, update, numbers, mode=mode)]
 
 
 def _is_at_one_place(node: OpView) -> bool:

@@ -20,7 +20,7 @@ user's own ``unroll`` stays.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.fusion import FUSIBLE
@@ -29,15 +29,13 @@ from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.scan_editor import LOOPS, loops_of
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 
 # Gradients of loops as parts of those in loops as they are, once / 4 / 8 copies: kernels of an H100
 # by the compiled HLO, jax 0.10.

@@ -21,20 +21,18 @@ and 0.81, and 0.47; a transformer of 48 unrolled layers 0.89 and 0.78, and 0.12.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short, total
 from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
 from jaxmlir.passes.base import Amount, Count, Pass
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # How many numbers of segments are looked at, from the least one that could do.
 TRIED = 4

@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass, field, replace
 from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.cost import calls_of, leaf_cost
-from jaxmlir.analysis.function_view import OpView, ops_of
+from jaxmlir.analysis.function_view import FunctionView, OpView, ops_of
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect import op_signature, ops
 from jaxmlir.dialect.builder import symbols_of
@@ -22,11 +22,7 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.devices import COLLECTIVES
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.memory.profile import peak, total
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.function_view import FunctionView
-    from jaxmlir.targets.costs import Costs
-
+from jaxmlir.targets.costs import Costs
 
 MEMORY = 1.25
 """What not occupying a byte is worth by default, beyond the time that its traffic takes: in parts

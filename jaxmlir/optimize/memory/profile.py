@@ -21,7 +21,7 @@ import heapq
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,10 +40,8 @@ from jaxmlir.analysis.op_counts import aval_if_any, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import symbols_of
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # What is computed by the kernel that reads it, and what it is the same memory as its operand.
 FUSED = FUSIBLE - INDEXED

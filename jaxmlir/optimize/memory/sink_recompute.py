@@ -34,7 +34,7 @@ the next call), Newton's method 1.0, 0.98 and 0.82, attention whose heads are ba
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from jaxmlir.analysis.op_counts import is_plain_array, is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
@@ -51,10 +52,6 @@ from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- Which values are to be computed late, and of what --
 

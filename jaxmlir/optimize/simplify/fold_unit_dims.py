@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, visit_functions
 from jaxmlir.analysis.function_view import OpView, node_of
@@ -34,17 +34,15 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Shape = tuple[int, ...]
 

@@ -19,7 +19,7 @@ then stored.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,13 +28,11 @@ from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.repeated_blocks import RepeatedBlock, op_string_of
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.vectorize.isomorphic import Group
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Estimates, not measured one by one: XLA inlines the calls, so they decide about the work of
 # lowering and of later passes only.

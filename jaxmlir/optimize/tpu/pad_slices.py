@@ -25,9 +25,10 @@ of the slices.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -38,16 +39,14 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
-from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, Pad
+from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, padded
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
 
 Edges = tuple[tuple[int, int], ...]
 
@@ -88,8 +87,10 @@ def _write(rules: Rules, moves: Moves, node: OpView) -> bool:
         "kernel that reads this",
     )
     with ir.InsertionPoint(node.op), node.op.location:
-        form = Pad(found.edges[0]) if is_pad else _Sum(found.edges)
-        (value,) = rules.emit(form, operands, form)
+        form = functools.partial(padded, edges=found.edges[0])
+        if not is_pad:
+            form = functools.partial(_sum, edges=found.edges)
+        (value,) = rules.emit(form, operands)
         y.replace_all_uses_with(converted(value, y.type))
     return True
 
@@ -152,19 +153,9 @@ def _pays(found: _Padded, type_: ir.Type, costs: Costs) -> bool:
     return elements(type_) * len(found.arrays) * costs.flop < found.slices * costs.launch
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """The sum of arrays that are zero where another one is not; hashable."""
-
-    edges: tuple[Edges, ...]
-
-    def __call__(self, *xs: Any) -> list[Any]:
-        # Of integers, it is a zero.
-        zero = np.negative(np.zeros((), xs[0].dtype))
-        total, *rest = (
-            lax.pad(x, zero, [(low, high, 0) for low, high in edges])
-            for x, edges in zip(xs, self.edges, strict=True)
-        )
-        for part in rest:
-            total = lax.add(total, part)
-        return [total]
+def _sum(*xs: Any, edges: tuple[Edges, ...]) -> list[Any]:
+    """The sum of arrays that are zero where another one is not."""
+    # Of integers, it is a zero.
+    zero = np.negative(np.zeros((), xs[0].dtype))
+    parts = (padded(x, zero, edges=of_x)[0] for x, of_x in zip(xs, edges, strict=True))
+    return [functools.reduce(lax.add, parts)]

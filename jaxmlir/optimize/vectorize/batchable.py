@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from jaxmlir._compat import batching
 from jaxmlir.analysis.call_graph import CALLS
@@ -13,13 +12,11 @@ from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.errors import ExportError
 from jaxmlir.transforms.higher_order import has_rule
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Convolutions of one image each, apart / batched, in the same way: k images of n x n, two kernels
 # of 3 x 3, of c features to f, and of f to f.

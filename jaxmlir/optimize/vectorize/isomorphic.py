@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from jaxmlir.analysis.repeated_blocks import op_string_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, clone, copy, erase, inline, is_used, returned
 from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import scalar_type
@@ -35,13 +36,10 @@ from jaxmlir.optimize.vectorize.batchable import COMMON, OF_NARROW, Batchable, i
 from jaxmlir.optimize.vectorize.stacking import Windows, row_of, stack
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Column = tuple[int, ...]
 """A value, or an op, of each member."""
@@ -457,7 +455,10 @@ def _as_dynamic(op: Any) -> Any:
     """Writes a ``dynamic_slice`` in the place of a slice."""
     (x,), (result,) = op.operands, op.results
     with ir.InsertionPoint(op), op.location:
-        starts = [_constant(start) for start in codec.decode(op.attributes["start_indices"])]
+        starts = [
+            build("constant", [], scalar_type(np.int32), value=np.array(start, np.int32))
+            for start in codec.decode(op.attributes["start_indices"])
+        ]
         sizes = tuple(result.type.shape)
         new = build("dynamic_slice", [x, *starts], result.type, slice_sizes=sizes)
     result.replace_all_uses_with(new)
@@ -473,10 +474,6 @@ def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
     op.result.replace_all_uses_with(new)
     for dead in (op, *(v.owner for v in indices)):
         erase(dead)
-
-
-def _constant(number: int) -> ir.Value:
-    return build("constant", [], scalar_type(np.int32), value=np.array(number, np.int32))
 
 
 # -- Functions that differ in constants only: one function that takes these --

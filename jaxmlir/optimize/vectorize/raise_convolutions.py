@@ -19,9 +19,9 @@ import functools
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -32,15 +32,12 @@ from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
 from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import build, converted, only_user
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- The terms of a sum that are products of a slice of an array and a matrix --
 
@@ -256,20 +253,14 @@ def kernel_of(rules: Rules, window: Convolution, taps: Sequence[Tap]) -> ir.Valu
     parts = [part for part in read if part is not None]
     whole = _whole(window, parts) if len(parts) == len(matrices) else None
     if whole is not None:
-        return rules.emit(whole, [parts[0].array], whole)[0]
-    stacked = _Stacked(window.counts)
-    return rules.emit(stacked, matrices, stacked)[0]
+        return rules.emit(whole, [parts[0].array])[0]
+    return rules.emit(functools.partial(_stacked, counts=window.counts), matrices)[0]
 
 
-@dataclass(frozen=True)
-class _Stacked:
-    """Matrices as an array with some dimensions before theirs; hashable."""
-
-    counts: tuple[int, ...]
-
-    def __call__(self, *matrices: Any) -> list[Any]:
-        rows = lax.concatenate([lax.expand_dims(m, (0,)) for m in matrices], 0)
-        return [lax.reshape(rows, (*self.counts, *matrices[0].shape))]
+def _stacked(*matrices: Any, counts: tuple[int, ...]) -> list[Any]:
+    """Matrices as an array with some dimensions before theirs."""
+    rows = lax.concatenate([lax.expand_dims(m, (0,)) for m in matrices], 0)
+    return [lax.reshape(rows, (*counts, *matrices[0].shape))]
 
 
 _SLICES = frozenset({"jaxpr.slice"})
@@ -285,21 +276,16 @@ def _part(matrix: ir.Value) -> StridedView | None:
     return view if view is not None and view.is_box else None
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """A part of an array that has all matrices, in the order of their places; hashable."""
-
-    start: tuple[int, ...]
-    limit: tuple[int, ...]
-    order: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    def __call__(self, array: Any) -> list[Any]:
-        part = lax.slice(array, self.start, self.limit)
-        return [lax.reshape(lax.transpose(part, self.order), self.shape)]
+_Ints = tuple[int, ...]
 
 
-def _whole(window: Convolution, parts: Sequence[StridedView]) -> _Whole | None:
+def _matrices(array: Any, *, start: _Ints, limit: _Ints, order: _Ints, shape: _Ints) -> list[Any]:
+    """A part of an array that has all matrices, in the order of their places."""
+    part = lax.slice(array, start, limit)
+    return [lax.reshape(lax.transpose(part, order), shape)]
+
+
+def _whole(window: Convolution, parts: Sequence[StridedView]) -> Callable[[Any], list[Any]] | None:
     """The reading of an array with a dimension for each along which a window has places."""
     first = parts[0]
     if any((p.array, p.sizes, p.dims) != (first.array, first.sizes, first.dims) for p in parts):
@@ -322,7 +308,13 @@ def _whole(window: Convolution, parts: Sequence[StridedView]) -> _Whole | None:
     limit = starts.reshape(-1, rank).max(0) + first.sizes
     rest = [d for d in range(rank) if d not in (*order, *first.dims)]
     shape = *window.counts, *(first.sizes[d] for d in first.dims)
-    return _Whole(first.starts, tuple(map(int, limit)), (*rest, *order, *first.dims), shape)
+    return functools.partial(
+        _matrices,
+        start=first.starts,
+        limit=tuple(map(int, limit)),
+        order=(*rest, *order, *first.dims),
+        shape=shape,
+    )
 
 
 class RaiseConvolutions(Pass):
@@ -379,7 +371,7 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
             continue
         remark(last.op, f"{len(taps)} products with slices of an array are a convolution")
         kernel = kernel_of(rules, window, sorted(taps, key=lambda tap: tap.start))
-        (found,) = rules.emit(window, [array, kernel], window)
+        (found,) = rules.emit(window, [array, kernel])
         members = {tap.term for tap in taps}
         first = next(term for term in terms if term in members)
         places |= dict.fromkeys(members) | {first: found}

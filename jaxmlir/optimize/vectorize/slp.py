@@ -27,7 +27,7 @@ import itertools
 import operator
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -55,10 +55,6 @@ from jaxmlir.optimize.vectorize.isomorphic import (
 from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    pass
-
 
 # -- Parts of an array that are written one after another, written at once --
 #
@@ -232,7 +228,7 @@ class Seed:
         with ir.InsertionPoint(sink), sink.location:
             if self.parts is not None:
                 array = body.value(self.meeting[0])
-                value = rules.emit(self.parts, [array, batched], self.parts)[0]
+                value = rules.emit(self.parts, [array, batched])[0]
             elif sink.name in JOINS:
                 value = self._joined(rules, body, batched)
             else:
@@ -272,15 +268,11 @@ class Seed:
         if name == "jaxpr.stack":
             # Values to be stacked and a stack of values are stacks, concatenated.
             axis = toolbox.attribute(sink, JOINS[name])
-            expand, together = (
-                functools.partial(_expanded, axis),
-                functools.partial(_together, axis),
-            )
+            expand, together = (functools.partial(f, axis) for f in (_expanded, _together))
             before, behind = (
-                [rules.emit(expand, [value], ("expanded", axis))[0] for value in part]
-                for part in (before, behind)
+                [rules.emit(expand, [value])[0] for value in part] for part in (before, behind)
             )
-            return rules.emit(together, [*before, whole, *behind], ("together", axis))[0]
+            return rules.emit(together, [*before, whole, *behind])[0]
         return body.copy(self.sink, [*before, whole, *behind])[0]
 
 

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -41,22 +43,22 @@ def stack(rules: Rules, values: Sequence[ir.Value]) -> ir.Value:
     windows = Windows.of(values)
     if windows is not None:
         return windows.array if windows.are_rows else windows.write(rules)
-    return rules.emit(_stack, values, _stack)[0]
+    return rules.emit(_stack, values)[0]
 
 
 def rows_of(rules: Rules, array: ir.Value) -> list[ir.Value]:
     """The rows of an array, by one op, whose transpose is one op."""
-    return rules.emit(_rows, [array], _rows)
+    return rules.emit(_rows, [array])
 
 
 def row_of(rules: Rules, array: ir.Value, index: int) -> ir.Value:
     """One row of an array."""
-    return rules.emit(lambda a: [a[index]], [array], ("row", index))[0]
+    return rules.emit(functools.partial(_row, index=index), [array])[0]
 
 
 def total_of(rules: Rules, array: ir.Value) -> ir.Value:
     """The sum of the rows of an array."""
-    return rules.emit(_total, [array], _total)[0]
+    return rules.emit(_total, [array])[0]
 
 
 JOINS = {"jaxpr.concatenate": "dimension", "jaxpr.stack": "axis"}
@@ -65,14 +67,12 @@ JOINS = {"jaxpr.concatenate": "dimension", "jaxpr.stack": "axis"}
 
 def joined(rules: Rules, array: ir.Value, op: Any, name: str) -> ir.Value:
     """The rows of an array, put together as an op would that is one of ``JOINS``."""
-    function = _Joined(toolbox.attribute(op, JOINS[name]), is_new=name == "jaxpr.stack")
-    return rules.emit(function, [array], function)[0]
+    dimension, is_new = toolbox.attribute(op, JOINS[name]), name == "jaxpr.stack"
+    function = functools.partial(_joined, dimension=dimension, is_new=is_new)
+    return rules.emit(function, [array])[0]
 
 
 def _stack_known(values: Sequence[Any]) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     if not isinstance(values[0].dtype, dtypes.ExtendedDType):
         return np.stack(values)
     # Random keys: arrays, while something is traced, too.
@@ -81,8 +81,6 @@ def _stack_known(values: Sequence[Any]) -> Any:
 
 
 def _stack(*values: Any) -> list[Any]:
-    import jax.numpy as jnp
-
     return [jnp.stack(values)]
 
 
@@ -91,28 +89,25 @@ def _rows(array: Any) -> list[Any]:
     return [lax.reshape(part, part.shape[1:]) for part in parts]
 
 
+def _row(array: Any, *, index: int) -> list[Any]:
+    return [array[index]]
+
+
 def _total(array: Any) -> list[Any]:
     return [lax.reduce(array, np.zeros((), array.dtype), lax.add, (0,))]
 
 
-@dataclass(frozen=True)
-class _Joined:
-    """The rows of an array, put together along a dimension of theirs, or a new one; hashable."""
-
-    dimension: int
-    is_new: bool
-
-    def __call__(self, array: Any) -> list[Any]:
-        rank = array.ndim if self.is_new else array.ndim - 1
-        dimension = self.dimension % rank
-        order = list(range(1, array.ndim))
-        order.insert(dimension, 0)
-        array = lax.transpose(array, order)
-        if self.is_new:
-            return [array]
-        shape = array.shape
-        count, size = shape[dimension : dimension + 2]
-        return [lax.reshape(array, (*shape[:dimension], count * size, *shape[dimension + 2 :]))]
+def _joined(array: Any, *, dimension: int, is_new: bool) -> list[Any]:
+    """The rows of an array, put together along a dimension of theirs, or a new one."""
+    dimension %= array.ndim if is_new else array.ndim - 1
+    order = list(range(1, array.ndim))
+    order.insert(dimension, 0)
+    array = lax.transpose(array, order)
+    if is_new:
+        return [array]
+    shape = array.shape
+    count, size = shape[dimension : dimension + 2]
+    return [lax.reshape(array, (*shape[:dimension], count * size, *shape[dimension + 2 :]))]
 
 
 # -- Windows of one array --
@@ -173,8 +168,9 @@ class Windows:
 
     def write(self, rules: Rules) -> ir.Value:
         """The windows as one array, along a leading dimension, at the insertion point."""
-        read = _Read(self.starts, self.sizes, self.shape, self._layout)
-        return rules.emit(read, [self.array], read)[0]
+        windows = {"starts": self.starts, "sizes": self.sizes, "shape": self.shape}
+        read = functools.partial(_read, **windows, layout=self._layout)
+        return rules.emit(read, [self.array])[0]
 
 
 @dataclass(frozen=True)
@@ -253,36 +249,32 @@ def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | N
     return tuple(reversed(levels))
 
 
-@dataclass(frozen=True)
-class _Read:
-    """Windows as a function of their array; hashable."""
-
-    starts: tuple[tuple[int, ...], ...]
-    sizes: tuple[int, ...]
-    shape: tuple[int, ...]
-    layout: tuple[Level, ...] | None
-
-    def __call__(self, array: Any) -> list[Any]:
-        import jax
-
-        starts = np.array(self.starts, np.int32)
-        if self.layout is None:
-            windows = jax.vmap(lambda start: lax.dynamic_slice(array, start, self.sizes))(starts)
-        else:
-            # What a window has beyond its length is there more often than not.
-            more = [0] * array.ndim
-            for level in self.layout:
-                more[level.axis] += level.pieces * abs(level.step) - level.length
-            end = np.minimum(starts.max(0) + self.sizes + more, array.shape)
-            windows = array
-            for axis, (low, high) in enumerate(zip(starts.min(0), end, strict=True)):
-                windows = _part(windows, axis, int(low), int(high))
-            for depth, level in enumerate(self.layout):
-                windows = level.spread(windows, depth)
-            lead = len(self.layout)
-            for axis, size in enumerate(self.sizes):
-                windows = _resized(windows, lead + axis, size)
-        return [lax.reshape(windows, (len(starts), *self.shape))]
+def _read(
+    array: Any,
+    *,
+    starts: tuple[tuple[int, ...], ...],
+    sizes: tuple[int, ...],
+    shape: tuple[int, ...],
+    layout: tuple[Level, ...] | None,
+) -> list[Any]:
+    """Windows of an array."""
+    places = np.array(starts, np.int32)
+    if layout is None:
+        windows = jax.vmap(lambda start: lax.dynamic_slice(array, start, sizes))(places)
+    else:
+        # What a window has beyond its length is there more often than not.
+        more = [0] * array.ndim
+        for level in layout:
+            more[level.axis] += level.pieces * abs(level.step) - level.length
+        end = np.minimum(places.max(0) + sizes + more, array.shape)
+        windows = array
+        for axis, (low, high) in enumerate(zip(places.min(0), end, strict=True)):
+            windows = _part(windows, axis, int(low), int(high))
+        for depth, level in enumerate(layout):
+            windows = level.spread(windows, depth)
+        for axis, size in enumerate(sizes, start=len(layout)):
+            windows = _resized(windows, axis, size)
+    return [lax.reshape(windows, (len(places), *shape))]
 
 
 def _resized(x: Any, axis: int, size: int) -> Any:

@@ -27,7 +27,7 @@ nothing and stay.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,10 +50,6 @@ from jaxmlir.optimize.vectorize.slp import Seed, seeds
 from jaxmlir.optimize.vectorize.stacking import rows_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    pass
-
 
 # -- Where the results of blocks go: to one place all of them, or anywhere --
 

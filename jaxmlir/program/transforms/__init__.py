@@ -8,21 +8,6 @@ from __future__ import annotations
 
 from jaxmlir.support.lazy import lazy_names
 
-__all__ = [
-    "forward_and_log_det",
-    "grad",
-    "hessian_sparsity",
-    "inverse",
-    "jacobian",
-    "jacobian_sparsity",
-    "jvp",
-    "laplacian",
-    "linearize",
-    "sparse_matrix",
-    "vjp",
-    "vmap",
-]
-
 # A process needs one or two of them, as a rule.
 _EXPORTS = {
     "forward_and_log_det": "inverses",
@@ -38,4 +23,5 @@ _EXPORTS = {
     "vjp": "derivatives",
     "vmap": "batches",
 }
+__all__ = [*_EXPORTS]
 __getattr__ = lazy_names(__name__, _EXPORTS, ())

@@ -15,6 +15,8 @@ from jaxmlir.program import arguments
 from jaxmlir.program.transforms.ends import finish, start
 from jaxmlir.support.options import integer
 from jaxmlir.transforms.imports import library_first
+from jaxmlir.transforms.vmap import batch_axis
+from jaxmlir.transforms.vmap import vmap as vmap_function
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -40,9 +42,6 @@ def vmap(
       ArgumentError: axes do not fit the arguments, or sizes disagree.
       TransformError: an op cannot be batched, or a batched result has the axis ``None``.
     """
-    from jaxmlir.transforms.vmap import batch_axis
-    from jaxmlir.transforms.vmap import vmap as vmap_function
-
     args_tree, _ = program.in_tree.children()
     in_dims = _flat_axes("in_axes", in_axes, args_tree, program.in_avals)
     in_dims += [0] * (len(program.in_avals) - len(in_dims))

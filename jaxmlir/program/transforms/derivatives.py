@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.liveness import liveness_of, whole
@@ -305,8 +306,6 @@ def _check_dtypes(
     program: Program, chosen: Sequence[int], holomorphic: bool, allow_int: bool
 ) -> None:
     """The conditions of ``jax.grad`` on argument and result dtypes."""
-    import jax.numpy as jnp
-
     kind = jnp.complexfloating if holomorphic else jnp.inexact
     first_of: dict[Any, int] = {}
     for i in chosen:

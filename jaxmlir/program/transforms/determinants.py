@@ -10,22 +10,20 @@ its derivatives are ``tr(C^T J[k])`` and ``tr(C^T L)``, also where ``A`` has no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmlir.caching.configuration_key import kept_for_settings, setting
+from jaxmlir.caching import kept_for_settings, setting
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.interpret.interpreter import Node
 from jaxmlir.rewriting.dedupe import shape_of
 from jaxmlir.sparse import slots
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 _RULE = "jaxpr.custom_jvp_call_jaxpr"
 

@@ -10,8 +10,9 @@ Batched over its index, a ``cond`` becomes a selection from the results of all b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import lax
 
@@ -22,22 +23,20 @@ from jaxmlir.support.masks import Dims, Mask, both, chosen, filled
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
-from jaxmlir.transforms.higher_order.custom_rules import joined
-from jaxmlir.transforms.higher_order.residuals import (
+from jaxmlir.transforms.higher_order.call import (
     Forwarded,
     Source,
     linearize_call,
     partial_eval_call,
 )
+from jaxmlir.transforms.higher_order.custom_rules import joined
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.partial_eval import unknown_results
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
 from jaxmlir.transforms.vmap import batched_results, move, move_all, vmap, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class Cond(HigherOrderRule):
@@ -267,22 +266,16 @@ def _select(rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         operands = move_all(rules, args[1:], dims[1:], batched, size)
         outs = []
         for i, branch in enumerate(branches):
-            guarded = rules.emit(
-                lambda index, *xs, i=i: _guarded(index == i, xs),
-                [index, *chosen(operands, tangible[1:])],
-                ("cond operands", i),
-            )
+            guard = functools.partial(_guarded, branch=i)
+            guarded = rules.emit(guard, [index, *chosen(operands, tangible[1:])])
             outs.append(call(rules, branch, filled(guarded, tangible[1:], operands)))
-        return [
-            rules.emit(_choose, [index, *cases], "cond result")[0]
-            for cases in zip(*outs, strict=True)
-        ]
+        return [rules.emit(_choose, [index, *cases])[0] for cases in zip(*outs, strict=True)]
 
     return Emitter(out_dims, write)
 
 
-def _guarded(chosen: Any, xs: Sequence[Any]) -> list[Any]:
-    return [_choose(chosen, lax.stop_gradient(x), x)[0] for x in xs]
+def _guarded(index: Any, *xs: Any, branch: int) -> list[Any]:
+    return [_choose(index == branch, lax.stop_gradient(x), x)[0] for x in xs]
 
 
 def _choose(which: Any, *cases: Any) -> list[Any]:

@@ -15,9 +15,10 @@ all of the batch.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import batching
 from jaxmlir.dialect.builder import (
@@ -34,6 +35,7 @@ from jaxmlir.rewriting.dedupe import rename_uses
 from jaxmlir.rewriting.sizes import Substitution
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
+from jaxmlir.transforms.higher_order.call import linearize_rule_of, partial_eval_call_of
 from jaxmlir.transforms.higher_order.custom_rules import (
     Batch,
     BatchedRules,
@@ -49,15 +51,12 @@ from jaxmlir.transforms.higher_order.custom_rules import (
     places_given,
     rule_symbol,
 )
-from jaxmlir.transforms.higher_order.residuals import linearize_rule_of, partial_eval_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call, clone_function
 from jaxmlir.transforms.partial_eval import unknown_results
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose_of
 from jaxmlir.transforms.vmap import batched_results, vmap
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class CustomJvp(HigherOrderRule):
@@ -169,24 +168,23 @@ class CustomJvp(HigherOrderRule):
             return batch_call(rules, op, dims, axis, _batch_attributes)
         symbol, taken = own
         new = rules.functions.once(_at_size, symbol, axis.size)
-
-        def moved(*operands: Any) -> list[Any]:
-            return [
-                batching.matchaxis(axis, d, 0, x) if t else x
-                for x, d, t in zip(operands, dims, taken, strict=True)
-            ]
-
-        def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            key = ("operands of a batching rule", dims, taken, axis)
-            return call(rules, new, rules.emit(moved, args, key))
-
-        return Emitter(_out_dims(rules, symbol), write)
+        moved = functools.partial(_moved, dims=dims, taken=taken, axis=axis)
+        out_dims = _out_dims(rules, symbol)
+        return Emitter(out_dims, lambda args: call(rules, new, rules.emit(moved, args)))
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         own = _batching_rule(rules, op, dims)
         return (
             batched_with_rules(rules, op, dims, axis) if own is None else _out_dims(rules, own[0])
         )
+
+
+def _moved(*operands: Any, dims: Dims, taken: Mask, axis: Any) -> list[Any]:
+    """The operands of a batching rule, batched along the first dimension where it takes them so."""
+    return [
+        batching.matchaxis(axis, d, 0, x) if t else x
+        for x, d, t in zip(operands, dims, taken, strict=True)
+    ]
 
 
 def _batching_rule(rules: Rules, op: Any, dims: Dims) -> tuple[str, Mask] | None:

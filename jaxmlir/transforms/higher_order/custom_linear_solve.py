@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import create, instantiated, symbol_ref
@@ -17,16 +17,13 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
 from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
+from jaxmlir.transforms.higher_order.call import linearize_call_of
 from jaxmlir.transforms.higher_order.custom_rules import error_at, joined
-from jaxmlir.transforms.higher_order.residuals import linearize_call_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
-
 
 _RECORD = "_LinearSolveTuple"
 _NAMES = ("matvec", "vecmat", "solve", "transpose_solve")

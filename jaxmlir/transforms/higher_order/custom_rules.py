@@ -7,10 +7,10 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir._compat import dtypes
-from jaxmlir.bridge.custom_rules.pending import DerivedSource
+from jaxmlir.bridge.custom_rules.pending import DerivedSource, Pending
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
@@ -22,10 +22,6 @@ from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.bridge.custom_rules.pending import Pending
-
 
 _TANGENT_ALONE = (
     "it has a derivative for each element of a batch of a result that is the same for all; trace "

@@ -15,7 +15,7 @@ that is not would be the sum over all elements, and each element would add all o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.bridge.custom_rules.pending import Backward, forward_mode_error
 from jaxmlir.dialect import codec
@@ -44,10 +44,8 @@ from jaxmlir.transforms.higher_order.custom_rules import (
 )
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import call
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, vmap
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 _CLOSED_OVER = (
     "a custom_vjp function is differentiated with respect to a value that it closes over: its rule "

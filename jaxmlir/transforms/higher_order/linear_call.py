@@ -11,7 +11,7 @@ cotangents are those of one element each; that of an operand that is not batched
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, create, instantiated, symbol_ref
@@ -22,11 +22,9 @@ from jaxmlir.transforms.emitters import Emitter, Linearization
 from jaxmlir.transforms.higher_order.custom_rules import error_at
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
 from jaxmlir.transforms.new_function import ignoring
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type
 from jaxmlir.transforms.vmap import vmap, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class LinearCall(HigherOrderRule):

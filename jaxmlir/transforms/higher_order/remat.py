@@ -15,7 +15,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -31,11 +31,9 @@ from jaxmlir.transforms.jvp import jvp_of
 from jaxmlir.transforms.linearize import linearize, primals_of
 from jaxmlir.transforms.new_function import NewFunction, call
 from jaxmlir.transforms.partial_eval import partial_eval
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import linear_type, transpose_nonzero
 from jaxmlir.transforms.vmap import batched_results, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class Remat(HigherOrderRule):

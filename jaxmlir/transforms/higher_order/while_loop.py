@@ -14,23 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import Dims, Mask, fixpoint, present, split
 from jaxmlir.transforms.activity import active_results
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization
-from jaxmlir.transforms.higher_order.loops import tangents_of
+from jaxmlir.transforms.higher_order.loops import WhileOp, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
-from jaxmlir.transforms.higher_order.while_op import WhileOp
 from jaxmlir.transforms.jvp import jvp
 from jaxmlir.transforms.linearize import primals_of
 from jaxmlir.transforms.new_function import ignoring
+from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batched_results, move_all, vmap_of
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
 
 
 class While(HigherOrderRule):

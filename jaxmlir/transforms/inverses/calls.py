@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge.importer import import_jaxpr
-from jaxmlir.caching.configuration_key import setting
+from jaxmlir.caching import setting
 from jaxmlir.dialect import codec, custom_rule_ops
 from jaxmlir.dialect.builder import inline, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir

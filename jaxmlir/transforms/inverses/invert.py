@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import locations
@@ -21,9 +21,7 @@ from jaxmlir.transforms.inverses.rule import rule_of
 from jaxmlir.transforms.inverses.scans import Cond, Scan
 from jaxmlir.transforms.inverses.solver import Inverted, Known, Site, Solver
 from jaxmlir.transforms.new_function import NewFunction, call
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.templates import Rules
 
 
 def invert(rules: Rules, symbol: str, known: Known, required: Sequence[int] = ()) -> Inverted:

@@ -13,9 +13,7 @@ from jaxmlir.dialect.builder import build, drop_dead_ops, filled, inline, symbol
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.support.masks import chosen, split
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
 from jaxmlir.transforms.inverses.rule import rule
 from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
 from jaxmlir.transforms.new_function import NewFunction

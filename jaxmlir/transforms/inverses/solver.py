@@ -17,13 +17,15 @@ import functools
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import params
+from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, locations, ops
 from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
@@ -31,9 +33,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.templates import Rules
 
 
 class NotInvertible(Exception):
@@ -502,14 +502,10 @@ def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
 def _computed(solver: Solver, op: Any) -> list[Any]:
     """The results of an op of which it is known what its operands are; ``None`` where these depend
     on more than constants."""
-    from jaxmlir.bridge.exporter import constant_value
-
     if op.name == "jaxpr.constant":
         return [constant_value(solver.rules.program, op)]
     inputs = [solver.static_values[v] for v in op.operands]
     if any(v is None for v in inputs) or "jaxpr.effects" in op.attributes:
         return [None] * len(op.results)
-    import jax
-
     with jax.ensure_compile_time_eval():
         return core.jaxpr_as_fun(solver.rules.jaxpr_of(op, op.name))(*inputs)

@@ -12,7 +12,7 @@ So nothing but the tangents is computed for each ``i`` (Li et al. 2023, "Forward
 et al. 2025, "Collapsing Taylor mode automatic differentiation").  The pass knows of no Laplacians;
 it knows of sums:
 
-1. A function's ops are read as tensors without a layout (:mod:`.reading`, :mod:`.tensors`), so
+1. A function's ops are read as tensors without a layout (:mod:`.tensors`), so
    that what is computed twice, batched in another way, is seen to be the same.
 2. From a value, its *root*, a walk goes backwards through all that it is linear in, and carries the
    transpose along: tensors ``c`` with ``root = sum of <c, expr>`` over the expressions that it has
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import lax
@@ -40,8 +40,8 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_linear_sums.reading import CONTRACTING, LINEAR, Reading
 from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     Unfit,
     Walk,
@@ -51,18 +51,21 @@ from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     stops,
     transposed,
 )
-from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Expr, Tensor, Wiring
+from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
+    CONTRACTING,
+    LINEAR,
+    Expr,
+    Reading,
+    Tensor,
+    Wiring,
+)
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products import MIN_GAIN
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
-
 
 # -- Writing an expression: one JAX function, traced once for each plan --
 
@@ -414,6 +417,6 @@ def _write(rules: Rules, reading: Reading, change: _Change, new: dict[Expr, ir.V
     old = body.value(root.value)
     with ir.InsertionPoint(op), op.location:
         values = [new[e] if e in new else body.value(e.value) for e in change.inputs]
-        (value,) = rules.emit(change.plan, values, change.plan)
+        (value,) = rules.emit(change.plan, values)
         value = new[root] = converted(value, old.type)
     old.replace_all_uses_with(value)

@@ -20,19 +20,19 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from jaxmlir.optimize.algebra.factor_linear_sums.reading import LINEAR, Reading, may_guard
 from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
+    LINEAR,
     Algebra,
     Expr,
+    Reading,
     Tensor,
     Wiring,
+    may_guard,
     numbered,
 )
-
-if TYPE_CHECKING:
-    from jaxmlir.targets.costs import Costs
+from jaxmlir.targets.costs import Costs
 
 # -- What an expression costs, in nanoseconds --
 #

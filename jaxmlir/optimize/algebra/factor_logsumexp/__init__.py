@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jax import lax
 
@@ -46,6 +46,7 @@ from jaxmlir.dialect.builder import (
     symbols_of,
 )
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.factor_logsumexp.reader import (
     NEEDED,
     Answers,
@@ -60,14 +61,9 @@ from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.support.masks import chosen
-from jaxmlir.transforms.clone_plan import ClonePlan
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # -- What the body of a loop becomes, by the numbers of its ops and values --
 #
@@ -501,7 +497,7 @@ class _Loops:
             op, (old,) = body.ops[f.op], range(*body.results[f.op])
             with ir.InsertionPoint(op), op.location:
                 operands = [new[v] if v in new else body.value(v) for v in f.operands]
-                (out,) = self._rules.emit(f.sum, operands, f.sum)
+                (out,) = self._rules.emit(f.sum, operands)
                 new[old] = converted(out, body.types[old])
             body.value(old).replace_all_uses_with(new[old])
 
@@ -526,7 +522,7 @@ class _Loops:
                     answers += self._rules.emit(f.sum.near, constants, ("near", f.sum))
                 sources += [None] * (len(new.block.operations) - len(sources))
             with body.function.location:
-                index = self._rules.emit(_as_index, answers, "factor_logsumexp.index")
+                index = self._rules.emit(_as_index, answers)
         new.finish(index)
         return new.op, sources
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -92,8 +93,6 @@ class LogSumExp:
 
     def __call__(self, *args: Any) -> list[Any]:
         """The result."""
-        import jax.numpy as jnp
-
         b, x = self._total(self.constant, args), self._total(self.inner, args)
         r, m = self._greatest(b), self._greatest(x)
         if self.guarded:
@@ -111,20 +110,14 @@ class LogSumExp:
         Args:
           constants: the operands that they are of.
         """
-        import jax.numpy as jnp
-
         b = self._total(self.constant, dict(zip(self.constants, constants, strict=True)))
         b = b - self._greatest(b)
         return [jnp.min(lax.stop_gradient(b)) >= _least(b.dtype)]
 
     def _total(self, terms: Sequence[Term], args: Args) -> Any:
-        import jax.numpy as jnp
-
         return reduce(jnp.add, (term.of(args, len(self.shape)) for term in terms))
 
     def _greatest(self, x: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.max(lax.stop_gradient(x), self.axes, keepdims=True)
 
     def _product(self, *factors: Any) -> Any:

@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,9 +27,7 @@ from jax import lax
 
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products.selectors import Spec
-
-if TYPE_CHECKING:
-    from jaxmlir.targets.costs import Costs
+from jaxmlir.targets.costs import Costs
 
 # -- What a step of a product costs --
 #

@@ -14,25 +14,22 @@ import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements, size, with_shape
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, named_ops
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_diagonal, is_mask
-from jaxmlir.optimize.algebra.products.order import FREE, Cost, Plan
+from jaxmlir.optimize.algebra.products.order import FREE, Cost
 from jaxmlir.optimize.algebra.products.trees import Function, Tree, cost_of
 from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # How often all values with several users are looked at.
 MAX_ROUNDS = 4
@@ -207,13 +204,9 @@ def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
     """
     best = tree.best
     if remarks_wanted():
-        remark(place, _message(tree.cost, best.cost, best.plan))
-    (value,) = rules.emit(best.plan, [v.value for v in best.values], best.plan)
+        remark(place, f"product {best.plan}: {best.cost} instead of {tree.cost}")
+    (value,) = rules.emit(best.plan, [v.value for v in best.values])
     tree.root.replace(converted(value, tree.root.type))
-
-
-def _message(before: Cost, after: Cost, plan: Plan) -> str:
-    return f"product {plan}: {after} instead of {before}"
 
 
 # -- Products with sums of which a term is cheap to multiply by, written as sums of products --

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.function_view import attributes_of
 from jaxmlir.dialect.builder import returned
@@ -27,9 +27,7 @@ from jaxmlir.optimize.algebra.products.network import (
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, Selection, best_order
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
 from jaxmlir.support.lazy import lazy
-
-if TYPE_CHECKING:
-    from jaxmlir.targets.costs import Costs
+from jaxmlir.targets.costs import Costs
 
 # A product of more ops than this is several.
 MAX_OPS = 1024

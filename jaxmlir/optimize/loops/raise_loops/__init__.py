@@ -21,7 +21,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.call_graph import CallGraph, visit_functions
@@ -32,6 +35,7 @@ from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import SPREAD, converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir, scope, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -60,19 +64,11 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, can_batch, is_slow_alone
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
-from jaxmlir.transforms.clone_plan import ClonePlan, places
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.new_function import NewFunction
+from jaxmlir.targets import Target
+from jaxmlir.transforms.higher_order.loops import ScanOp, stacked
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis, vmap
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
-
 
 # -- Loops that share a body, raised once for those of which the same is known --
 
@@ -605,30 +601,24 @@ def _plain(scan: ScanOp) -> dict[str, ir.Attribute]:
 def _reshaped(rules: Rules, value: ir.Value, type_: ir.Type | None) -> ir.Value:
     """Rows in batches of a given shape; without one, batches of rows as rows."""
     shape = None if type_ is None else tuple(type_.shape)
-    (result,) = rules.emit(lambda x: [_reshape(x, shape)], [value], ("batches", shape))
+    (result,) = rules.emit(functools.partial(_reshape, shape=shape), [value])
     return result
 
 
-def _reshape(x: Any, shape: tuple[int, ...] | None) -> Any:
-    from jax import lax
-
-    return lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)
+def _reshape(x: Any, *, shape: tuple[int, ...] | None) -> list[Any]:
+    return [lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]) if shape is None else shape)]
 
 
 def _total(rules: Rules, init: ir.Value, rows: ir.Value, negative: bool) -> ir.Value:
     """A sum with some rows added, or subtracted."""
-    key = ("raise_loops.total", negative)
-    (total,) = rules.emit(lambda x, rows: [_sum(x, rows, negative)], [init, rows], key)
+    (total,) = rules.emit(functools.partial(_sum, negative=negative), [init, rows])
     return converted(total, init.type)
 
 
-def _sum(x: Any, rows: Any, negative: bool) -> Any:
-    import numpy as np
-    from jax import lax
-
+def _sum(x: Any, rows: Any, *, negative: bool) -> list[Any]:
     total = lax.reduce(rows, np.zeros((), rows.dtype), lax.add, (0,))
     total = lax.convert_element_type(total, x.dtype)
-    return lax.sub(x, total) if negative else lax.add(x, total)
+    return [lax.sub(x, total) if negative else lax.add(x, total)]
 
 
 # The values of a batch of iterations are to fit in caches.  Gradients of 500 vectors times a matrix

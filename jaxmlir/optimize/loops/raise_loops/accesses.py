@@ -6,9 +6,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.dialect import codec
@@ -18,10 +19,7 @@ from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.raise_loops.known import Bounds, Known, affine, bounds_of, vector
 from jaxmlir.toolbox import replace
-
-if TYPE_CHECKING:
-    from jaxmlir.transforms.templates import Rules
-
+from jaxmlir.transforms.templates import Rules
 
 # -- Blocks of an array along one dimension as rows, and rows as blocks of an array --
 #
@@ -103,21 +101,15 @@ def _filled(at: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    from jax import lax
-
     # The primitive itself: negative indices are not meant from the end here.
     return lax.dynamic_slice_p.bind(x, *starts, slice_sizes=shape)
 
 
 def dynamic_update_slice(x: Any, y: Any, starts: Sequence[Any]) -> Any:
-    from jax import lax
-
     return lax.dynamic_update_slice_p.bind(x, y, *starts)
 
 
 def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
-    from jax import lax
-
     count = len(numbers)
     found = affine(numbers)
     if found is not None and (size == 1 or _is_contiguous(numbers, size)):
@@ -151,16 +143,12 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
 def _shifted(x: Any, numbers: np.ndarray, axis: int) -> Any:
     """The elements at evenly spaced positions, in the order of the array, with a dimension of size
     1 behind theirs."""
-    from jax import lax
-
     low, high = int(numbers.min()), int(numbers.max()) + 1
     part = lax.slice_in_dim(x, low, high, abs(int(numbers[1] - numbers[0])), axis)
     return lax.reshape(part, (*part.shape[: axis + 1], 1, *part.shape[axis + 1 :]))
 
 
 def _put(x: Any, rows: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
-    from jax import lax
-
     count = len(numbers)
     if _is_contiguous(numbers, size):
         _, step = affine(numbers)
@@ -542,8 +530,6 @@ def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -
     targets, gone = tuple(numbers.start_index_map), tuple(numbers.collapsed_slice_dims)
 
     def slice_(x: Any, *index: Any) -> list[Any]:
-        from jax import lax
-
         piece = dynamic_slice(x, _starts(index, targets, x.ndim), sizes)
         return [lax.squeeze(piece, gone)]
 
@@ -558,8 +544,6 @@ def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) 
     targets, sizes, pieces = window
 
     def put(x: Any, update: Any, *index: Any) -> list[Any]:
-        from jax import lax
-
         return [
             dynamic_update_slice(x, lax.reshape(update, sizes), _starts(index, targets, x.ndim))
         ]
@@ -649,8 +633,6 @@ def _bounds(pieces: Sequence[ir.Value], known: Known) -> list[Bounds] | None:
 
 
 def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any]:
-    import numpy as np
-
     zero = np.zeros((), index[0].dtype)
     return [index[targets.index(d)] if d in targets else zero for d in range(rank)]
 
@@ -679,7 +661,9 @@ def _components(rules: Rules, pieces: Sequence[ir.Value]) -> list[ir.Value]:
 
 def _scalars(rules: Rules, vector: ir.Value, count: int) -> list[ir.Value]:
     key = ("components", count)
-    return rules.emit(lambda x: [_scalar(x, i) for i in range(count)], [vector], key)
+    return rules.emit(
+        lambda x: [lax.index_in_dim(x, i, 0, keepdims=False) for i in range(count)], [vector], key
+    )
 
 
 def _replace(
@@ -697,9 +681,3 @@ def _replace(
         return None
     replace(op, values)
     return values[0]
-
-
-def _scalar(x: Any, i: int) -> Any:
-    from jax import lax
-
-    return lax.index_in_dim(x, i, 0, keepdims=False)

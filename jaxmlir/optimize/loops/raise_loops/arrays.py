@@ -17,12 +17,14 @@ So nothing of the array is left in the loop, and the slabs are put together afte
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.op_counts import is_array, size, with_shape
@@ -208,21 +210,16 @@ class ArrayRaiser:
         axis, size = frame.axis, frame.size
         with ir.InsertionPoint(self.editor.op), self.editor.op.location:
             source = _rows.part(self.rules, array, frame.starts, frame.part)
-            (block,) = self.rules.emit(
-                lambda x: [_slice(x, at, size, axis)], [source], ("block", at, axis, size)
-            )
-        return block
+            block = functools.partial(_slice, start=at, size=size, axis=axis)
+            return self.rules.emit(block, [source])[0]
 
     def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
         """Reads from a slab what was read from the array."""
         value = slab
         with ir.InsertionPoint(access.op), access.op.location:
             if access.sizes != frame.slab:
-                (value,) = self.rules.emit(
-                    lambda x, *at: [_rows.dynamic_slice(x, at, access.sizes)],
-                    [slab, *self._within(access, frame)],
-                    ("slab", access.sizes),
-                )
+                part = functools.partial(_part, sizes=access.sizes)
+                (value,) = self.rules.emit(part, [slab, *self._within(access, frame)])
             value = converted(value, access.result.type)
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()
@@ -356,20 +353,11 @@ class ArrayRaiser:
     ) -> ir.Value:
         """The slab after a write; nobody looks at it before one that overwrites it."""
         whole, combine, sizes = write.sizes == frame.slab, write.combine, write.sizes
-
-        def put(x: Any, u: Any, *at: Any) -> list[Any]:
-            from jax import lax
-
-            if combine is not None:
-                there = x if whole else _rows.dynamic_slice(x, at, sizes)
-                u = getattr(lax, combine)(there, lax.reshape(u, sizes))
-            return [u if whole else _rows.dynamic_update_slice(x, u, at)]
-
         with ir.InsertionPoint(write.op), write.op.location:
             value = write.update
             if combine is not None or not whole:
-                operands = [slab, value, *self._within(write, frame)]
-                (value,) = self.rules.emit(put, operands, ("put_slab", combine, whole, sizes))
+                put = functools.partial(_put, combine=combine, whole=whole, sizes=sizes)
+                (value,) = self.rules.emit(put, [slab, value, *self._within(write, frame)])
             return converted(value, type_)
 
     def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
@@ -466,7 +454,19 @@ def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
     return numbers is others or bool((numbers == others).all())
 
 
-def _slice(x: Any, at: int, size: int, axis: int) -> Any:
-    from jax import lax
+def _slice(x: Any, *, start: int, size: int, axis: int) -> list[Any]:
+    return [lax.slice_in_dim(x, start, start + size, axis=axis)]
 
-    return lax.slice_in_dim(x, at, at + size, axis=axis)
+
+def _part(x: Any, *at: Any, sizes: tuple[int, ...]) -> list[Any]:
+    return [_rows.dynamic_slice(x, at, sizes)]
+
+
+def _put(
+    x: Any, u: Any, *at: Any, combine: str | None, whole: bool, sizes: tuple[int, ...]
+) -> list[Any]:
+    """A slab after a write of part of it, or of all of it."""
+    if combine is not None:
+        there = x if whole else _rows.dynamic_slice(x, at, sizes)
+        u = getattr(lax, combine)(there, lax.reshape(u, sizes))
+    return [u if whole else _rows.dynamic_update_slice(x, u, at)]

@@ -13,28 +13,23 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, build, filled, is_used, returned, symbols_of
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import Carried, ScanEditor, Sliced
 from jaxmlir.optimize.simplify.canonicalize.control import ANY, INTEGERS
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.call_graph import CallGraph
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
-
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
+from jaxmlir.transforms.templates import Rules
 
 MAX_ELEMENTS = 1 << 20
 """Larger arrays of known integers are not looked at."""

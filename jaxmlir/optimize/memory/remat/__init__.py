@@ -15,12 +15,13 @@ import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, keep_reachable
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import Uses
 from jaxmlir.dialect.ir import func, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
@@ -46,12 +47,9 @@ from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.units import in_units, is_budget
-from jaxmlir.transforms.clone_plan import ClonePlan
+from jaxmlir.support.options import in_units, is_budget
+from jaxmlir.transforms.new_function import ClonePlan
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Remat(Pass):

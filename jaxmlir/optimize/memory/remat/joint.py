@@ -14,7 +14,7 @@ import functools
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jax import lax
 
@@ -22,17 +22,13 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import Uses, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.price import size_of
 from jaxmlir.support.masks import split
-from jaxmlir.transforms.clone_plan import ClonePlan
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp
-from jaxmlir.transforms.new_function import NewFunction
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, stacked
+from jaxmlir.transforms.new_function import ClonePlan, NewFunction
+from jaxmlir.transforms.templates import Rules
 
 
 class Loop:
@@ -536,17 +532,14 @@ class _Views:
         """A part of a stacked value: ``[count, iterations of a segment, ...]``."""
         key = value, part
         if key not in self.known:
-            (self.known[key],) = self.rules.emit(
-                functools.partial(_view, part, self.length), [value], ("remat", part, self.length)
-            )
+            view = functools.partial(_view, part, self.length)
+            (self.known[key],) = self.rules.emit(view, [value])
         return self.known[key]
 
     def whole(self, parts: Sequence[tuple[_Part, ir.Value]]) -> ir.Value:
         """The stacked value that has those parts."""
-        args = [value for _, value in parts]
-        key = tuple(part for part, _ in parts)
-        (found,) = self.rules.emit(functools.partial(_whole, key), args, ("remat", key))
-        return found
+        whole = functools.partial(_whole, tuple(part for part, _ in parts))
+        return self.rules.emit(whole, [value for _, value in parts])[0]
 
 
 def _view(part: _Part, length: int, x: Any) -> list[Any]:

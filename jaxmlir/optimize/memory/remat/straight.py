@@ -22,7 +22,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,17 +34,14 @@ from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
+from jaxmlir.support.options import in_units
 from jaxmlir.support.progress import Step, progress
-from jaxmlir.support.units import in_units
 from jaxmlir.support.warn import warn
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How many segments are tried: the more there are, the more is computed twice, up to all."""

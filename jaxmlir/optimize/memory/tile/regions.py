@@ -38,7 +38,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.support.masks import split
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
+from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 

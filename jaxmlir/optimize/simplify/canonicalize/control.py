@@ -259,19 +259,12 @@ def _replaced(
     "eval_jaxpr",
 )
 def call_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
-    if not _is_plain_call(node):
+    # Something may be asked of where the results are.
+    if any(k in node.attributes for k in ("out_shardings", "out_layouts")):
         return None
-    (symbol,) = symbol_uses(node.attributes[_callee(node)])
+    callee = "jaxpr" if "jaxpr" in node.attributes else "call_jaxpr"
+    (symbol,) = symbol_uses(node.attributes[callee])
     return _replaced(r, node, _returned(r, symbol), node.operands)
-
-
-def _callee(node: Node) -> str:
-    return "jaxpr" if "jaxpr" in node.attributes else "call_jaxpr"
-
-
-def _is_plain_call(node: Node) -> bool:
-    """Whether nothing is asked of where the results are."""
-    return not any(k in node.attributes for k in ("out_shardings", "out_layouts"))
 
 
 @rewrite("cond(c, f0, f1, ...)(x) = fc(x) where c is a constant", "cond")
