@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
 from jaxmlir.program.jit import Stager
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, parse
+from jaxmlir.support.dataclass import dataclass
 from jaxmlir.targets import Target
 
 

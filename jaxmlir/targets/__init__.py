@@ -12,11 +12,12 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jaxmlir import _compat
 from jaxmlir._compat import jax_version
 from jaxmlir.errors import ArgumentError, nearest
+from jaxmlir.support.dataclass import dataclass
 from jaxmlir.targets.costs import PLATFORMS, Costs, Machine, machines
 
 

@@ -32,7 +32,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
@@ -49,6 +48,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 from jaxmlir.passes.base import Count
+from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

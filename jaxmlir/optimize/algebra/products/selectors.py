@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,7 @@ from jaxmlir.optimize.algebra.products.network import (
     resolve,
     size_of,
 )
+from jaxmlir.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,7 @@ from jaxmlir.optimize.simplify.canonicalize.rewriter import (
     kind_of,
     rewrite,
 )
+from jaxmlir.support.dataclass import dataclass
 
 # -- Reading what has just been written: arrays that are filled part by part, at known places --
 #
