@@ -266,7 +266,7 @@ def _run_step(
     """
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
-    instrumentation.before(step[0].name, str(step[0]), program.module)
+    instrumentation.before(step[0].name, step[0], program.module)
     try:
         name = step[0].name
         with instrumentation.measure(name), instrumentation.listen(name, program):
