@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from jaxmlir.support.files import directory
@@ -18,3 +19,9 @@ def disk_cache() -> RuleCache | None:
     from jaxmlir.caching.rule_cache import current
 
     return current()
+
+
+def is_of_process(code: bytes) -> bool:
+    """Whether bytecode of the dialect names objects of this process, or types that may be named
+    after such."""
+    return re.search(rb"!jaxpr\.|handle|Device", code) is not None
