@@ -21,7 +21,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -38,7 +38,6 @@ from jaxmlir.dialect.ops.arrays import INDEXING, SHAPE
 from jaxmlir.dialect.ops.devices import SHARDING
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.files import source_line
 
 if TYPE_CHECKING:

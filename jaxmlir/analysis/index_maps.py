@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 
 Dims = tuple[int | None, ...]
 """The loop that each dimension of a value follows."""

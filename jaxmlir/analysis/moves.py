@@ -7,11 +7,10 @@ is; done to arrays, what they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from jaxmlir.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import collections
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,6 @@ from jaxmlir.dialect.builder import SPREAD
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.support.dataclass import dataclass
 
 SHORTEST = 8
 """The shortest word that is looked for."""

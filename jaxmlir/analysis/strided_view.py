@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import ASKED, is_plain_array
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.dataclass import dataclass
 
 SLICES = frozenset({"jaxpr.slice", "jaxpr.split", "jaxpr.unstack"})
 """Ops that give parts of an array, at places that are known."""

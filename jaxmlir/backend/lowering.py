@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from jaxmlir.passes.kept import run_kept
 from jaxmlir.program.jit import Stager
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, parse
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.targets import Target
 
 

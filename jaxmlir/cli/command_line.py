@@ -15,13 +15,12 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
 from typing import IO, Any, TextIO
 
 from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.files import PACKAGE, source_line
 
 # A note of JAX's about tracebacks, which are not shown.

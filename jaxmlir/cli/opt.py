@@ -12,14 +12,13 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
 from jaxmlir.errors import Diagnostic, JaxmlirError, PassError, VerificationError
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxlib.mlir import ir

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import numbers
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,7 +16,6 @@ from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Hook, Interpreter, Step
 from jaxmlir.program.arguments import check_tree
 from jaxmlir.program.specialize import is_symbolic
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jax.typing import DTypeLike

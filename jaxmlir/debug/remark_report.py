@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from jaxmlir.dialect import op_signature
 from jaxmlir.errors import Diagnostic
 from jaxmlir.optimize.compile_time import runs_of
 from jaxmlir.optimize.memory.price import Prices, size_of
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

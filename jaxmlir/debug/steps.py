@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,7 +14,6 @@ from jaxmlir._compat import core, dtypes
 from jaxmlir.dialect.module import check_program
 from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Hook, Step
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.interpret.interpreter import Step

@@ -34,7 +34,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union
 
 from jaxmlir.errors import PassError, PipelineError
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -95,7 +94,7 @@ class Pass:
             for part in reversed(cls.__mro__[: cls.__mro__.index(Pass)]):
                 if issubclass(part, Pass) and "__dataclass_fields__" not in part.__dict__:
                     try:
-                        dataclass(frozen=True)(part)
+                        dataclasses.dataclass(frozen=True)(part)
                     except (TypeError, ValueError) as e:
                         raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 

@@ -10,13 +10,13 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir.passes.base import format_value
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.passes.base import Pass

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,7 +16,6 @@ from jaxlib.mlir import ir
 from jaxmlir.dialect.ir import inner_ops, module_text
 from jaxmlir.passes import cxx
 from jaxmlir.passes.remarks import Sink, listening
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

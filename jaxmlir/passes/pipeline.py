@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxlib.mlir import ir
@@ -25,7 +25,6 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.passes.levels import LEVELS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.progress import progress
 

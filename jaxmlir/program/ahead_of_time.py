@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,7 +13,6 @@ from jax.sharding import SingleDeviceSharding
 from jaxmlir.errors import ArgumentError
 from jaxmlir.program import arguments
 from jaxmlir.program.program import Program
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.units import in_units
 from jaxmlir.targets import Target, compilers, hlo
 from jaxmlir.targets import target as target_named

@@ -17,7 +17,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import jax
@@ -32,7 +32,6 @@ from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 from jaxmlir.runtime.placement import devices_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.units import check_budget
 

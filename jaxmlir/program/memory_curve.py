@@ -6,13 +6,13 @@ import statistics
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.errors import ArgumentError
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.progress import progress
 from jaxmlir.support.units import check_budget, in_units
 

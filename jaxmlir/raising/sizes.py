@@ -13,6 +13,7 @@ ops that lead to a correction are kept as an expression (:class:`Undecided`) unt
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,6 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import dtype_of, size_variable
 from jaxmlir.raising.source import defining_op, is_open, keyword
-from jaxmlir.support.dataclass import dataclass
 
 Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
@@ -38,7 +38,7 @@ MAX_DEPTH = 8
 """The most ops after one another that are kept as an expression."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Undecided:
     """An op on sizes whose result is no symbolic dimension, and not the same for all sizes."""
 

@@ -12,9 +12,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
-
-from jaxmlir.support.dataclass import dataclass
 
 DELAY = 1.0
 """The seconds that work takes before it is spoken of."""

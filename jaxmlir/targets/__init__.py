@@ -12,12 +12,11 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from jaxmlir import _compat
 from jaxmlir._compat import jax_version
 from jaxmlir.errors import ArgumentError, nearest
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.targets.costs import PLATFORMS, Costs, Machine, machines
 
 

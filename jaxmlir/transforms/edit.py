@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import clone, copy, erase, is_constant, returned, set_results
 from jaxmlir.dialect.ir import body_of, func, ir
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask, chosen, left_out
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.partial_eval import loses_rules

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import jax_mlir_ext
 from jaxmlir.dialect.ir import func, ir
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask, chosen, filled, split
 
 

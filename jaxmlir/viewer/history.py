@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.manager import analyses_of
@@ -14,7 +14,6 @@ from jaxmlir.dialect.ir import scope
 from jaxmlir.passes import level_pipeline, parse_pipeline
 from jaxmlir.passes.instrument import Instrumentation
 from jaxmlir.passes.remarks import heard_by
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.viewer.form import text_of
 from jaxmlir.viewer.tables import Tables
 

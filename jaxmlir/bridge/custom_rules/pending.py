@@ -19,7 +19,7 @@ import collections
 import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from jaxmlir._compat import ConfigSnapshot, ad, core
@@ -27,7 +27,6 @@ from jaxmlir.dialect import locations
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import functions, ir
 from jaxmlir.errors import Diagnostic, ForwardModeError, JaxmlirError, UntracedRuleError
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import (
@@ -51,7 +51,6 @@ from jaxmlir.bridge.custom_rules import closures, library
 from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, rules_key
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:

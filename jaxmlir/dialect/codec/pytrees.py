@@ -17,6 +17,7 @@ from __future__ import annotations
 import collections
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -28,7 +29,6 @@ from jaxmlir.dialect.codec import node_fields
 from jaxmlir.dialect.codec import registry as codec
 from jaxmlir.dialect.ir import context, ir, unknown_nodes
 from jaxmlir.errors import ArgumentError, ExportError
-from jaxmlir.support.dataclass import dataclass
 
 _node_types: dict[str, type] = {}
 

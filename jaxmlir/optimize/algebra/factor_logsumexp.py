@@ -23,7 +23,7 @@ or divided by them; what does not change along the summed dimensions is added af
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jax import lax
@@ -61,7 +61,6 @@ from jaxmlir.optimize.loops.licm import GROWTH, Split, Splits, report
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN, ScanOp

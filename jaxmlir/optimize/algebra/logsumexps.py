@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
-from jaxmlir.support.dataclass import dataclass
 
 # -- A log-sum-exp of terms, and how it is computed by a product --
 

@@ -42,6 +42,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -53,7 +54,6 @@ from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.compile_time import PER_CONVOLUTION
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
-from jaxmlir.support.dataclass import dataclass
 
 # Milliseconds of XLA / of this, a CPU core, jax 0.10; forward, gradients in the array and in the
 # kernel.  With jax 0.12 XLA takes as long, and this 0.9 to 2.0 times as long:

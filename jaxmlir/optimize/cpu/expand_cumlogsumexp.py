@@ -15,6 +15,7 @@ Sums are rounded in another order, that of JAX's derivative of this op.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,6 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 from jaxmlir.passes.base import Count
-from jaxmlir.support.dataclass import dataclass
 
 # Nanoseconds an element of XLA / of this, a CPU core, jax 0.10 and 0.12:
 #   20,000           353, 37   359, 27     128 x 512, first axis   315, 7    324, 6

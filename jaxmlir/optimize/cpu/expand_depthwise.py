@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,6 @@ from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
-from jaxmlir.support.dataclass import dataclass
 
 # Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
 # 0.12; bytes are 0.8 to 1.7 times XLA's:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -37,7 +38,6 @@ from jaxmlir.optimize.cpu.expand_products import at_indices
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer, function_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS
 from jaxmlir.passes.base import Count
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

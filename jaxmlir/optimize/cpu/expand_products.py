@@ -22,6 +22,7 @@ import functools
 import itertools
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +34,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.optimize.cpu.unroll_reductions import MAX_SIZE, MIN_RESULTS
 from jaxmlir.passes.base import Count
-from jaxmlir.support.dataclass import dataclass
 
 # Microseconds of a step of a loop with one product, by the library / elementwise, float32, two CPU
 # cores, jax 0.10 and 0.12; batches of matrices (rows, summed, columns):

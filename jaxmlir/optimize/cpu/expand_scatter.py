@@ -17,6 +17,7 @@ A negative zero that is added keeps its sign, where XLA adds it to zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +30,6 @@ from jaxmlir.dialect.builder import overwrites
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.passes.base import Count
-from jaxmlir.support.dataclass import dataclass
 
 # Milliseconds of XLA's scatter / of this, two CPU cores, jax 0.10 and 0.12, rows x elements: alone,
 # and where ``exp(x)`` is subtracted from it.

@@ -30,6 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,7 +42,6 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
-from jaxmlir.support.dataclass import dataclass
 
 # Milliseconds of XLA / of this, a CPU core, jax 0.10 and 0.12.  Windows at strides of their size:
 #   16 x 64 x 64 x 16, 2 x 2  11.7, 5.8   12.0, 3.4   4 x 32 x 32 x 8, 4 x 4  0.22, 0.08  0.25, 0.08

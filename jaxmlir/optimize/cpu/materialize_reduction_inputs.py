@@ -16,7 +16,7 @@ and the only array that a sum reads: its squares take little longer than it does
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 
 # Times with the summed value stored / with the shared one, jax 0.10 and 0.12, two cores; sums of
 # t (x - m) along the first axis, where t is stored and x - m is read by others as well:

@@ -44,6 +44,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core, dtypes
@@ -70,7 +71,6 @@ from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten
 from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module

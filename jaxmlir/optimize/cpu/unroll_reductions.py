@@ -32,6 +32,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jax import lax
@@ -48,7 +49,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
 from jaxmlir.passes.base import Count
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -50,7 +50,6 @@ from jaxmlir.optimize.loops.scan_editor import (
 )
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.clone_plan import ClonePlan, is_model
 from jaxmlir.transforms.edit import before_return

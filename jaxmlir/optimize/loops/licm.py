@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -59,7 +59,6 @@ from jaxmlir.optimize.compile_time import ITERATIONS
 from jaxmlir.optimize.loops.scan_editor import LOOPS, LoopEditor, can_change, loops_of
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask, chosen
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.scan_op import ScanOp

@@ -8,6 +8,7 @@ results, each with the body's argument or result, from which the op and the body
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.call_graph import SCANS, CallGraph
@@ -29,7 +30,6 @@ from jaxmlir.dialect.builder import (
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.edit import set_arguments

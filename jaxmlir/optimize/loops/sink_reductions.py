@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -70,7 +70,6 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.stacking import total_of
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.edit import before_return
 from jaxmlir.transforms.higher_order.scan_op import PLAIN_SCAN
 from jaxmlir.transforms.templates import Rules

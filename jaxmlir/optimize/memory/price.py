@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,6 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.devices import COLLECTIVES
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.memory.profile import peak, total
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView

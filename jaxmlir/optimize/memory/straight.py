@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +39,6 @@ from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import Wait, waiting
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.progress import Step, progress
 from jaxmlir.support.units import in_units
 from jaxmlir.support.warn import warn

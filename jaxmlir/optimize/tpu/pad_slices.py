@@ -26,6 +26,7 @@ of the slices.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -42,7 +43,6 @@ from jaxmlir.errors import count
 from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, Pad
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

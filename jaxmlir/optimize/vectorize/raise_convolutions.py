@@ -20,6 +20,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -35,7 +36,6 @@ from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ import heapq
 import itertools
 import operator
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -53,7 +54,6 @@ from jaxmlir.optimize.vectorize.isomorphic import (
 )
 from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.strided_view import SLICES, StridedView, view_of
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.higher_order.loops import stacked
 
 if TYPE_CHECKING:

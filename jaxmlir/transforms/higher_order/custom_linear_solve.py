@@ -8,14 +8,13 @@ with the transpose of A, which is among the functions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import create, instantiated, symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import batched_type, tangent_type_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.custom_rules import error_at, joined

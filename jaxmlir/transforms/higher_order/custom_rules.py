@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir._compat import dtypes
@@ -17,7 +18,6 @@ from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, TransformError
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Dims, Mask, filled
 from jaxmlir.transforms.emitters import Emitter
 from jaxmlir.transforms.templates import Rules

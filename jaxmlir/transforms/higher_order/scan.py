@@ -17,12 +17,11 @@ least fixpoint of what the body says of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.dialect.builder import inline, instantiated, zeros
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import (
     Dims,
     Mask,

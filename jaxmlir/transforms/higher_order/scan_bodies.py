@@ -7,11 +7,11 @@ rest are slices), and a pattern of its arguments or results.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jaxmlir.dialect.builder import returned, set_results
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask, chosen, split
 from jaxmlir.transforms.edit import Hoisted, before_return, hoist, set_arguments
 from jaxmlir.transforms.higher_order.loops import interleaved

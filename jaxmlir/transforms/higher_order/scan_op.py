@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import trip_count
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import stacked
 

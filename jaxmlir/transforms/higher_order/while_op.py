@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import split
 
 if TYPE_CHECKING:

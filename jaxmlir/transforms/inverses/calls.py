@@ -13,6 +13,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
@@ -29,7 +30,6 @@ from jaxmlir.dialect.builder import inline, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, widths_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import chosen, split
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.inverses.linear import Update

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.support.dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
@@ -21,7 +22,6 @@ from jaxmlir.analysis.moves import MOVES, Move
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops.record import operands_in
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
 from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site

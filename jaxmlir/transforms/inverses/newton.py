@@ -13,6 +13,7 @@ The derivative is that of the implicit function, by ``lax.custom_root``, of any 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -24,7 +25,6 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.inverses.rule import typed
 from jaxmlir.transforms.inverses.solver import Site, Solver
 

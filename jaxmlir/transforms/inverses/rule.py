@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -27,7 +27,6 @@ from jax.flatten_util import ravel_pytree
 from jaxmlir._compat import core
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.inverses.knowledge import Part, box_shape
 from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 

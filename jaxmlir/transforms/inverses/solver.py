@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,7 +29,6 @@ from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,7 +12,6 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.inverses.knowledge import Part
 from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, rule, typed, whole
 from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site

@@ -19,7 +19,7 @@ import heapq
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.optimize.algebra.factor_linear_sums.reading import LINEAR, Reading, may_guard
@@ -30,7 +30,6 @@ from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
     Wiring,
     numbered,
 )
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.targets.costs import Costs

@@ -14,12 +14,10 @@ import functools
 import math
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from jaxmlir.support.dataclass import dataclass
 
 Wiring = tuple[int, ...]
 """For each dimension of an operand, a label: that of a dimension of the result, or a higher one,

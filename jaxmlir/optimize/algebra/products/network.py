@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxmlir._compat import core, dtypes
@@ -24,7 +24,6 @@ from jaxmlir.analysis.function_view import OpView, counts_along, number_of, numb
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
-from jaxmlir.support.dataclass import dataclass
 
 # -- Indices of a product: what its dimensions run over --
 #

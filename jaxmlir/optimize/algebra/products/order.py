@@ -18,7 +18,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -27,7 +27,6 @@ from jax import lax
 
 from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
 from jaxmlir.optimize.algebra.products.selectors import Spec
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.targets.costs import Costs

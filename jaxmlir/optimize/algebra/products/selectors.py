@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,6 @@ from jaxmlir.optimize.algebra.products.network import (
     resolve,
     size_of,
 )
-from jaxmlir.support.dataclass import dataclass
 
 
 @dataclass(frozen=True)

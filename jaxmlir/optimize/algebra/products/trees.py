@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxmlir.analysis.function_view import attributes_of
@@ -26,7 +26,6 @@ from jaxmlir.optimize.algebra.products.network import (
 )
 from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, Selection, best_order
 from jaxmlir.optimize.algebra.products.selectors import SELECTING
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.lazy import lazy
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jaxmlir import toolbox
@@ -59,7 +59,6 @@ from jaxmlir.optimize.loops.scan_editor import (
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, can_batch, is_slow_alone
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import recording, remark, repeat
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.transforms.clone_plan import ClonePlan, places
 from jaxmlir.transforms.higher_order.loops import stacked
 from jaxmlir.transforms.higher_order.scan_op import ScanOp

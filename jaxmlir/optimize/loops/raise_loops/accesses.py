@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.known import Bounds, Known, affine, bounds_of, vector
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.toolbox import replace
 
 if TYPE_CHECKING:

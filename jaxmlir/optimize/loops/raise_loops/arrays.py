@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,6 @@ from jaxmlir.optimize.loops.raise_loops.accesses import (
 )
 from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
 from jaxmlir.passes.remarks import remark
-from jaxmlir.support.dataclass import dataclass
 
 # The most iterations back that a body may look: each is a carried slab.
 MAX_LAG = 4

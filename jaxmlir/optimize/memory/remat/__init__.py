@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
@@ -46,7 +46,6 @@ from jaxmlir.optimize.memory.straight import Way, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.units import in_units, is_budget
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.templates import Rules

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
@@ -26,7 +27,6 @@ from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.memory.price import Prices, size_of
 from jaxmlir.optimize.memory.remat.joint import Joint, name_of_result, needed_for
-from jaxmlir.support.dataclass import dataclass
 
 # -- Minimum cuts of directed graphs, by Dinic's algorithm (1970) --
 #

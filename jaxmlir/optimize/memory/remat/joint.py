@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jax import lax
@@ -24,7 +24,6 @@ from jaxmlir.dialect.builder import Uses, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.price import size_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.clone_plan import ClonePlan
 from jaxmlir.transforms.higher_order.loops import stacked

@@ -9,7 +9,7 @@ and normalization of 2048 elements, four times over; a perceptron of widths 256,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.fusion import FUSIBLE
@@ -19,7 +19,6 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import MemoryProfile
 from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, dim_of, grow
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.function_view import FunctionView

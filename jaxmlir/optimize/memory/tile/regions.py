@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,6 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.support.dataclass import dataclass
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.scan_op import ScanOp
 from jaxmlir.transforms.new_function import NewFunction

@@ -21,6 +21,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,6 @@ from jaxmlir.optimize.simplify.canonicalize.rewriter import (
     kind_of,
     rewrite,
 )
-from jaxmlir.support.dataclass import dataclass
 
 # -- Reading what has just been written: arrays that are filled part by part, at known places --
 #

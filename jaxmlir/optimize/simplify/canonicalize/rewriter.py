@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.remarks import remark, remarks_wanted
-from jaxmlir.support.dataclass import dataclass
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
