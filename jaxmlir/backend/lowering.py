@@ -23,6 +23,7 @@ from jaxmlir.errors import JaxmlirError, LoweringError, PassError, PipelineError
 from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
 from jaxmlir.passes import Instrumentation, level_pipeline, parse_pipeline
+from jaxmlir.passes.kept import run_kept
 from jaxmlir.program.jit import Stager
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, parse
@@ -152,10 +153,13 @@ def program_of(
         program = parse(text, constants=program.constants, filename=name, verify=False)
     if settings.passes:
         signature = program.in_avals, program.out_avals
-        instrumentation = dump or Instrumentation(verify_each=False)
+        passes = parse_pipeline(settings.passes)
         # What is compiled is not differentiated any more, and tracing rules may take a minute.
         with program.rule_tracing.holding():
-            parse_pipeline(settings.passes).run(program, instrumentation)
+            if dump is None:
+                run_kept(passes, program)
+            else:
+                passes.run(program, dump)
             program.changed()
         if (program.in_avals, program.out_avals) != signature:
             raise PassError(

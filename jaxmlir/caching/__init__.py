@@ -6,6 +6,7 @@ on whichever are registered: both are a part of every key.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import config
@@ -24,6 +25,12 @@ def disk_cache() -> RuleCache | None:
     from jaxmlir.caching.rule_cache import current
 
     return current()
+
+
+def is_of_process(code: bytes) -> bool:
+    """Whether bytecode of the dialect names objects of this process, or types that may be named
+    after such."""
+    return re.search(rb"!jaxpr\.|handle|Device", code) is not None
 
 
 _configurations: dict[Any, object] = {}

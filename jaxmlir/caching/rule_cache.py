@@ -2,7 +2,8 @@
 
 A fresh process that differentiates and lowers a program runs JAX's rules some two hundred times,
 and gets what the process before it got: templates, which are text.  So they are looked up under the
-op's signature and all that the rules may depend on besides it:
+op's signature and all that the rules may depend on besides it, and what the passes of a level made
+of a module (:mod:`jaxmlir.passes.kept`) under the module and the target:
 
 * the versions of jaxlib and Python, and the sources of JAX and of this package: there is a
   directory for each;
@@ -383,10 +384,10 @@ def version_key() -> tuple[Any, ...]:
 
 
 def sources_in(folder: str) -> Iterator[tuple[str, int, int]]:
-    """The path, size and time of each source."""
+    """The path, size and time of each source, and of each table of costs."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".py"):
+            if entry.name.endswith((".py", ".toml")):
                 status = entry.stat()
                 yield entry.path, status.st_size, status.st_mtime_ns
             elif entry.name != "__pycache__" and entry.is_dir():

@@ -73,6 +73,10 @@ def _new_location(traceback: Any) -> ir.Location | None:
         location = _tracebacks().get(traceback)
     if location == ir.Location.unknown():
         return None
+    if directory():
+        # The ranges in it are not those that MLIR reads, though they print alike; what is kept for
+        # later processes is read in them.
+        location = ir.Module.parse(f"module {{}} {location}").operation.location
     _of_traceback[traceback] = location
     _origins[location.attr] = traceback
     return location

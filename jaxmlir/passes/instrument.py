@@ -179,12 +179,12 @@ class Instrumentation:
         """Hears the remarks of a pass on a program."""
         return listening(self.remarks, name, program)
 
-    def before(self, name: str, element: str, module: ir.Module) -> None:
-        """Looks at the IR before a pass, which is ``element`` of the pipeline."""
+    def before(self, name: str, element: object, module: ir.Module) -> None:
+        """Looks at the IR before a pass, which the text of ``element`` is in the pipeline."""
         if self.print_before_all or name in self.print_before:
             self._dump("Before", name, module)
         if self.print_after_change or self.keep_last:
-            self.last.update(element=element, text=module_text(module, debug_info=True))
+            self.last.update(element=str(element), text=module_text(module, debug_info=True))
         if self.statistics is not None:
             self.statistics.before(module)
 

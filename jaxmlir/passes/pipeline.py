@@ -23,7 +23,7 @@ from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
-from jaxmlir.passes.levels import NEEDED_OPS
+from jaxmlir.passes.levels import LEVELS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.progress import progress
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 _MODULE = "builtin.module"
+_LATE = frozenset(name for level in LEVELS.values() for name in level)
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _FLAG = re.compile(rf"--?({_NAME.pattern})")
 _OPTION = re.compile(r"\s*([\w-]+)(?:=('[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s'\"{}]*))?(?=\s|$)")
@@ -163,8 +164,8 @@ class _CxxPass:
 
 @dataclass(frozen=True)
 class _LatePass:
-    """A pass that is imported when a program has an op of some names; its options are the
-    default."""
+    """A pass of an optimization level, imported when a program has an op that it needs; its options
+    are the default."""
 
     name: str
     find: Callable[[str], type[Pass] | None] = field(compare=False)
@@ -180,8 +181,9 @@ class _LatePass:
 
     def is_due(self, program: Module, instrumentation: Instrumentation) -> bool:
         """Whether it has something to do, or somebody is to see that it has not."""
+        needed = NEEDED_OPS.get(self.name)
         watched = instrumentation.observes or instrumentation.remarks is not None
-        return watched or not program.lacks(NEEDED_OPS[self.name])
+        return watched or needed is None or not program.lacks(needed)
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,11 @@ class Pipeline:
 
     def names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.passes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it consists of passes of the optimization levels, with their default options."""
+        return all(isinstance(p, _LatePass) for p in self.passes)
 
     @collector_paused
     def run(self, program: Module, instrumentation: Instrumentation | None = None) -> None:
@@ -265,7 +272,7 @@ def _run_step(
     """
     names = ", ".join(f"'{p.name}'" for p in step)
     where = f"while running pass{'es' if len(step) > 1 else ''} {names}"
-    instrumentation.before(step[0].name, str(step[0]), program.module)
+    instrumentation.before(step[0].name, step[0], program.module)
     try:
         name = step[0].name
         with instrumentation.measure(name), instrumentation.listen(name, program):
@@ -358,7 +365,7 @@ class _Resolver:
             for child in element.children:
                 yield from self.resolve(child, (*anchors, element.anchor))
             return
-        if element.name in NEEDED_OPS and not (anchors or element.options):
+        if element.name in _LATE and not (anchors or element.options):
             yield _LatePass(element.name, self.find)
             return
         try:

@@ -217,7 +217,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           target: that which it is given.
           default: what passes take for its target where it has none.
         """
-        from jaxmlir.passes import Instrumentation, parse_pipeline
+        from jaxmlir.passes import parse_pipeline
+        from jaxmlir.passes.kept import run_kept
 
         if remarks is not None and not callable(remarks):
             raise ArgumentError(f"remarks: expected a function of a Diagnostic, got {remarks!r}")
@@ -229,7 +230,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             result.jaxprs = self.jaxprs
         else:
             with result.rule_tracing.holding():
-                passes.run(result, Instrumentation(verify_each=verify_each, remarks=remarks))
+                run_kept(passes, result, remarks, verify_each=verify_each)
                 result.changed()
         result._target = kept
         return result

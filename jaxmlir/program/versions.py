@@ -112,13 +112,12 @@ class Versions:
         return self._once(("lowered", target), self._make_lowered, target)
 
     def _make_lowered(self, target: Target) -> Any:
-        from jaxmlir.passes import Instrumentation
+        from jaxmlir.passes.kept import run_kept
         from jaxmlir.passes.remarks import listener
 
         result = self._program.clone(hold_rules=True)
         result.when_lowered, result._target = None, target
-        heard = Instrumentation(verify_each=False, remarks=listener())
-        self._program.when_lowered.run(result, heard)
+        run_kept(self._program.when_lowered, result, listener())
         return result
 
     @property
@@ -162,11 +161,11 @@ def decide(
         lowered for.
       remarks: takes what the former say they did.
     """
-    from jaxmlir.passes import Instrumentation
+    from jaxmlir.passes.kept import run_kept
 
     given, program._target = program._target, program._target or default
     with program.rule_tracing.holding():
-        structure.run(program, Instrumentation(verify_each=False, remarks=remarks))
+        run_kept(structure, program, remarks)
     program._target = given
     program.when_lowered = storage if storage is not None and storage.passes else None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import batching, core
+from jaxmlir.caching import is_of_process
 from jaxmlir.caching.rule_cache import RuleCache
 from jaxmlir.dialect.ir import bytecode, ir
 from jaxmlir.dialect.op_signature import Signature
@@ -100,11 +100,7 @@ def _written(found: Any) -> bytes | None:
         value = b"".join([json.dumps(line).encode(), b"\n", *codes])
     except TypeError:  # A pattern has more in it than numbers.
         return None
-    return None if _OF_PROCESS.search(value) else value
-
-
-# Objects by name, and types that may be named after such.
-_OF_PROCESS = re.compile(rb"!jaxpr\.|handle|Device")
+    return None if is_of_process(value) else value
 
 
 def _read(value: bytes, key: bytes) -> Any:

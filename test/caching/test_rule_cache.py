@@ -141,6 +141,50 @@ def texts(size):
 """
 
 
+OPTIMIZED = """
+import sys
+import jax, jaxmlir, numpy as np
+import jax.numpy as jnp
+
+def plain(w, x):
+    def step(h, row):
+        return jnp.tanh(h @ w + row), h.sum()
+    return jnp.sum(jax.lax.scan(step, x[0], x)[1] ** 2)
+
+def with_rules(w, x):
+    return jnp.sum(jax.nn.relu(x @ w @ w))
+
+def of_keys(w, x):
+    return jnp.sum(w * jax.random.normal(jax.random.key(3), w.shape))
+
+heard = []
+args = np.eye(4, dtype="f"), np.ones((5, 4), "f")
+for function in (plain, with_rules, of_keys)[: int(NUMBER)]:
+    found = jaxmlir.jit(jax.grad(function), optimize=2, remarks=LISTENER)
+    lowered = found.lower(*args)
+    # Numbers of what JAX has made unlike names.
+    print(lowered.compiler_ir().operation.get_asm(enable_debug_info=True, use_local_scope=True))
+    print(jax.tree.map(np.asarray, lowered.compile()(*args)))
+print("passes", "jaxmlir.optimize.algebra.reassociate" in sys.modules, len(heard))
+"""
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_optimized_programs_are_the_same(tmp_path, number):
+    code = OPTIMIZED.replace("NUMBER", str(number))
+    silent = code.replace("LISTENER", "None")
+    cold, hits, _ = counts(run(silent + COUNT, tmp_path))
+    warm, found, misses = counts(run(silent + COUNT, tmp_path))
+    assert (hits, misses) == (0, 0) and found > 20
+    assert cold.rpartition("passes")[0] == warm.rpartition("passes")[0]
+    # What has custom rules is optimized again; of the rest no pass is so much as imported.
+    assert cold.endswith("passes True 0\n")
+    assert warm.endswith(f"passes {number == 3} 0\n")
+    # Who listens hears what the passes do, not what they did.
+    heard = run(code.replace("LISTENER", "heard.append"), tmp_path)
+    assert heard.splitlines()[-1] not in ("passes True 0", "passes False 0")
+
+
 def test_all_that_is_kept_is_used(tmp_path):
     first = run(LAYERS + "texts(4)" + COUNT, tmp_path)
     before = written(tmp_path)

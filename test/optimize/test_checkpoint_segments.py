@@ -12,7 +12,7 @@ from jaxmlir import targets
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory import checkpoint_segments
 from jaxmlir.optimize.memory.profile import Timeline
-from jaxmlir.optimize.memory.remat.straight import Line
+from jaxmlir.optimize.memory.straight import Line
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(1024, 64).astype(np.float32)

@@ -17,7 +17,7 @@ from test_remat import STATE, WEIGHTS, assert_close, gradients, recurrent, temp_
 import jaxmlir
 from benchmarks.programs import NAIVE, PROGRAMS
 from jaxmlir.dialect.ir import scope
-from jaxmlir.optimize.memory.remat.straight import in_segments
+from jaxmlir.optimize.memory.straight import in_segments
 
 
 def layers(ws, x):

@@ -40,8 +40,7 @@ from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_logsumexp import worthwhile
-from jaxmlir.optimize.algebra.factor_logsumexp.reader import NEEDED, Reader
+from jaxmlir.optimize.algebra.logsumexps import NEEDED, Reader, worthwhile
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
 from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_slices
 from jaxmlir.passes.base import Amount, Count, Pass

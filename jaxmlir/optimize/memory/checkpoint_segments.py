@@ -8,7 +8,7 @@ it is written, and that takes longer than to compute most of them a second time:
     a = f(x);  b = g(a);  ...  late(a, b, ct)
     ->   a = f(x);  b = g(a);  ...  x = wait(x, ct);  a = f(x);  b = g(a);  late(a, b, ct)
 
-The segments are those of a memory budget (:mod:`jaxmlir.optimize.memory.remat.straight`), in as
+The segments are those of a memory budget (:mod:`jaxmlir.optimize.memory.straight`), in as
 small a number as gets along with a block that is kept.  What is in memory when is known of the
 steps of the function (:mod:`jaxmlir.optimize.memory.profile`): a value that is
 computed again is not there from its last reader in the forward pass to its segment of the backward
@@ -31,7 +31,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short, total
-from jaxmlir.optimize.memory.remat.straight import SEGMENTS, Line, Segment
+from jaxmlir.optimize.memory.straight import SEGMENTS, Line, Segment
 from jaxmlir.passes.base import Amount, Count, Pass
 
 # How many numbers of segments are looked at, from the least one that could do.

@@ -44,7 +44,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.optimize.loops.raise_loops.known import Known
+from jaxmlir.optimize.loops.known import Known
 from jaxmlir.optimize.vectorize.batchable import Batchable
 from jaxmlir.optimize.vectorize.isomorphic import (
     BatchGroups,

@@ -40,12 +40,11 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic
+from jaxmlir.optimize.loops.known import MAX_ELEMENTS, Known
 from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows
 from jaxmlir.optimize.loops.raise_loops.arrays import ArrayRaiser
-from jaxmlir.optimize.loops.raise_loops.known import (
-    MAX_ELEMENTS,
+from jaxmlir.optimize.loops.raise_loops.counters import (
     Contexts,
-    Known,
     drop_counters,
     in_body,
     is_integer,

@@ -17,7 +17,7 @@ from jaxmlir.dialect.builder import filled, overwrites, returned, window_sizes
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.raise_loops.known import Bounds, Known, affine, bounds_of, vector
+from jaxmlir.optimize.loops.known import Bounds, Known, affine, bounds_of, vector
 from jaxmlir.toolbox import replace
 from jaxmlir.transforms.templates import Rules
 

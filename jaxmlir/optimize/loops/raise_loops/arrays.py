@@ -32,6 +32,7 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.loops.known import Known
 from jaxmlir.optimize.loops.raise_loops import accesses as _rows
 from jaxmlir.optimize.loops.raise_loops.accesses import (
     Access,
@@ -44,7 +45,6 @@ from jaxmlir.optimize.loops.raise_loops.accesses import (
     is_written,
     varies,
 )
-from jaxmlir.optimize.loops.raise_loops.known import Known
 from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
 from jaxmlir.passes.remarks import remark
 

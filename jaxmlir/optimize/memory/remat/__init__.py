@@ -43,7 +43,7 @@ from jaxmlir.optimize.memory.remat.joint import (
     separate,
 )
 from jaxmlir.optimize.memory.remat.joint import in_segments as loops_in_segments
-from jaxmlir.optimize.memory.remat.straight import Way, in_segments, within
+from jaxmlir.optimize.memory.straight import Way, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted

@@ -1,4 +1,4 @@
-"""Finds the log-sum-exps of the body of a loop."""
+"""The log-sum-exps of the body of a loop: which there are, and which are worth a product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
 from jaxmlir.analysis.fusion import FUSIBLE
-from jaxmlir.analysis.op_counts import elements, is_plain_signature
+from jaxmlir.analysis.op_counts import Work, elements, is_plain_signature
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import only_user
 from jaxmlir.dialect.ir import ir
@@ -457,3 +457,31 @@ def is_number(body: FunctionView, value: int, number: float) -> bool:
 
 def _both_ways(operands: list[int]) -> list[tuple[int, int]]:
     return [tuple(operands), tuple(operands[::-1])] if len(operands) == 2 else []
+
+
+# -- Which of them are worth a product --
+
+
+# The product is a kernel of its own: the exponentials have to take this part of starting one.
+LAUNCHES = 0.4
+MIN_RATIO = 12
+# Of the work of an iteration, the part that the exponentials are.
+MIN_SHARE = 0.5
+
+
+def worthwhile(
+    work: Work, reader: Reader, min_elements: float | None = None, min_ratio: float = MIN_RATIO
+) -> list[Found]:
+    """The log-sum-exps of the body of a long loop that become products; none if they are too small
+    a part of its work."""
+    if min_elements is None:
+        min_elements = LAUNCHES * work.kernel / work.transcendental
+    found = [
+        f for f in reader.found() if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
+    ]
+    if not found:
+        return []
+    body = reader.body
+    taken = work.transcendental * sum(f.sum.size for f in found)
+    all_ = sum(work.at(body, index) for index in range(len(body.ops)))
+    return found if taken >= MIN_SHARE * all_ else []

@@ -47,13 +47,15 @@ from jaxmlir.dialect.builder import (
 )
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.module import Module
-from jaxmlir.optimize.algebra.factor_logsumexp.reader import (
+from jaxmlir.optimize.algebra.logsumexps import (
+    MIN_RATIO,
     NEEDED,
     Answers,
     Found,
     Reader,
     is_near,
     is_number,
+    worthwhile,
 )
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.licm import GROWTH, Split, Splits, report
@@ -77,32 +79,9 @@ from jaxmlir.transforms.templates import Rules
 #   4                                                          1.1, 0.9    0.84, 0.94
 #   50, of 16 sequences    1.5, 1.2    0.46, 0.45  0.29, 0.29
 MIN_ITERATIONS = 8
-# The product is a kernel of its own: the exponentials have to take this part of starting one.
-LAUNCHES = 0.4
-MIN_RATIO = 12
-# Of the work of an iteration, the part that the exponentials are.
-MIN_SHARE = 0.5
 # Ops that the second version of a loop counts as, many of which are kernels of their own: it took
 # 0.2 to 0.35 s to compile, and with its derivative, which saves as much again, 0.45 to 0.55 s.
 VERSION_OPS = 600
-
-
-def worthwhile(
-    work: Work, reader: Reader, min_elements: float | None = None, min_ratio: float = MIN_RATIO
-) -> list[Found]:
-    """The log-sum-exps of the body of a long loop that become products; none if they are too small
-    a part of its work."""
-    if min_elements is None:
-        min_elements = LAUNCHES * work.kernel / work.transcendental
-    found = [
-        f for f in reader.found() if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
-    ]
-    if not found:
-        return []
-    body = reader.body
-    taken = work.transcendental * sum(f.sum.size for f in found)
-    all_ = sum(work.at(body, index) for index in range(len(body.ops)))
-    return found if taken >= MIN_SHARE * all_ else []
 
 
 class Exponentials(NamedTuple):

@@ -1,0 +1,94 @@
+"""What pipelines made of programs, for the cache on disk (:mod:`jaxmlir.caching.rule_cache`).
+
+The passes of an optimization level make of a module what the module, the target and JAX's rules
+say.  So a later process that comes to the same module, locations included, takes what they made of
+it then; it imports none of them.  Not of a module that names what this process alone has: Python
+objects, custom rules that are not traced yet, arrays beside the module, sizes of another program.
+Nor where a pass has options, which may have it compile and measure, or somebody listens to remarks.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import jax
+
+from jaxmlir.caching import disk_cache, is_of_process
+from jaxmlir.dialect.ir import module_bytecode, parse_module
+from jaxmlir.errors import ParseError
+from jaxmlir.passes.instrument import Instrumentation
+
+if TYPE_CHECKING:
+    from jaxmlir.caching.rule_cache import RuleCache
+    from jaxmlir.dialect.module import Module
+    from jaxmlir.passes.pipeline import Pipeline
+    from jaxmlir.passes.remarks import Sink
+
+
+MOST_BYTES = 4 << 20
+"""Longer modules are not kept: they would take the place of what many ops need."""
+
+
+def run_kept(
+    pipeline: Pipeline,
+    program: Module,
+    remarks: Sink | None = None,
+    *,
+    verify_each: bool = False,
+) -> None:
+    """Runs a pipeline on a program in place, unless it is known what that gives.
+
+    Args:
+      remarks: takes what the passes say they did.
+      verify_each: run all passes, and verify after each of them.
+
+    Raises:
+      JaxmlirError: as :meth:`Pipeline.run`.
+    """
+    wanted = remarks is None and not verify_each and pipeline.is_plain
+    cache = disk_cache() if wanted else None
+    key = None if cache is None else _key(cache, pipeline, program)
+    if cache is None or key is None:
+        pipeline.run(program, Instrumentation(verify_each=verify_each, remarks=remarks))
+        return
+    found = cache.find(key)
+    if found is not None:
+        try:
+            program.module = parse_module(found)
+        except ParseError:
+            pass
+        else:
+            program.changed()
+            return
+    pipeline.run(program, Instrumentation(verify_each=False))
+    made = _code(program)
+    if made is not None and len(made) <= MOST_BYTES:
+        cache.keep(key, lambda: made)
+
+
+def _key(cache: RuleCache, pipeline: Pipeline, program: Module) -> bytes | None:
+    """What the result of a pipeline is found by; ``None`` if it is not to be kept."""
+    code = None if cache.without else _code(program)
+    if code is None:
+        return None
+    # Constants are folded on the default device.
+    device = jax.devices()[0]
+    flags = os.environ.get("XLA_FLAGS", "")
+    compiler = f"{device.client.platform_version} {device.device_kind} {flags}"
+    return cache.key("passes", str(pipeline), repr(program.target), compiler, code.hex())
+
+
+def _code(program: Module) -> bytes | None:
+    """The bytecode of a program that consists of nothing else; ``None`` of others."""
+    with_more = (
+        program.rule_tracing.table is not None
+        or program.sizes_scope is not None
+        or program.custom_calls is not None
+        or program.constants
+        or program.handles
+    )
+    if with_more:
+        return None
+    code = module_bytecode(program.module_as_is)
+    return None if is_of_process(code) else code
