@@ -109,10 +109,18 @@ _ASKED = ASKED | {"jaxpr.effects"}
 
 
 def _maps_of(signature: Signature) -> IndexingMaps | None:
-    make = _OPS.get(signature.name.removeprefix("jaxpr."))
-    if make is None or not _ASKED.isdisjoint(key for key, _ in signature.attributes):
+    if not _ASKED.isdisjoint(key for key, _ in signature.attributes):
         return None
     if not all(map(is_plain_array, (*signature.operands, *signature.results))):
+        return None
+    return symbolic_maps_of(signature)
+
+
+def symbolic_maps_of(signature: Signature) -> IndexingMaps | None:
+    """What :func:`maps_of` gives, also of ops on arrays of symbolic sizes or on several devices,
+    which are not divided: it says which elements they read."""
+    make = _OPS.get(signature.name.removeprefix("jaxpr."))
+    if make is None:
         return None
     op = Op(signature)
     if 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:

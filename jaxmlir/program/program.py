@@ -720,7 +720,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         program = specialization.for_device_of(program, flat)
         flat = program.flat_arguments(args, kwargs)
         results = program_primitive.call(program, program.name, flat)
-        return jax.tree.unflatten(self.out_tree, results)
+        return jax.tree.unflatten(program.out_tree, results)
 
     def flat_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """The arguments of a call, flat and of the program's types.

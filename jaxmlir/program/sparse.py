@@ -9,7 +9,7 @@ from jaxmlir.program import transforms
 from jaxmlir.program.derived import derived_once
 
 if TYPE_CHECKING:
-    from jaxmlir.sparse.pattern import SparsityPattern
+    from jaxmlir.sparse.detect import Pattern
 
 
 class SparseDerivatives:
@@ -19,25 +19,32 @@ class SparseDerivatives:
 
     grad: Any
 
-    def jacobian_sparsity(self, argnums: int | Sequence[int] = 0) -> SparsityPattern:
+    def jacobian_sparsity(self, argnums: int | Sequence[int] = 0) -> Pattern:
         """Which elements of the Jacobian can be other than zero, for any arguments.
 
         Rows are the elements of the flat results, columns those of the arguments ``argnums``, leaf
         by leaf.  The pattern is that of the derivative as the compiler writes it: custom rules
         count, not what they are rules of.
 
+        Returns:
+          A ``SparsityPattern``; of a program whose shapes are symbolic a ``SymbolicPattern``, which
+          holds at all sizes.
+
         Raises:
-          ArgumentError: ``argnums`` names no argument, or shapes are symbolic.
+          ArgumentError: ``argnums`` names no argument.
           TransformError: an argument has no derivative, or an op cannot be differentiated.
           PatternTooDense: there are more than 100 million elements; names the ops that mix them.
         """
         return transforms.jacobian_sparsity(self, argnums)
 
-    def hessian_sparsity(self, argnums: int | Sequence[int] = 0) -> SparsityPattern:
+    def hessian_sparsity(self, argnums: int | Sequence[int] = 0) -> Pattern:
         """Which elements of the Hessian of a scalar-valued program can be other than zero.
 
         It is the pattern of the gradient's Jacobian.  That is a symmetric matrix, unless a custom
         derivative rule makes the gradient something else.
+
+        Returns:
+          As :meth:`jacobian_sparsity`.
 
         Raises:
           ArgumentError, PatternTooDense: as for :meth:`jacobian_sparsity`.
@@ -53,12 +60,13 @@ class SparseDerivatives:
         *,
         format: str = "bcoo",
         chunk_size: int | None = None,
-        pattern: SparsityPattern | None = None,
+        pattern: Pattern | None = None,
     ) -> Self:
         """The Jacobian as a sparse matrix, by as few products with vectors as its pattern needs.
 
         A warning says so where that is most of the rows or columns, and names the ops that make the
-        pattern dense.
+        pattern dense.  Of a program whose shapes are symbolic it is a program at all sizes, if it
+        takes the same number of products at all sizes (``pattern.colors``).
 
         Args:
           mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest.
@@ -68,10 +76,12 @@ class SparseDerivatives:
 
         Returns:
           A program of the same arguments.  It gives a matrix of ``jax.experimental.sparse.BCOO``,
-          sorted by rows: those of :meth:`jacobian_sparsity`.
+          sorted by rows: those of :meth:`jacobian_sparsity`.  Where shapes are symbolic, elements
+          are in the order of the pattern's pieces, and some may be padding.
 
         Raises:
-          ArgumentError: an option is wrong, or an argument is complex.
+          ArgumentError: an option is wrong, an argument is complex, or the number of products
+            depends on symbolic sizes.
           TransformError, PatternTooDense: as for :meth:`jacobian_sparsity`.
         """
         found = self.jacobian_sparsity(argnums) if pattern is None else pattern
@@ -86,7 +96,7 @@ class SparseDerivatives:
         *,
         format: str = "bcoo",
         chunk_size: int | None = None,
-        pattern: SparsityPattern | None = None,
+        pattern: Pattern | None = None,
     ) -> Self:
         """The Hessian as a sparse matrix: the sparse Jacobian of the gradient, told by symmetry.
 

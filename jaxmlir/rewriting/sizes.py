@@ -31,6 +31,10 @@ def plain(size: Any) -> Any:
     return int(size) if core.is_constant_dim(size) else size
 
 
+# A node of a pytree may have sizes: that of a sparse matrix has its shape.
+_TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
+
+
 class Substitution:
     """Numbers for dimension variables, in types, attributes and ops."""
 
@@ -43,6 +47,8 @@ class Substitution:
         type_ = function.type
         types = [[self.type(t) for t in side] for side in (type_.inputs, type_.results)]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+        for tree in (key for key in _TREES if key in function.attributes):
+            function.attributes[tree] = self.attribute(function.attributes[tree])
         for block in function.body:
             for argument in block.arguments:
                 argument.set_type(self.type(argument.type))

@@ -289,7 +289,7 @@ def _by_lattice(pattern: Matrix, shapes: Sequence[Shape], least: int) -> np.ndar
             continue
         limit = 2 * least if best is None else int(best.max())
         for count in range(least, limit + 1):
-            for factors in _factors(apart, count):
+            for factors in lattice_factors(apart, count):
                 colors = _lattice_colors(grid, factors, count)
                 if _is_valid(pattern, colors, count):
                     best = colors
@@ -348,7 +348,7 @@ def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
     return found[:, None] // weights % base - base // 2
 
 
-def _factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
+def lattice_factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
     """Factors for which points of a row have different numbers, modulo ``count``; the best few."""
     rank = apart.shape[1]
     if count**rank * len(apart) > _TRIED:

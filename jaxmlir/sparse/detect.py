@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from jaxmlir._compat import core
 from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.builder import named_ops, reachable, returned, set_results
 from jaxmlir.dialect.ir import scope
@@ -15,7 +16,10 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, empty
 from jaxmlir.sparse.pattern import SparsityPattern
+from jaxmlir.sparse.relation_tracer import SymbolicTracer
+from jaxmlir.sparse.relations import Arguments
 from jaxmlir.sparse.rules import Value
+from jaxmlir.sparse.symbolic import SymbolicPattern
 from jaxmlir.sparse.tracer import Tracer
 from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
@@ -27,14 +31,17 @@ if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
 
 
-def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> SparsityPattern:
+Pattern = SparsityPattern | SymbolicPattern
+
+
+def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Pattern:
     """The pattern of the Jacobian of all results of ``@symbol`` in some of its flat arguments.
 
     Args:
       argnums: arguments that have tangents, in the order of the columns.
 
     Raises:
-      ArgumentError: shapes are symbolic.
+      ArgumentError: there is no argument.
       TransformError: an argument has no tangents, or an op cannot be differentiated; names it.
       PatternTooDense: there are more elements than are written out; names the ops that mix them.
     """
@@ -42,7 +49,7 @@ def jacobian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> S
     return _pattern(copy, symbol, argnums, symmetric=False)
 
 
-def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> SparsityPattern:
+def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Pattern:
     """The pattern of the Hessian of ``@symbol``: that of its gradient's Jacobian.
 
     It is symmetric, so an element is zero where its mirror image is.  With custom derivative rules
@@ -82,17 +89,14 @@ def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int])
     set_results(gradient, [found[i] for i in argnums])
 
 
-def _pattern(
-    copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool
-) -> SparsityPattern:
+def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool) -> Pattern:
     """The pattern, of a program that is changed for it."""
     if not argnums:
         raise ArgumentError(f"the sparsity pattern of @{symbol}: the arguments hold no arrays")
     with scope():
         function = copy.function(symbol)
-        types = list(function.type.inputs)
-        shapes = [_shape(symbol, t) for t in types]
-        out_shapes = [_shape(symbol, t) for t in function.type.results]
+        shapes = [tuple(aval_of(t).shape) for t in function.type.inputs]
+        out_shapes = [tuple(aval_of(t).shape) for t in function.type.results]
         active = active_arguments(copy, symbol, tuple(argnums))
         rules = Rules(copy)
         derivative, active_out = jvp(rules, symbol, active)
@@ -102,50 +106,51 @@ def _pattern(
             # A backward rule that is not seen to be linear is taken for dense.
             pass
     copy.changed()
-    sizes = [math.prod(shapes[i]) for i in argnums]
-    columns = Columns(sum(sizes))
-    starts = dict(zip(argnums, (sum(sizes[:i]) for i in range(len(sizes))), strict=True))
+    in_shapes = [shapes[i] for i in argnums]
+    is_symbolic = not all(map(core.is_constant_shape, (*shapes, *out_shapes)))
+    inputs = Arguments(in_shapes) if is_symbolic else Columns.of(in_shapes)
     given = [Value(shape) for shape in shapes]
     given += [
-        Value(shapes[i], columns.inputs_from(starts[i], math.prod(shapes[i])))
-        for i, a in enumerate(active)
-        if a
+        Value(shapes[i], inputs.identity(argnums.index(i))) for i, a in enumerate(active) if a
     ]
     reasons: dict[Any, Diagnostic] = {}
+    tracer = (SymbolicTracer if is_symbolic else Tracer)(copy, inputs, reasons)
     with jax.ensure_compile_time_eval():
-        found = Tracer(copy, columns, reasons).enter(derivative, given)
+        found = tracer.enter(derivative, given)
     tangents = iter(found[len(out_shapes) :])
-    parts = []
-    for shape, a in zip(out_shapes, active_out, strict=True):
-        rows = next(tangents).rows if a else None
-        parts.append(empty(math.prod(shape), columns.width) if rows is None else rows)
-    said = tuple(reasons.values())
+    parts = [next(tangents).rows if a else None for a in active_out]
+    options: Any = {"symmetric": symmetric, "reasons": tuple(reasons.values())}
+    if is_symbolic:
+        return SymbolicPattern([x or () for x in parts], in_shapes, out_shapes, **options)
+    return _written_out(symbol, inputs, parts, in_shapes, out_shapes, options)
+
+
+def _written_out(
+    symbol: str,
+    columns: Columns,
+    parts: Sequence[Any],
+    in_shapes: Sequence[tuple[int, ...]],
+    out_shapes: Sequence[tuple[int, ...]],
+    options: dict[str, Any],
+) -> SparsityPattern:
+    """The pattern of results with these sets."""
+    given = zip(parts, out_shapes, strict=True)
+    sets = [empty(math.prod(n), columns.width) if rows is None else rows for rows, n in given]
     try:
-        rows = columns.written_out(columns.joined(parts))
+        rows = columns.written_out(columns.joined(sets))
     except PatternTooDense as e:
         size = f"{sum(map(math.prod, out_shapes)):,} x {columns.inputs:,}"
-        what = "Hessian" if symmetric else "Jacobian"
+        what = "Hessian" if options["symmetric"] else "Jacobian"
         message = f"the {what} of @{symbol}, of {size} elements, is dense: {e}"
-        raise PatternTooDense([Diagnostic("error", message, notes=said)]) from None
-    if symmetric:
+        raise PatternTooDense([Diagnostic("error", message, notes=options["reasons"])]) from None
+    if options["symmetric"]:
         rows = rows.multiply(rows.T).tocsr()
         rows.sort_indices()
     return SparsityPattern(
         rows.shape,
         rows.indptr,
         rows.indices,
-        in_shapes=tuple(shapes[i] for i in argnums),
-        out_shapes=tuple(out_shapes),
-        symmetric=symmetric,
-        reasons=said,
+        in_shapes=in_shapes,
+        out_shapes=out_shapes,
+        **options,
     )
-
-
-def _shape(symbol: str, type_: Any) -> tuple[int, ...]:
-    shape = tuple(aval_of(type_).shape)
-    if not all(isinstance(size, int) for size in shape):
-        raise ArgumentError(
-            f"the sparsity pattern of @{symbol}: expected shapes of numbers, got {shape}; "
-            "program.specialize(...) is the program at given sizes"
-        )
-    return shape

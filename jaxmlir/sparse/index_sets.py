@@ -10,6 +10,8 @@ it, and an op that mixes everything costs no more than its operands.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +43,20 @@ class Columns:
     def __init__(self, inputs: int):
         self.inputs = self.width = inputs
         self._blocks: list[Rows] = []
+        self._starts = [0, inputs]
+
+    @classmethod
+    def of(cls, shapes: Sequence[Sequence[int]]) -> Columns:
+        """The inputs are the elements of arrays, one after the other."""
+        starts = list(itertools.accumulate(map(math.prod, shapes), initial=0))
+        columns = cls(starts[-1])
+        columns._starts = starts
+        return columns
+
+    def identity(self, argument: int) -> Rows:
+        """The sets of one of these arrays."""
+        start, stop = self._starts[argument : argument + 2]
+        return self.inputs_from(start, stop - start)
 
     def inputs_from(self, start: int, size: int) -> Rows:
         """The sets of a value that is a range of the inputs."""

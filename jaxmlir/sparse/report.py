@@ -1,8 +1,8 @@
 """``jaxpr-jacobian-sparsity`` and ``jaxpr-hessian-sparsity``: patterns of derivatives, printed.
 
 The pattern is printed on stderr as a picture in braille, eight places a character, with the
-products with vectors that tell the matrix.  Ops that make it dense are named in remarks, with the
-user's line.
+products with vectors that tell the matrix; of symbolic shapes, as the pieces that it is made of.
+Ops that make it dense are named in remarks, with the user's line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.passes.base import Pass
 from jaxmlir.sparse.detect import hessian_sparsity, jacobian_sparsity
+from jaxmlir.sparse.pattern import SparsityPattern
 
 if TYPE_CHECKING:
     from jaxmlir.dialect.module import Module
@@ -33,7 +34,9 @@ class _PrintSparsity(Pass):
 
     def run(self, program: Module) -> bool:
         pattern = type(self).pattern(program, program.chosen(self.func), self.argnums)
-        print(pattern, pattern.coloring(), sep="\n", file=sys.stderr)
+        print(pattern, file=sys.stderr)
+        if isinstance(pattern, SparsityPattern):
+            print(pattern.coloring(), file=sys.stderr)
         return False
 
 

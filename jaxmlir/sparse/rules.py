@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy import sparse
 
 from jaxmlir.analysis.index_maps import Dims, maps_of
 from jaxmlir.analysis.pointwise import ELEMENTWISE
@@ -436,14 +437,35 @@ _MOST_READS = 30_000_000
 
 # y[i] = sum_{j <= i} x[j]
 def _cumulative(leaf: Leaf) -> Sets | None:
-    (x,) = leaf.operands
-    axis, length = leaf.node.get("axis"), x.shape[leaf.node.get("axis")]
-    if x.size * length > _MOST_READS:
+    axis, length = leaf.node.get("axis"), leaf.operands[0].shape[leaf.node.get("axis")]
+    pairs = np.tril_indices(length)
+    return _mixed(leaf, 0, axis, *(pairs[::-1] if leaf.node.get("reverse", False) else pairs))
+
+
+# a y = x: y[i] depends on x[j] where a path of elements of a leads from i to j
+def _triangular_solve(leaf: Leaf) -> Sets | None:
+    matrix, get = leaf.operands[0], leaf.node.get
+    size = matrix.shape[-1]
+    if leaf.depending != [1] or leaf.operands[1].size * size > _MOST_READS:
         return None
-    numbers = np.moveaxis(numbers_of(x.shape), axis, -1).reshape(-1, length)
-    i, j = np.tril_indices(length)
-    if leaf.node.get("reverse", False):
-        i, j = j, i
+    triangle = np.tri(size, dtype=bool) if get("lower") else np.tri(size, dtype=bool).T
+    if matrix.known is not None:
+        nonzero = (matrix.known() != 0).reshape(-1, size, size).any(0)
+        paths = sparse.csr_matrix((triangle & nonzero) | np.eye(size, dtype=bool))
+        while (further := paths @ paths).nnz != paths.nnz:
+            paths = further
+        triangle = paths.toarray()
+    if get("transpose_a") == get("left_side"):
+        triangle = triangle.T
+    return _mixed(leaf, 1, -2 if get("left_side") else -1, *np.nonzero(triangle))
+
+
+def _mixed(leaf: Leaf, which: int, axis: int, i: np.ndarray, j: np.ndarray) -> Sets | None:
+    """Along an axis of an operand, elements ``i`` of the result read ``j``, pair by pair."""
+    x = leaf.operands[which]
+    if x.size // max(1, x.shape[axis]) * i.size > _MOST_READS:
+        return None
+    numbers = np.moveaxis(numbers_of(x.shape), axis, -1).reshape(-1, x.shape[axis])
     op = reads(numbers[:, i], numbers[:, j], x.size, x.size)
     return [leaf.columns.through(op, x.rows)]
 
@@ -624,6 +646,7 @@ _RULES: dict[str, Rule] = {
     "select_and_gather_add": _pooling,
     "select_and_scatter_add": _scattered_windows,
     "select_n": _select,
+    "triangular_solve": _triangular_solve,
     **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
     **dict.fromkeys(("optimization_barrier", "device_put", "reduce_precision"), _each),
     **dict.fromkeys(("sharding_constraint", "reshard", "layout_constraint", "name"), _each),

@@ -82,18 +82,31 @@ class Tracer:
         if node.name in _CALLS:
             return self.enter(node.get(_CALLS[node.name]), operands)
         if node.name in _CONTROL:
-            return _CONTROL[node.name](self, node, operands)
+            return self._controlled(node, operands)
         shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
         if all(x.rows is None for x in operands):
             return self._independent(node, operands, shapes)
         leaf = Leaf(self.columns, node, operands, shapes, self.program)
-        found = rules.sets_of(leaf)
+        found = self._sets(leaf)
         if found is None:
-            found = rules.dense(leaf)
+            found = self._all(leaf)
             self._because(node, "no rule says which elements it mixes, so all of them")
-        self._look_at(node, operands, found)
-        found = [None if rows is not None and not rows.nnz else rows for rows in found]
+        if said := self._mixes(operands, found):
+            self._because(node, said)
         return [Value(shape, rows) for shape, rows in zip(shapes, found, strict=True)]
+
+    def _sets(self, leaf: Leaf) -> Any:
+        """What the results of an op depend on; ``None`` where no rule knows."""
+        found = rules.sets_of(leaf)
+        return found and [None if rows is None or not rows.nnz else rows for rows in found]
+
+    def _all(self, leaf: Leaf) -> Any:
+        """What results depend on if they depend on all that operands do."""
+        return rules.dense(leaf)
+
+    def _controlled(self, node: Node, operands: list[Value]) -> list[Value]:
+        """The results of an op with functions."""
+        return _CONTROL[node.name](self, node, operands)
 
     def _independent(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
@@ -133,17 +146,16 @@ class Tracer:
 
     # -- what is said --
 
-    def _look_at(self, node: Node, operands: Sequence[Value], found: Sequence[Any]) -> None:
-        """Notes an op whose results depend on most inputs, where no operand does."""
+    def _mixes(self, operands: Sequence[Value], found: Sequence[Any]) -> str:
+        """What is said of an op whose results depend on most inputs, if no operand does."""
         inputs = self.columns.inputs
         if inputs < 2:
-            return
+            return ""
         before = max(_longest(x.rows) for x in operands)
         after = max(map(_longest, found), default=0)
-        if after > max(before, inputs // 2, _FEW_INPUTS):
-            self._because(
-                node, f"an element of its result depends on {after:,} of {inputs:,} inputs"
-            )
+        if after <= max(before, inputs // 2, _FEW_INPUTS):
+            return ""
+        return f"an element of its result depends on {after:,} of {inputs:,} inputs"
 
     def _because(self, node: Node, what: str) -> None:
         if node.op in self.reasons:

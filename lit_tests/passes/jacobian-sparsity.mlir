@@ -6,6 +6,7 @@
 // RUN: jaxmlir-opt --jaxpr-jacobian-sparsity %s 2>&1 >/dev/null | FileCheck %s
 // RUN: jaxmlir-opt --jaxpr-jacobian-sparsity %s 2>/dev/null | FileCheck %s --check-prefix=MODULE
 // RUN: jaxmlir-opt --jaxpr-jacobian-sparsity='func=mixed' --remarks %s 2>&1 >/dev/null | FileCheck %s --check-prefix=DENSE
+// RUN: jaxmlir-opt --jaxpr-jacobian-sparsity='func=symbolic' %s 2>&1 >/dev/null | FileCheck %s --check-prefix=SYMBOLIC
 // RUN: jaxmlir-opt --jaxpr-jvp %s -o %t
 // RUN: jaxmlir-run %t --entry=f.jvp --args '[0.0, 1.0, 3.0, 6.0, 10.0], [1.0, 0.0, 1.0, 0.0, 1.0]' | FileCheck %s --check-prefix=EXEC
 
@@ -18,7 +19,12 @@
 // An op that mixes all elements is named, with its place: here by what its derivative reads.
 // DENSE:      <SparsityPattern 5 x 5, 25 elements (1)>
 // DENSE:      5 JVPs
-// DENSE-NEXT: jacobian-sparsity.mlir:[[# @LINE + 15]]:{{.*}}: remark: [jaxpr-jacobian-sparsity] 'jaxpr.gather' op of the derivative: an element of its result depends on 5 of 5 inputs
+// DENSE-NEXT: jacobian-sparsity.mlir:[[# @LINE + 20]]:{{.*}}: remark: [jaxpr-jacobian-sparsity] 'jaxpr.gather' op of the derivative: an element of its result depends on 5 of 5 inputs
+
+// Where sizes are symbolic, the pattern holds at all of them.
+// SYMBOLIC:      <SymbolicPattern (n - 1) x n: 2 JVPs>
+// SYMBOLIC-NEXT:   [i] of [i + 1], 0 <= i < n - 1
+// SYMBOLIC-NEXT:   [i] of [i], 0 <= i < n - 1
 
 // The product with the sum of the first, third and fifth unit vector has the elements of these
 // columns, one in each row: 2 (x[i+1] - x[i]), negative where the column is the left one.
@@ -35,4 +41,10 @@ func.func public @f(%x: tensor<5xf32>) -> tensor<4xf32> {
 func.func private @mixed(%x: tensor<5xf32>) -> tensor<5xf32> {
   %0 = "jaxpr.sort"(%x) {dimension = 0 : i64, is_stable = true, num_keys = 1 : i64} : (tensor<5xf32>) -> tensor<5xf32>
   return %0 : tensor<5xf32>
+}
+func.func private @symbolic(%x: tensor<?xf32, {shape = "n"}>) -> tensor<?xf32, {shape = "n - 1"}> {
+  %0 = "jaxpr.slice"(%x) {limit_indices = [{dim = ["n"]}], start_indices = array<i64: 1>} : (tensor<?xf32, {shape = "n"}>) -> tensor<?xf32, {shape = "n - 1"}>
+  %1 = "jaxpr.slice"(%x) {limit_indices = [{dim = ["n - 1"]}], start_indices = array<i64: 0>} : (tensor<?xf32, {shape = "n"}>) -> tensor<?xf32, {shape = "n - 1"}>
+  %2 = "jaxpr.sub"(%0, %1) : (tensor<?xf32, {shape = "n - 1"}>, tensor<?xf32, {shape = "n - 1"}>) -> tensor<?xf32, {shape = "n - 1"}>
+  return %2 : tensor<?xf32, {shape = "n - 1"}>
 }

@@ -1,6 +1,7 @@
 """Patterns of derivatives, against the derivatives that JAX computes: no element outside of a
 pattern is other than zero, and what has a known structure is found to have it."""
 
+import functools
 import runpy
 import warnings
 from pathlib import Path
@@ -495,17 +496,6 @@ def test_complex_arguments_are_refused():
         program.sparse_jacobian()
 
 
-def test_a_program_of_symbolic_sizes_has_a_pattern_at_each_size():
-    (size,) = jax.export.symbolic_shape("n")
-    program = jaxmlir.trace(differences)(jax.ShapeDtypeStruct((size,), np.float32))
-    with pytest.raises(ArgumentError, match="program.specialize"):
-        program.jacobian_sparsity()
-    for n in (4, 7):
-        x = jnp.linspace(0.1, 1, n)
-        pattern = program.specialize(x).jacobian_sparsity()
-        np.testing.assert_array_equal(pattern.to_dense(), dense_jacobian(differences, x) != 0)
-
-
 @pytest.mark.parametrize("size", [6, 24])
 def test_the_example_solves_and_differentiates_an_equation(size):
     example = runpy.run_path(str(ROOT / "examples" / "sparse_newton.py"))
@@ -526,6 +516,19 @@ def test_products_with_a_known_number_are_followed():
         return lax.scan(lambda c, a: (c, jnp.dot(c, a)), jnp.float32(2), x)[1]
 
     np.testing.assert_array_equal(pattern_of(f, X).to_dense(), np.eye(5, dtype=bool))
+
+
+@pytest.mark.parametrize(("lower", "transposed"), [(False, False), (False, True), (True, False)])
+def test_triangular_systems_mix_along_the_paths_of_known_matrices(lower, transposed):
+    links = np.eye(5) + np.diag([2.0, 0, 3, 4], -1 if lower else 1)
+    options = {"lower": lower, "transpose_a": transposed}
+
+    def f(x):
+        solve = functools.partial(lax.linalg.triangular_solve, links.astype(np.float32), **options)
+        return solve(x, left_side=True), solve(x.T)
+
+    x = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (5, 2)), jnp.float32)
+    np.testing.assert_array_equal(pattern_of(f, x).to_dense(), dense_jacobian(f, x) != 0)
 
 
 def test_sets_that_were_shared_at_different_times_are_written_out():

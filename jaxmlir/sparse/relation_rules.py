@@ -1,0 +1,632 @@
+"""What an op does to relations between its elements and the inputs, whatever the sizes.
+
+The counterpart of :mod:`jaxmlir.sparse.rules`, in which elements have numbers.  Here an op is
+substituted into the indices of pieces (:mod:`jaxmlir.sparse.relations`): a slice shifts an index
+and cuts its range.  Anything else goes along the loops that the op's indexing map has, and an op
+without one mixes all elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jax.lax import GatherScatterMode
+
+from jaxmlir._compat import core
+from jaxmlir.analysis.index_maps import Dims, symbolic_maps_of
+from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.ops import OPS, Trait, with_trait
+from jaxmlir.sparse.formulas import formula_of
+from jaxmlir.sparse.relations import (
+    Arguments,
+    Piece,
+    Pieces,
+    Size,
+    Sum,
+    at_most,
+    ends_of,
+    larger,
+    smaller,
+    united,
+)
+from jaxmlir.sparse.rules import Leaf, Value
+
+Found = list[list[Piece]]
+"""The pieces of each result."""
+
+
+def relations_of(leaf: Leaf) -> list[Pieces | None] | None:
+    """What the results of an op depend on; ``None`` where no rule knows."""
+    for rule in _rules_of(leaf.name):
+        found = rule(leaf)
+        if found is not None:
+            return [
+                _kept(leaf, pieces, shape) for pieces, shape in zip(found, leaf.shapes, strict=True)
+            ]
+    return None
+
+
+def dense(leaf: Leaf) -> list[Pieces | None]:
+    """Every result depends on all that any operand depends on."""
+    pieces = [piece for i in leaf.depending for piece in leaf.operands[i].rows]
+    return [
+        _kept(leaf, [_along(piece, (), (None,) * len(shape), shape) for piece in pieces], shape)
+        for shape in leaf.shapes
+    ]
+
+
+def _kept(leaf: Leaf, pieces: Any, shape: Sequence[Size]) -> Pieces | None:
+    found = united(list(pieces))
+    if len(found) > _MOST_PIECES:
+        found = whole(found, leaf.columns, shape)
+    return found or None
+
+
+def whole(pieces: Pieces, arguments: Arguments, shape: Sequence[Size]) -> Pieces:
+    """All pairs of elements of a value and of the arguments that it depends on."""
+    return united([arguments.whole(i, shape) for i in {piece.argument for piece in pieces}])
+
+
+_MOST_PIECES = 400
+_MOST_TAPS = 128
+"""A window of more elements is taken for all of them."""
+
+
+# --- along loops ----------------------------------------------------------------------------------
+
+
+def _along(piece: Piece, of_operand: Dims, of_result: Dims, shape: Sequence[Size]) -> Piece:
+    """Each result depends on all elements of the operand at its place in the loops of both."""
+    indices = []
+    for loop, size in zip(of_result, shape, strict=True):
+        if loop is not None and loop in of_operand:
+            indices.append(piece.result[of_operand.index(loop)])
+        else:
+            piece, index = piece.fresh(size)
+            indices.append(index)
+    return piece._replace(result=tuple(indices))
+
+
+def _along_loops(leaf: Leaf) -> Found | None:
+    with context():
+        op = leaf.node.op
+        maps = symbolic_maps_of(op_signature.of_op(op, leaf.node.name, list(op.operands)))
+    if maps is None:
+        return None
+    return [
+        [
+            _along(piece, maps.operands[i], of_result, shape)
+            for i in leaf.depending
+            for piece in leaf.operands[i].rows
+        ]
+        for shape, of_result in zip(leaf.shapes, maps.results, strict=True)
+    ]
+
+
+def _each(leaf: Leaf) -> Found | None:
+    """Ops whose results are their operands, one by one."""
+    if len(leaf.operands) != len(leaf.shapes):
+        return None
+    return [list(x.rows or ()) for x in leaf.operands]
+
+
+# --- movement -------------------------------------------------------------------------------------
+
+
+def _moved(piece: Piece, d: int, index: Sum) -> Piece:
+    return piece._replace(result=(*piece.result[:d], index, *piece.result[d + 1 :]))
+
+
+def _cut(piece: Piece, starts: Sequence[Size], sizes: Sequence[Size]) -> list[Piece]:
+    """The part of a piece within a window, whose first element becomes the first."""
+    found = [piece]
+    for d, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        found = [y for x in found for y in x.where(x.result[d], start, start + size)]
+    return [
+        x._replace(result=tuple(i.plus(-s) for i, s in zip(x.result, starts, strict=True)))
+        for x in found
+    ]
+
+
+def _outside(
+    piece: Piece, starts: Sequence[Size], sizes: Sequence[Size], shape: Sequence[Size]
+) -> Iterator[Piece]:
+    """The parts of a piece outside of a window."""
+    inside = [piece]
+    for d, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        for x in inside:
+            yield from x.where(x.result[d], 0, start)
+            yield from x.where(x.result[d], start + size, shape[d])
+        inside = [y for x in inside for y in x.where(x.result[d], start, start + size)]
+
+
+def _divided(piece: Piece, d: int, by: int) -> list[Piece] | None:
+    """The part of a piece in which an index is a multiple of a number, divided by it."""
+    index = piece.result[d]
+    if by == 1:
+        return [piece]
+    constant, single = index.constant, index.single
+    if single is not None:
+        t, sign = single
+        rest = (-sign * constant) % by
+        low, high = (-((rest - end) // by) for end in piece.ranges[t])
+        new = Sum(rest, ((t, by),))
+        ranges = (*piece.ranges[:t], (low, high), *piece.ranges[t + 1 :])
+        piece = piece.put({t: new}, ranges)
+        return [_moved(piece, d, Sum((constant + sign * rest) // by, ((t, sign),)))]
+    numbers = [c for _, c in index.terms]
+    if not all(map(core.is_constant_dim, (constant, *numbers))) or any(c % by for c in numbers):
+        return None
+    terms = tuple((t, c // by) for t, c in index.terms)
+    return [] if constant % by else [_moved(piece, d, Sum(constant // by, terms))]
+
+
+def _slice(leaf: Leaf) -> Found | None:
+    starts, limits = leaf.node.get("start_indices"), leaf.node.get("limit_indices")
+    strides = leaf.node.get("strides") or (1,) * len(starts)
+    sizes = [limit - start for start, limit in zip(starts, limits, strict=True)]
+    found = [y for x in leaf.operands[0].rows for y in _cut(x, starts, sizes)]
+    for d, stride in enumerate(strides):
+        if not core.is_constant_dim(stride):
+            return None
+        parts = [_divided(x, d, int(stride)) for x in found]
+        if None in parts:
+            return None
+        found = [y for part in parts for y in part]
+    return [found]
+
+
+def _pad(leaf: Leaf) -> Found:
+    """What is filled in is one number, and goes everywhere."""
+    (shape,), (x, fill) = leaf.shapes, leaf.operands
+    found = [_along(piece, (), (None,) * len(shape), shape) for piece in fill.rows or ()]
+    for piece in x.rows or ():
+        pairs = zip(piece.result, leaf.node.get("padding_config"), strict=True)
+        indices = tuple(i.times(inner + 1).plus(low) for i, (low, _, inner) in pairs)
+        zeros = (0,) * len(shape)
+        found += _cut(piece._replace(result=indices), zeros, shape)
+    return [found]
+
+
+def _concatenate(leaf: Leaf) -> Found:
+    d, start, found = leaf.node.get("dimension"), 0, []
+    for x in leaf.operands:
+        found += [_moved(piece, d, piece.result[d].plus(start)) for piece in x.rows or ()]
+        start = start + x.shape[d]
+    return [found]
+
+
+def _stack(leaf: Leaf) -> Found:
+    d = leaf.node.get("axis")
+    return [
+        [
+            piece._replace(result=(*piece.result[:d], Sum(i), *piece.result[d:]))
+            for i, x in enumerate(leaf.operands)
+            for piece in x.rows or ()
+        ]
+    ]
+
+
+def _split(leaf: Leaf) -> Found:
+    d, (x,), start, found = leaf.node.get("axis"), leaf.operands, 0, []
+    for size in leaf.node.get("sizes"):
+        starts = [start if i == d else 0 for i in range(len(x.shape))]
+        sizes = [size if i == d else n for i, n in enumerate(x.shape)]
+        found.append([y for piece in x.rows for y in _cut(piece, starts, sizes)])
+        start = start + size
+    return found
+
+
+def _unstack(leaf: Leaf) -> Found:
+    (x,), d, found = leaf.operands, leaf.node.get("axis"), []
+    for i in range(len(leaf.shapes)):
+        parts = [y for piece in x.rows for y in piece.where(piece.result[d], i, i + 1)]
+        found.append([y._replace(result=(*y.result[:d], *y.result[d + 1 :])) for y in parts])
+    return found
+
+
+def _rev(leaf: Leaf) -> Found:
+    (x,), found = leaf.operands, []
+    for piece in x.rows:
+        for d in leaf.node.get("dimensions"):
+            piece = _moved(piece, d, piece.result[d].times(-1).plus(x.shape[d] - 1))
+        found.append(piece)
+    return [found]
+
+
+def _reshape(leaf: Leaf) -> Found | None:
+    (x,), (shape,) = leaf.operands, leaf.shapes
+    if leaf.name == "reshape" and leaf.node.get("dimensions") is not None:
+        return None
+    found: list[Piece] = []
+    for piece in x.rows:
+        parts = [piece._replace(result=())]
+        indices = piece.result
+        for have, want in _groups(x.shape, shape):
+            number = Sum(0)
+            for d in have:
+                number = number.times(x.shape[d]).plus(indices[d])
+            sizes = [shape[d] for d in want]
+            if not want:
+                parts = [y for part in parts for y in part.where(number, 0, 1)]
+                continue
+            unfolded = [_unfolded(part, number, sizes) for part in parts]
+            if None in unfolded:
+                return None
+            parts = [y for part in unfolded for y in part]
+        found += parts
+    return [found]
+
+
+def _groups(have: Sequence[Size], want: Sequence[Size]) -> Iterator[tuple[list[int], list[int]]]:
+    """Dimensions of two shapes of the same elements in order that have the same product."""
+    i = j = 0
+    while i < len(have) or j < len(want):
+        if i < len(have) and _is_one(have[i]):
+            yield [i], []
+            i += 1
+            continue
+        if j < len(want) and _is_one(want[j]):
+            yield [], [j]
+            j += 1
+            continue
+        first, second = i, j
+        i, j = min(i + 1, len(have)), min(j + 1, len(want))
+        while True:
+            a, b = math.prod(have[first:i]), math.prod(want[second:j])
+            if a == b or (i == len(have) and j == len(want)):
+                break
+            # The group whose product may be the smaller one grows.
+            if i < len(have) and (j == len(want) or not at_most(b, a) or at_most(a, b)):
+                i += 1
+            else:
+                j += 1
+        yield list(range(first, i)), list(range(second, j))
+
+
+def _is_one(size: Size) -> bool:
+    return core.is_constant_dim(size) and size == 1
+
+
+def _unfolded(piece: Piece, number: Sum, sizes: Sequence[Size]) -> list[Piece] | None:
+    """The piece with more indices: those of a number in row-major order.
+
+    A number is split in a multiple of the size of a row and a rest; the rest may run over into
+    other rows, each of which is a piece.
+    """
+    if len(sizes) == 1:
+        return [piece._replace(result=(*piece.result, number))]
+    row = math.prod(sizes[1:])
+    if core.is_constant_dim(row) and row == 0:
+        return []
+    high, rest = Sum(0), Sum(number.constant)
+    for t, c in number.terms:
+        times = c // row if not at_most(c, 0) else -(-c // row)
+        if times * row == c:
+            high = high.plus(Sum(0, ((t, times),)))
+        else:
+            rest = rest.plus(Sum(0, ((t, c),)))
+    ends = piece.ends(rest)
+    if ends is None:
+        return None
+    carries = range(-_CARRIES, _CARRIES + 1)
+    first = max((k for k in carries if at_most(k * row, ends[0])), default=None)
+    last = min((k for k in carries if at_most(ends[1] + 1, (k + 1) * row)), default=None)
+    if first is None or last is None:
+        return None
+    found: list[Piece] = []
+    for k in range(first, last + 1):
+        index = rest.plus(-k * row)
+        for part in piece.where(index, 0, row):
+            part = part._replace(result=(*part.result, high.plus(k)))
+            unfolded = _unfolded(part, index, sizes[1:])
+            if unfolded is None:
+                return None
+            found += unfolded
+    return found
+
+
+_CARRIES = 3
+
+
+# --- windows at known places ----------------------------------------------------------------------
+
+
+def _places(x: Value) -> list[tuple[tuple[int, ...], list[Sum]]] | None:
+    """Where windows begin, if that is known: for each place in the array of indices, formulas."""
+    known = formula_of(x)
+    if known is None or not known.ndim:
+        return None
+    return [(place, list(known[place])) for place in np.ndindex(*known.shape[:-1])]
+
+
+def _single_starts(
+    indices: Sequence[Value], sizes: Sequence[Size], shape: Sequence[Size]
+) -> list[Size] | None:
+    """Where the only window of a dynamic slice begins."""
+    known = [formula_of(i) for i in indices]
+    if any(start is None for start in known):
+        return None
+    return [
+        larger(0, smaller(start.item().constant, have - size))
+        for start, size, have in zip(known, sizes, shape, strict=True)
+    ]
+
+
+def _dynamic_slice(leaf: Leaf) -> Found | None:
+    x, *indices = leaf.operands
+    sizes = leaf.node.get("slice_sizes")
+    starts = _single_starts(indices, sizes, x.shape)
+    if starts is None:
+        return None
+    return [[y for piece in x.rows for y in _cut(piece, starts, sizes)]]
+
+
+# y[b,w] = x[p[b] + w]
+def _gather(leaf: Leaf) -> Found | None:
+    x, indices = leaf.operands
+    numbers, sizes = leaf.node.get("dimension_numbers"), leaf.node.get("slice_sizes")
+    places = _places(indices)
+    if places is None or numbers.operand_batching_dims:
+        return None
+    (shape,), of_places = leaf.shapes, indices.shape[:-1]
+    windows = [d for d in range(len(x.shape)) if d not in numbers.collapsed_slice_dims]
+    found: list[Piece] = []
+    for place, row in places:
+        starts = [Sum(0)] * len(x.shape)
+        for d, start in zip(numbers.start_index_map, row, strict=True):
+            starts[d] = _start(leaf, start, sizes[d], x.shape[d], of_places)
+            if starts[d] is None:
+                return None
+        for piece in x.rows:
+            batch: list[Sum] = []
+            for i, size in zip(place, of_places, strict=True):
+                index = Sum(i)
+                if not core.is_constant_dim(size):
+                    piece, index = piece.fresh(size)
+                batch.append(index)
+            at = [start.put(dict(enumerate(batch))) for start in starts]
+            offsets = [i.plus(start, -1) for i, start in zip(piece.result, at, strict=True)]
+            inner, outer = (offsets[d] for d in windows), iter(batch)
+            result = [next(inner if d in numbers.offset_dims else outer) for d in range(len(shape))]
+            parts = [piece._replace(result=(*result, *offsets))]
+            for d, size in enumerate(sizes, len(shape)):
+                parts = [
+                    y
+                    for p in parts
+                    for y in (
+                        p.zero(p.result[d]) if _is_one(size) else p.where(p.result[d], 0, size)
+                    )
+                ]
+            found += [part._replace(result=part.result[: len(shape)]) for part in parts]
+    return [found]
+
+
+def _start(leaf: Leaf, start: Sum, size: Size, have: Size, places: Sequence[Size]) -> Sum | None:
+    """Where a window begins along a dimension; ``None`` where it may be moved to be inside, each
+    in another way."""
+    mode = leaf.node.get("mode")
+    if not start.terms:
+        # What is outside is moved, or not there.
+        is_moved = mode == GatherScatterMode.CLIP or leaf.name == "gather"
+        return Sum(larger(0, smaller(start.constant, have - size))) if is_moved else start
+    ends = ends_of(start, [(0, n) for n in places])
+    inside = ends and at_most(0, ends[0]) and at_most(ends[1] + size, have)
+    return start if inside or mode != GatherScatterMode.CLIP else None
+
+
+def _update(leaf: Leaf) -> Found | None:
+    """Windows are written to the operand: it goes by, but where they are known to overwrite it."""
+    which = OPS[leaf.name].update
+    rule = _update_slice if leaf.name == "dynamic_update_slice" else _scatter
+    found = rule(leaf, leaf.operands[which])
+    if found is not None:
+        return found
+    alone = [x if i == which else x._replace(rows=None) for i, x in enumerate(leaf.operands)]
+    along = _along_loops(leaf._replace(operands=alone))
+    return along and [[*(leaf.operands[0].rows or ()), *along[0]]]
+
+
+def _update_slice(leaf: Leaf, updates: Value) -> Found | None:
+    x, sizes = leaf.operands[0], updates.shape
+    starts = _single_starts(leaf.operands[2:], sizes, x.shape)
+    if starts is None:
+        return None
+    found = [y for piece in x.rows or () for y in _outside(piece, starts, sizes, x.shape)]
+    for piece in updates.rows or ():
+        index = tuple(i.plus(s) for i, s in zip(piece.result, starts, strict=True))
+        found.append(piece._replace(result=index))
+    return [found]
+
+
+# y = x, y[p[b] + w] += u[b,w]
+def _scatter(leaf: Leaf, updates: Value) -> Found | None:
+    if not leaf.name.startswith("scatter"):
+        return None
+    x, indices = leaf.operands[:2]
+    numbers, places = leaf.node.get("dimension_numbers"), _places(indices)
+    if places is None or numbers.operand_batching_dims:
+        return None
+    windows = numbers.update_window_dims
+    kept = [d for d in range(len(x.shape)) if d not in numbers.inserted_window_dims]
+    sizes: list[Size] = [1] * len(x.shape)
+    for d, of_update in zip(kept, windows, strict=True):
+        sizes[d] = updates.shape[of_update]
+    outer = [d for d in range(len(updates.shape)) if d not in windows]
+    found = list(x.rows or ())
+    for place, row in places:
+        starts = [Sum(0)] * len(x.shape)
+        for d, start in zip(numbers.scatter_dims_to_operand_dims, row, strict=True):
+            starts[d] = _start(leaf, start, sizes[d], x.shape[d], indices.shape[:-1])
+            if starts[d] is None:
+                return None
+        given = list(zip(starts, sizes, x.shape, strict=True))
+        if leaf.name == "scatter" and all(
+            not s.terms and at_most(0, s.constant) and at_most(s.constant + n, have)
+            for s, n, have in given
+        ):
+            at = [s.constant for s in starts]
+            found = [y for piece in found for y in _outside(piece, at, sizes, x.shape)]
+        for piece in updates.rows or ():
+            parts = [piece]
+            for i, d in enumerate(outer):
+                if core.is_constant_dim(updates.shape[d]):
+                    parts = [y for p in parts for y in p.where(p.result[d], place[i], place[i] + 1)]
+            for part in parts:
+                batch = {i: part.result[d] for i, d in enumerate(outer)}
+                index = [start.put(batch) for start in starts]
+                for d, of_update in zip(kept, windows, strict=True):
+                    index[d] = index[d].plus(part.result[of_update])
+                found += _cut(part._replace(result=tuple(index)), (0,) * len(index), x.shape)
+    return [found]
+
+
+# --- sums along an axis, and in windows -----------------------------------------------------------
+
+
+def _cumulative(leaf: Leaf) -> Found:
+    (x,), axis, found = leaf.operands, leaf.node.get("axis"), []
+    for piece in x.rows:
+        have = piece.result[axis]
+        piece, index = piece.fresh(x.shape[axis])
+        sign = -1 if leaf.node.get("reverse", False) else 1
+        after = index.times(sign).plus(have, -sign)
+        found += _moved(piece, axis, index).where(after, 0, x.shape[axis])
+    return [found]
+
+
+def _pooling(leaf: Leaf) -> Found | None:
+    node, (shape,) = leaf.node, leaf.shapes[:1]
+    windows, ones = node.get("window_dimensions"), (1,) * len(shape)
+    options = [
+        windows,
+        node.get("window_strides") or ones,
+        [low for low, _ in node.get("padding")],
+        node.get("base_dilation") or ones,
+        node.get("window_dilation") or ones,
+    ]
+    if any(len(leaf.operands[i].shape) != len(shape) for i in leaf.depending):
+        return None
+    taps = _taps([options[0], *options[4:]])
+    if taps is None:
+        return None
+    found = []
+    for piece in (piece for i in leaf.depending for piece in leaf.operands[i].rows):
+        for offsets in taps:
+            parts = _tapped(piece, range(len(shape)), offsets, *options[1:4], shape)
+            if parts is None:
+                return None
+            found += parts
+    return [found] * len(leaf.shapes)
+
+
+def _taps(options: Sequence[Sequence[Size]]) -> list[tuple[int, ...]] | None:
+    """The places of a window, given its sizes and dilations."""
+    sizes, dilations = options
+    numbers = all(map(core.is_constant_dim, (*sizes, *dilations)))
+    if not numbers or math.prod(sizes) > _MOST_TAPS:
+        return None
+    lines = [[d * i for i in range(n)] for n, d in zip(sizes, dilations, strict=True)]
+    return list(itertools.product(*lines))
+
+
+def _tapped(
+    piece: Piece,
+    dims: Sequence[int],
+    offsets: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[Size],
+    dilations: Sequence[int],
+    shape: Sequence[Size],
+) -> list[Piece] | None:
+    """The results that read the elements of a piece at one place of their windows."""
+    parts = [piece]
+    for d, offset, stride, low, base in zip(
+        dims, offsets, strides, padding, dilations, strict=True
+    ):
+        moved = []
+        for part in parts:
+            index = part.result[d].times(base).plus(low - offset)
+            divided = _divided(_moved(part, d, index), d, stride)
+            if divided is None:
+                return None
+            moved += [y for x in divided for y in x.where(x.result[d], 0, shape[d])]
+        parts = moved
+    return parts
+
+
+def _convolution(leaf: Leaf) -> Found | None:
+    (image, kernel), node, (shape,) = leaf.operands, leaf.node, leaf.shapes
+    if kernel.rows is not None or node.get("batch_group_count", 1) != 1:
+        return None
+    if node.get("feature_group_count", 1) != 1:
+        return None
+    spec, ones = node.get("dimension_numbers"), (1,) * (len(shape) - 2)
+    lhs, rhs, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec
+    sizes = [kernel.shape[d] for d in rhs[2:]]
+    taps = _taps([sizes, node.get("rhs_dilation") or ones])
+    if taps is None:
+        return None
+    if kernel.known is not None:
+        read = (np.transpose(kernel.known(), rhs) != 0).any((0, 1)).reshape(-1)
+        taps = [tap for tap, is_read in zip(taps, read, strict=True) if is_read]
+    padding = [low for low, _ in node.get("padding")]
+    dilations = node.get("lhs_dilation") or ones
+    options = node.get("window_strides"), padding, dilations
+    found = []
+    order = [0] * len(shape)
+    for i, d in enumerate(out):
+        order[d] = i
+    for piece in image.rows:
+        # Channels are mixed: batch, places.
+        piece = piece._replace(result=tuple(piece.result[d] for d in (lhs[0], *lhs[2:])))
+        inner = [shape[d] for d in out[2:]]
+        for offsets in taps:
+            parts = _tapped(piece, range(1, len(shape) - 1), offsets, *options, [None, *inner])
+            if parts is None:
+                return None
+            for part in parts:
+                part, feature = part.fresh(shape[out[1]])
+                indices = (part.result[0], feature, *part.result[1:])
+                found.append(part._replace(result=tuple(indices[i] for i in order)))
+    return [found]
+
+
+Rule = Callable[[Leaf], "Found | None"]
+
+_RULES: dict[str, Rule] = {
+    "concatenate": _concatenate,
+    "conv_general_dilated": _convolution,
+    "dynamic_slice": _dynamic_slice,
+    "gather": _gather,
+    "pad": _pad,
+    "rev": _rev,
+    "slice": _slice,
+    "split": _split,
+    "stack": _stack,
+    "unstack": _unstack,
+    **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
+    **dict.fromkeys(("select_and_gather_add",), _pooling),
+    **dict.fromkeys(("optimization_barrier", "device_put", "reduce_precision"), _each),
+    **dict.fromkeys(("sharding_constraint", "reshard", "layout_constraint", "name"), _each),
+    **dict.fromkeys(("pvary", "pbroadcast", "copy"), _each),
+}
+
+
+@functools.cache
+def _rules_of(name: str) -> tuple[Rule, ...]:
+    """The rules for an op, to be tried in order."""
+    full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
+    kinds = (
+        (Trait.RESHAPE, _reshape),
+        (Trait.UPDATE, _update),
+        (Trait.CUMULATIVE, _cumulative),
+    )
+    found += [rule for trait, rule in kinds if full in with_trait(trait)]
+    return (*found, _along_loops)

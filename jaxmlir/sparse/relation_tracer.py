@@ -1,0 +1,186 @@
+"""Patterns that hold at all sizes: of programs whose shapes are symbolic.
+
+The derivative is interpreted as at given sizes (:mod:`jaxmlir.sparse.tracer`), with relations in
+the place of index sets.  A loop's carry is a fixpoint; where it grows from one iteration to the
+next, as that of steps of a stencil does, it is taken to depend on all that it depends on at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxmlir._compat import core
+from jaxmlir.interpret.interpreter import Node, plan_of
+from jaxmlir.sparse import formulas, relation_rules
+from jaxmlir.sparse.formulas import Formula
+from jaxmlir.sparse.relations import Arguments, Piece, Pieces, Sum, composed, united
+from jaxmlir.sparse.rules import Leaf, Value
+from jaxmlir.sparse.tracer import Tracer
+
+_RUN = 400
+"""Scans of at most so many ops, all iterations together, are run."""
+_GROWING = 3
+"""A loop's body is interpreted so often before what grows is taken for all."""
+
+
+class SymbolicTracer(Tracer):
+    """Interprets functions of a program of symbolic shapes: a value's ``rows`` are pieces."""
+
+    def _sets(self, leaf: Leaf) -> Any:
+        return relation_rules.relations_of(leaf)
+
+    def _all(self, leaf: Leaf) -> Any:
+        return relation_rules.dense(leaf)
+
+    def _mixes(self, operands: Sequence[Value], found: Sequence[Any]) -> str:
+        """What is said of an op whose results depend on numbers of inputs that grow with sizes, if
+        no operand's do."""
+        if _grows(found) and not _grows([x.rows for x in operands]):
+            return "an element of its result depends on more inputs the larger the sizes are"
+        return ""
+
+    def _independent(
+        self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
+    ) -> list[Value]:
+        is_fixed = all(map(core.is_constant_shape, shapes))
+        if is_fixed and operands and not any(isinstance(x.known, Formula) for x in operands):
+            return super()._independent(node, operands, shapes)
+        known = formulas.of_result(node, operands, shapes[0]) if len(shapes) == 1 else None
+        return [Value(shape, None, known) for shape in shapes]
+
+    def _limited(
+        self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
+    ) -> list[Value]:
+        return [Value(shape) for shape in shapes]
+
+    def _controlled(self, node: Node, operands: list[Value]) -> list[Value]:
+        if node.name == "jaxpr.cond":
+            return self._branched(node, operands)
+        if node.name == "jaxpr.while":
+            carried = len(operands) - len(node.results)
+            consts = operands[node.get("cond_nconsts", 0) : carried]
+            return self._iterated(node, node.get("body_jaxpr"), consts, operands[carried:], [])
+        return self._scanned(node, operands)
+
+    def _branched(self, node: Node, operands: list[Value]) -> list[Value]:
+        """What any branch gives that may be taken."""
+        which, *arguments = operands
+        branches = node.get("branches")
+        if which.known is not None and not isinstance(which.known, Formula):
+            chosen = int(np.clip(which.known(), 0, len(branches) - 1))
+            return self.enter(branches[chosen], arguments)
+        results = [self.enter(branch, arguments) for branch in branches]
+        return [functools.reduce(_either, values) for values in zip(*results, strict=True)]
+
+    def _scanned(self, node: Node, operands: list[Value]) -> list[Value]:
+        n, length, symbol = node.get("num_consts", 0), node.get("length"), node.get("jaxpr")
+        m = n + node.get("num_carry", 0)
+        consts, carry, arrays = operands[:n], operands[n:m], operands[m:]
+        shapes = [tuple(aval.shape) for aval in node.avals()[m - n :]]
+        if (
+            core.is_constant_dim(length)
+            and length * len(plan_of(self.program, symbol).nodes) <= _RUN
+        ):
+            parts: list[list[Piece]] = [[] for _ in shapes]
+            order = range(length)[::-1] if node.get("reverse", False) else range(length)
+            for i in order:
+                slices = [_slice(x, i, i + 1) for x in arrays]
+                found = self.enter(symbol, [*consts, *carry, *slices])
+                carry = found[: len(carry)]
+                for part, x in zip(parts, found[len(carry) :], strict=True):
+                    part += [p._replace(result=(Sum(i), *p.result)) for p in x.rows or ()]
+        else:
+            slices = [_slice(x, 0, length) for x in arrays]
+            carry = self._iterated(node, symbol, consts, carry, slices)
+            parts = self._stacked(symbol, [*consts, *carry], arrays, length)[len(carry) :]
+        stacked = [
+            Value(shape, united(part) or None) for shape, part in zip(shapes, parts, strict=True)
+        ]
+        return [*carry, *stacked]
+
+    def _stacked(
+        self, symbol: str, fixed: list[Value], arrays: list[Value], length: Any
+    ) -> list[list[Piece]]:
+        """What the results of all iterations depend on, one after the other.
+
+        Args:
+          fixed: what any iteration may be given, besides slices of the arrays.
+        """
+        # A slice is an argument of its own.
+        own, shapes = len(self.columns.shapes), [x.shape[1:] for x in arrays]
+        inner = SymbolicTracer(
+            self.program, Arguments([*self.columns.shapes, *shapes]), self.reasons
+        )
+        slices = [
+            Value(shape, x.rows and inner.columns.identity(own + k))
+            for k, (x, shape) in enumerate(zip(arrays, shapes, strict=True))
+        ]
+        found: list[list[Piece]] = []
+        for x in inner.enter(symbol, [*fixed, *slices]):
+            found.append([])
+            for piece in x.rows or ():
+                if piece.argument < own:
+                    part, index = piece.fresh(length)
+                    found[-1].append(part._replace(result=(index, *part.result)))
+                else:
+                    for of_array in arrays[piece.argument - own].rows:
+                        found[-1] += composed(piece, of_array)
+        return found
+
+    def _iterated(
+        self,
+        node: Node,
+        symbol: str,
+        consts: list[Value],
+        carry: list[Value],
+        slices: list[Value],
+    ) -> list[Value]:
+        """A loop's carry after any number of iterations."""
+        carry = [x._replace(known=None) for x in carry]
+        reached: list[set[int]] = [set() for _ in carry]
+        for i in itertools.count():
+            found = self.enter(symbol, [*consts, *carry, *slices])
+            after = [_either(a, b) for a, b in zip(carry, found, strict=False)]
+            grown = [
+                not arguments <= known if known else {*(a.rows or ())} != {*(b.rows or ())}
+                for a, b, known in zip(carry, after, reached, strict=True)
+                for arguments in [{piece.argument for piece in b.rows or ()}]
+            ]
+            if not any(grown):
+                return carry
+            for k in np.flatnonzero(grown):
+                carry[k] = after[k]
+                if i >= _GROWING:
+                    self._because(node, "what it carries depends on more in each iteration")
+                    reached[k] = {piece.argument for piece in after[k].rows}
+                    rows = relation_rules.whole(after[k].rows, self.columns, after[k].shape)
+                    carry[k] = after[k]._replace(rows=rows)
+
+
+def _either(a: Value, b: Value) -> Value:
+    """What may be one value or another one of its shape."""
+    return Value(a.shape, united([*(a.rows or ()), *(b.rows or ())]) or None)
+
+
+def _slice(x: Value, low: Any, high: Any) -> Value:
+    """The elements of a value at any of some first indices."""
+    parts = [y for piece in x.rows or () for y in piece.where(piece.result[0], low, high)]
+    rows = united([y._replace(result=y.result[1:]) for y in parts])
+    return Value(x.shape[1:], rows or None)
+
+
+def _grows(found: Sequence[Pieces | None]) -> bool:
+    """Whether elements depend on numbers of inputs that are larger at larger sizes."""
+    for piece in (piece for pieces in found for piece in pieces or ()):
+        named = {t for x in piece.result for t, _ in x.terms}
+        read = {t for x in piece.read for t, _ in x.terms}
+        for t in read - named:
+            low, high = piece.ranges[t]
+            if not core.is_constant_dim(high - low):
+                return True
+    return False

@@ -1,0 +1,391 @@
+"""Which elements depend on which inputs, at all sizes at once: sets of pairs that grow with sizes.
+
+An element of a value is given by its indices, and so is an input.  A *piece* is a set of pairs of
+them: all indices are sums of parameters times coefficients, and each parameter runs over a range::
+
+    u[:-1] of u: f32[n]       value[t] reads u[t],      0 <= t < n - 1
+    u[1:]                     value[t] reads u[t + 1],  0 <= t < n - 1
+    sum(x, 0) of x: f32[n,m]  value[t] reads x[s, t],   0 <= t < m, 0 <= s < n
+
+Coefficients and ends of ranges are polynomials in the dimension variables, JAX's symbolic
+dimensions.  What a range cannot say is said by *conditions*, that a sum is within bounds.
+
+A comparison of sizes may not be decided.  Nothing here needs it to be: a range or a condition that
+may be left out is kept, and a piece that may be empty stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmlir._compat import core, shape_poly
+from jaxmlir.rewriting.sizes import Sizes, evaluate, plain
+from jaxmlir.sparse.index_sets import MOST, PatternTooDense
+
+Size = Any
+"""A number, or a symbolic dimension."""
+
+
+# --- sizes ----------------------------------------------------------------------------------------
+
+
+def holds(comparison: Callable[[], Any]) -> bool:
+    """Whether a comparison of sizes is known to hold at all sizes."""
+    try:
+        return bool(comparison())
+    except core.InconclusiveDimensionOperation:
+        return False
+
+
+def at_most(a: Size, b: Size) -> bool:
+    """Whether ``a <= b`` at all sizes, as far as is known."""
+    return a is b or holds(lambda: a <= b)
+
+
+def larger(a: Size, b: Size) -> Size:
+    return b if at_most(a, b) else a if at_most(b, a) else core.max_dim(a, b)
+
+
+def smaller(a: Size, b: Size) -> Size:
+    return a if at_most(a, b) else b if at_most(b, a) else core.min_dim(a, b)
+
+
+def simplified(size: Size) -> Size:
+    """A size without the remainders that are known: ``mod(-1, n)`` is ``n - 1``."""
+    if core.is_constant_dim(size):
+        return size
+    for term, coefficient in size._sorted_terms:
+        factors = [(x.operands, power) for x, power in term._factors if x.operation == "mod"]
+        if len(factors) != 1 or len(term._factors) != 1 or factors[0][1] != 1:
+            continue
+        ((a, b), _) = factors[0]
+        for rest in (a, a + b):
+            if at_most(0, rest) and at_most(rest + 1, b):
+                size = size + coefficient * (rest - a % b)
+                break
+    return plain(size)
+
+
+def quotient(a: Size, b: Size) -> Size:
+    """``a // b`` for a positive ``b``, as a polynomial where it is one: ``(m*n + m - 1) // m`` is
+    ``n``."""
+    if core.is_constant_dim(a) or core.is_constant_dim(b):
+        return a // b
+    whole = rest = 0
+    for term, coefficient in a._sorted_terms:
+        part = shape_poly._DimExpr._from_term(term, coefficient, a.scope)
+        if part // b * b == part:
+            whole = whole + part // b
+        else:
+            rest = rest + part
+    for carry in (0, -1):
+        if at_most(carry * b, rest) and at_most(rest + 1, (carry + 1) * b):
+            return plain(whole + carry)
+    return a // b
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+class Sum(NamedTuple):
+    """A constant, and parameters times coefficients."""
+
+    constant: Size
+    terms: tuple[tuple[int, Size], ...] = ()
+    """Parameters, by their numbers, and their coefficients, which are not zero."""
+
+    def plus(self, other: Sum | Size, times: Size = 1) -> Sum:
+        if not isinstance(other, Sum):
+            return self._replace(constant=self.constant + times * other)
+        terms = dict(self.terms)
+        for t, c in other.terms:
+            terms[t] = terms.get(t, 0) + times * c
+        kept = sorted((t, c) for t, c in terms.items() if not _is(c, 0))
+        return Sum(simplified(self.constant + times * other.constant), tuple(kept))
+
+    def times(self, factor: Size) -> Sum:
+        return Sum(0).plus(self, factor)
+
+    def put(self, values: Mapping[int, Sum]) -> Sum:
+        """The sum, with other sums in the place of some parameters."""
+        result = Sum(self.constant)
+        for t, c in self.terms:
+            result = result.plus(values.get(t, Sum(0, ((t, 1),))), c)
+        return result
+
+    @property
+    def single(self) -> tuple[int, int] | None:
+        """The only parameter, if its coefficient is 1 or -1, and that."""
+        if len(self.terms) == 1 and core.is_constant_dim(self.terms[0][1]):
+            (t, c) = self.terms[0]
+            return (t, int(c)) if abs(c) == 1 else None
+        return None
+
+
+def _is(size: Size, number: int) -> bool:
+    return core.is_constant_dim(size) and size == number
+
+
+def parameter(number: int) -> Sum:
+    return Sum(0, ((number, 1),))
+
+
+Range = tuple[Size, Size]
+"""From the first number to before the second."""
+
+
+def ends_of(sum_: Sum, ranges: Sequence[Range]) -> tuple[Size, Size] | None:
+    """The least and the greatest value of a sum of parameters in some ranges, if they are known."""
+    low = high = sum_.constant
+    for t, c in sum_.terms:
+        first, last = ranges[t][0], ranges[t][1] - 1
+        if at_most(c, 0):
+            first, last = last, first
+        elif not at_most(0, c):
+            return None
+        low, high = low + c * first, high + c * last
+    return low, high
+
+
+Condition = tuple[Sum, Size, Size]
+"""A sum, and the range that it is in."""
+
+
+def _length(range_: Range) -> Size:
+    return range_[1] - range_[0]
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+class Piece(NamedTuple):
+    """Pairs of an element and an input.
+
+    Attributes:
+      result: the indices of the element.
+      argument: the number of the argument that the input is an element of.
+      read: the indices of the input.
+      ranges: of each parameter.
+    """
+
+    result: tuple[Sum, ...]
+    argument: int
+    read: tuple[Sum, ...]
+    ranges: tuple[Range, ...]
+    conditions: tuple[Condition, ...] = ()
+
+    def fresh(self, size: Size) -> tuple[Piece, Sum]:
+        """The piece with another parameter, below ``size``."""
+        piece = self._replace(ranges=(*self.ranges, (0, size)))
+        return piece, parameter(len(self.ranges))
+
+    def put(self, values: Mapping[int, Sum], ranges: Sequence[Range]) -> Piece:
+        """The piece with other parameters."""
+        return Piece(
+            tuple(x.put(values) for x in self.result),
+            self.argument,
+            tuple(x.put(values) for x in self.read),
+            tuple(ranges),
+            tuple((x.put(values), low, high) for x, low, high in self.conditions),
+        )
+
+    def ends(self, sum_: Sum) -> tuple[Size, Size] | None:
+        """The least and the greatest value of a sum, if they are known."""
+        return ends_of(sum_, self.ranges)
+
+    def where(self, sum_: Sum, low: Size, high: Size) -> list[Piece]:
+        """The part of the piece in which ``low <= sum < high``: none, or one piece."""
+        if self._has(sum_, low, high):
+            return [self]
+        if len(sum_.terms) == 1:
+            ((t, c),) = sum_.terms
+            first, last = simplified(low - sum_.constant), simplified(high - sum_.constant)
+            if at_most(c, -1):
+                first, last, c = 1 - last, 1 - first, -c
+            if at_most(1, c):
+                # The least multiples of the coefficient that are not less.
+                first, last = -quotient(-first, c), -quotient(-last, c)
+                first, last = larger(first, self.ranges[t][0]), smaller(last, self.ranges[t][1])
+                if at_most(last, first):
+                    return []
+                ranges = (*self.ranges[:t], (first, last), *self.ranges[t + 1 :])
+                return [self._replace(ranges=ranges)]
+        ends = self.ends(sum_)
+        if ends is not None and (at_most(high, ends[0]) or at_most(ends[1] + 1, low)):
+            return []
+        return [self._replace(conditions=(*self.conditions, (sum_, low, high)))]
+
+    def _has(self, sum_: Sum, low: Size, high: Size) -> bool:
+        """Whether ``low <= sum < high`` in all of the piece."""
+        ends = self.ends(sum_)
+        return ends is not None and at_most(low, ends[0]) and at_most(ends[1] + 1, high)
+
+    def zero(self, sum_: Sum) -> list[Piece]:
+        """The part of the piece in which a sum is 0."""
+        for t, c in sum_.terms:
+            if core.is_constant_dim(c) and abs(c) == 1:
+                rest = sum_.plus(Sum(0, ((t, c),)), -1).times(-c)
+                low, high = self.ranges[t]
+                # The parameter is nowhere any longer.
+                return self.put({t: rest}, self.ranges).where(rest, low, high)
+        return self.where(sum_, 0, 1)
+
+    def settled(self) -> list[Piece]:
+        """The piece without conditions that ranges say: none, or one piece."""
+        found = [self._replace(conditions=())]
+        for condition in self.conditions:
+            found = [y for x in found for y in x.where(*condition)]
+        return found
+
+    def normal(self) -> Piece:
+        """The piece in the form in which equal ones are written alike: a parameter is the first
+        index that it alone makes up, and parameters that say nothing are gone."""
+        sums = (*self.result, *self.read, *(x for x, *_ in self.conditions))
+        together = {t for x in sums if len(x.terms) > 1 for t, _ in x.terms}
+        only = {t: Sum(self.ranges[t][0]) for t in together if _is(_length(self.ranges[t]), 1)}
+        if only:
+            return self.put(only, self.ranges).normal()
+        values: dict[int, Sum] = {}
+        ranges: list[Range] = []
+        for x in sums[: len(self.result) + len(self.read)]:
+            if (single := x.single) is not None and single[0] not in values:
+                t, sign = single
+                low, high = self.ranges[t]
+                if sign < 0:
+                    low, high = 1 - high, 1 - low
+                constant = simplified(x.constant)
+                values[t] = Sum(-sign * constant, ((len(ranges), sign),))
+                ranges.append((simplified(low + constant), simplified(high + constant)))
+        for t, _ in (term for x in sums for term in x.terms):
+            if t not in values:
+                values[t] = parameter(len(ranges))
+                ranges.append(self.ranges[t])
+        return self.put(values, ranges)
+
+
+def composed(first: Piece, second: Piece) -> list[Piece]:
+    """What elements depend on through those that they read.
+
+    Args:
+      first: pairs of an element and one that it reads, of a slice of an array.
+      second: pairs of an element of the array and an input.
+
+    Returns:
+      The piece of an array of such slices, with the index of the slice in front: or none.
+    """
+    moved = {t: parameter(len(first.ranges) + t) for t in range(len(second.ranges))}
+    second = second.put(moved, second.ranges)
+    (index, *others), (rank, ranks) = second.result, (len(first.result) + 1, len(first.read))
+    apart = [x.plus(y, -1) for x, y in zip(first.read, others, strict=True)]
+    parts = [
+        Piece(
+            (index, *first.result, *apart),
+            second.argument,
+            second.read,
+            (*first.ranges, *second.ranges),
+            (*first.conditions, *second.conditions),
+        )
+    ]
+    for d in range(rank, rank + ranks):
+        parts = [y for part in parts for y in part.zero(part.result[d])]
+    return [part._replace(result=part.result[:rank]) for part in parts]
+
+
+Pieces = tuple[Piece, ...]
+
+
+def united(pieces: Sequence[Piece]) -> Pieces:
+    """The union, of as few pieces as is easily told."""
+    found: dict[Piece, list[tuple[Range, ...]]] = {}
+    for piece in (y.normal() for x in pieces for y in x.normal().settled()):
+        ranges, others = piece.ranges, found.setdefault(piece._replace(ranges=()), [])
+        while True:
+            joined = ((i, _joined(ranges, other)) for i, other in enumerate(others))
+            i, both = next((pair for pair in joined if pair[1] is not None), (0, None))
+            if both is None:
+                break
+            ranges = both
+            del others[i]
+        others.append(ranges)
+    return tuple(x._replace(ranges=ranges) for x, all_ in found.items() for ranges in all_)
+
+
+def _joined(a: Sequence[Range], b: Sequence[Range]) -> tuple[Range, ...] | None:
+    """The union of two boxes, if they differ in one range, and these touch."""
+    differ = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
+    if not differ:
+        return tuple(a)
+    i = differ[0]
+    (low, high), (least, most) = a[i], b[i]
+    if len(differ) > 1 or not (at_most(least, high) and at_most(low, most)):
+        return None
+    return (*a[:i], (smaller(low, least), larger(high, most)), *a[i + 1 :])
+
+
+class Arguments:
+    """The arguments that inputs are the elements of.
+
+    Args:
+      shapes: theirs.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[Size]]):
+        self.shapes = shapes
+
+    def identity(self, argument: int) -> Pieces:
+        """An argument as a value: each element depends on itself."""
+        shape = self.shapes[argument]
+        indices = tuple(map(parameter, range(len(shape))))
+        return united([Piece(indices, argument, indices, tuple((0, size) for size in shape))])
+
+    def whole(self, argument: int, shape: Sequence[Size]) -> Piece:
+        """All pairs of elements of a value of some shape and of an argument."""
+        sizes = (*shape, *self.shapes[argument])
+        indices = tuple(map(parameter, range(len(sizes))))
+        read = indices[len(shape) :]
+        return Piece(indices[: len(shape)], argument, read, tuple((0, size) for size in sizes))
+
+
+# --- at given sizes -------------------------------------------------------------------------------
+
+
+def pairs_of(
+    piece: Piece, result_shape: Sequence[int], argument_shape: Sequence[int], sizes: Sizes
+) -> tuple[np.ndarray, np.ndarray]:
+    """The flat numbers of the elements and of the inputs of all pairs, at given sizes.
+
+    Raises:
+      PatternTooDense: there are more than are written out.
+    """
+    ranges = [[int(evaluate(end, sizes)) for end in ends] for ends in piece.ranges]
+    lengths = [max(0, high - low) for low, high in ranges]
+    if math.prod(lengths) > MOST:
+        raise PatternTooDense(f"its pattern has some {math.prod(lengths):,} elements")
+    lines = [
+        np.arange(low, low + n).reshape([-1 if i == d else 1 for i in range(len(ranges))])
+        for d, ((low, _), n) in enumerate(zip(ranges, lengths, strict=True))
+    ]
+
+    def at(sum_: Sum) -> Any:
+        constant = np.full((1,) * len(lines), int(evaluate(sum_.constant, sizes)))
+        return sum((int(evaluate(c, sizes)) * lines[t] for t, c in sum_.terms), constant)
+
+    def flat(indices: Sequence[Sum], shape: Sequence[int]) -> np.ndarray:
+        number = np.zeros((1,) * len(lines), int)
+        for index, size in zip(indices, shape, strict=True):
+            number = number * size + at(index)
+        return np.broadcast_to(number, lengths).reshape(-1)
+
+    found = flat(piece.result, result_shape), flat(piece.read, argument_shape)
+    if not piece.conditions:
+        return found
+    kept = np.ones(lengths, bool)
+    for sum_, low, high in piece.conditions:
+        value = at(sum_)
+        kept &= (value >= int(evaluate(low, sizes))) & (value < int(evaluate(high, sizes)))
+    kept = kept.reshape(-1)
+    return found[0][kept], found[1][kept]
