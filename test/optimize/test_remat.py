@@ -77,7 +77,19 @@ def sums(w, x):
     return lax.scan(lambda s, row: (s + jnp.sum(jnp.sin(row @ w) ** 2), None), 0.0, x)[0]
 
 
+def calls(w, x):
+    """A body that calls a function twice, which is too large to be inlined."""
+
+    @jax.jit
+    def cell(x):
+        y = jnp.tanh(x @ w)
+        return jnp.sin(y) * jnp.cos(y) + jnp.exp(-x * x) / (1.0 + y * y)
+
+    return lax.scan(lambda x, _: (cell(x + cell(x)), None), x, None, 5)[0].sum()
+
+
 FUNCTIONS = {
+    "calls": calls,
     "sums": sums,
     "recurrent": recurrent(12),
     "reverse": recurrent(13, reverse=True),

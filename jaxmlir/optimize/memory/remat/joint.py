@@ -25,6 +25,7 @@ from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.memory.price import size_of
+from jaxmlir.rewriting.inline import inlined
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, stacked
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction
@@ -198,9 +199,17 @@ class Joint:
     no op is rewritten."""
 
     @classmethod
-    def of(cls, rules: Rules, pair: Pair) -> Joint:
+    def of(cls, rules: Rules, pair: Pair, flat: bool = False) -> Joint:
+        """The joint body of a pair.
+
+        Args:
+          flat: whether the calls in it are inlined.
+        """
         first, second = pair.first, pair.second
         bodies = [rules.program.function(loop.scan.body) for loop in (first, second)]
+        whole = bodies
+        if flat:
+            whole = [inlined(rules.program.functions, body) for body in bodies]
         of_first, of_second = (list(body_of(body).arguments) for body in bodies)
         given_c, given_k, given_x = pair.given
         taken_c, _, taken_x = pair.taken
@@ -224,7 +233,7 @@ class Joint:
         counts = len(given_c), len(given_k), len(given_x), len(own_c), len(types_k)
         consts, carry, slices, consts2, carry2, slices2 = split(new.args, *counts)
         with new.body():
-            outs = inline(bodies[0], [*consts, *carry, *slices])
+            outs = inline(whole[0], [*consts, *carry, *slices])
             _, stacked = first.scan.results(outs)
             values = dict(zip(given_c, consts, strict=True))
             values |= {taken_c[i]: arg for i, arg in zip(own_c, consts2, strict=True)}
@@ -232,7 +241,10 @@ class Joint:
             xs |= dict(zip(rows, stacked, strict=True))
             xs |= {taken_x[i]: arg for i, arg in zip(own_x, slices2, strict=True)}
             args = [*(values[v] for v in taken_c), *carry2, *(xs[v] for v in taken_x)]
-            outs2 = inline(bodies[1], args)
+            outs2 = inline(whole[1], args)
+        for body, copy in zip(bodies, whole, strict=True):
+            if copy is not body:
+                copy.operation.erase()
         costs = rules.program.target.costs
         links = [v for outer, v in zip(rows, stacked, strict=True) if outer in pair.links]
         carried, _ = split(outs, len(carry))
