@@ -103,6 +103,7 @@ BUILTIN_PASSES = (
     ("jaxpr-sink-recompute", "jaxmlir.optimize.memory.sink_recompute:SinkRecompute"),
     ("jaxpr-sink-reductions", "jaxmlir.optimize.loops.sink_reductions:SinkReductions"),
     ("jaxpr-slp-vectorize", "jaxmlir.optimize.vectorize.slp:SlpVectorize"),
+    ("jaxpr-sum-in-products", "jaxmlir.optimize.tpu.sum_in_products:SumInProducts"),
     ("jaxpr-tile", "jaxmlir.optimize.memory.tile:Tile"),
     ("jaxpr-transpose", "jaxmlir.transforms.transpose:Transpose"),
     ("jaxpr-unroll-reductions", "jaxmlir.optimize.cpu.unroll_reductions:UnrollReductions"),

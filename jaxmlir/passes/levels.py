@@ -65,6 +65,7 @@ STORAGE = (
     "jaxpr-dot-to-2d",
     "jaxpr-unroll-reductions",
     "jaxpr-pad-stencils",
+    "jaxpr-sum-in-products",
     "jaxpr-pad-slices",
     "jaxpr-materialize-shared",
     "jaxpr-sink-recompute",
@@ -121,6 +122,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-roll-calls": {"jaxpr.jit"},
     "jaxpr-shift-invariance": {"jaxpr.reduce_max"},
     "jaxpr-sink-reductions": _SCANS,
+    "jaxpr-sum-in-products": _PRODUCTS,
     "jaxpr-unroll-reductions": {
         f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
     },
