@@ -43,6 +43,7 @@ _EXPORTS = {
 
 BUILTIN_PASSES = (
     ("jaxpr-canonicalize", "jaxmlir.optimize.simplify.canonicalize:Canonicalize"),
+    ("jaxpr-carry-conditions", "jaxmlir.optimize.loops.carry_conditions:CarryConditions"),
     ("jaxpr-checkpoint-segments", "jaxmlir.optimize.memory.checkpoint_segments:CheckpointSegments"),
     ("jaxpr-checkpoint-while", "jaxmlir.transforms.checkpoint_while:CheckpointWhile"),
     ("jaxpr-cost", "jaxmlir.analysis.cost:PrintCost"),

@@ -25,6 +25,7 @@ STRUCTURE = (
     # What is known costs nothing where others look at what ops cost.
     "jaxpr-fold-constants",
     "jaxpr-raise-loops",
+    "jaxpr-carry-conditions",
     "jaxpr-raise-convolutions",
     "jaxpr-fuse-scans",
     "jaxpr-slp-vectorize",
@@ -94,6 +95,7 @@ _MOVES = {"jaxpr.concatenate", "jaxpr.pad"}
 _LOOPS = _SCANS | {"jaxpr.while"}
 
 NEEDED_OPS: dict[str, Set[str]] = {
+    "jaxpr-carry-conditions": {"jaxpr.while"},
     "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
     "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
