@@ -27,7 +27,7 @@
 // CHECK-NEXT:    %[[NEXT:.*]] = "jaxpr.reduce_max"(%[[STEP]])
 // CHECK-NEXT:    return %[[HALF]], %[[NEXT]]
 
-// EXEC: result[0]: f32[2] = [0.5, 0.25]
+// EXEC: result: f32[2] = [0.5, 0.25]
 func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "jaxpr.sub"(%x, %x) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %1:2 = "jaxpr.while"(%x, %0) {body_jaxpr = @body, cond_jaxpr = @cond} : (tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
