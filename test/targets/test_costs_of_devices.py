@@ -183,3 +183,17 @@ def test_the_sums_of_a_softmax_are_a_column_of_its_product_on_a_tpu(first):
     want = jax.value_and_grad(loss, (0, 1, 2))(*args)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+
+
+def test_what_is_put_together_is_taken_apart_by_one_kernel_on_a_tpu():
+    """Sums of the states of an unrolled loop, which are not side by side before."""
+
+    def states(x, w, v):
+        total = 0.0
+        for _ in range(12):
+            x = jnp.tanh(x @ w)
+            total += jnp.sum((x @ v - 1) ** 2)
+        return total
+
+    program = jaxmlir.trace(states)(array(16, 64), array(64, 64), array(64, 64)).optimize(1)
+    assert "12x16x64" in str(program.run_passes("jaxpr-slp-vectorize", target="tpu"))
