@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -279,6 +280,36 @@ def slice_of_slice(r: Rewriter, node: Node) -> list[ir.Value] | None:
         limits.append(starts[-1] + (count - 1) * s * t + 1 if count else c)
     attributes = slice_attributes(tuple(starts), tuple(limits), tuple(strides))
     return [r.build("slice", inner.operands, node.type, attributes)]
+
+
+@rewrite(
+    "slice(reshape(x)) = reshape(slice(x)) where it takes whole tiles of the last dimension of x",
+    "slice",
+)
+def slice_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    # Elsewhere a reshape moves nothing. A TPU lays out (..., 384) in tiles of 128, (..., 3, 4, 32)
+    # in tiles of 4 x 32, and pads both the cotangents of slices and their sum.
+    lanes = r.program.target.costs.lanes
+    inner = r.producer(node.operands[0], "reshape") if lanes > 1 else None
+    if not _is_plain_reshape(r, inner) or not is_static(inner.operands[0]):
+        return None
+    starts, limits, strides = slice_of(node)
+    before, after = shape_of(inner.operands[0]), shape_of(inner.results[0])
+    # The dimensions that all but the last one of x are, and those that it has become.
+    first = len(before) - 1
+    if before[:first] != after[:first] or {*strides} != {1}:
+        return None
+    tile = math.prod(after[first + 1 :])
+    if tile % lanes or starts[first + 1 :] != (0,) * len(after[first + 1 :]):
+        return None
+    if limits[first + 1 :] != after[first + 1 :]:
+        return None
+    ends = [(*of[:first], of[first] * tile) for of in (starts, limits)]
+    sizes = tuple(b - a for a, b in zip(*ends, strict=True))
+    type_ = type_of(aval_of(inner.operands[0].type).update(shape=sizes))
+    part = r.build("slice", inner.operands, type_, slice_attributes(*ends, strides[: first + 1]))
+    shape = encoded(new_sizes=shape_of(node.results[0]))
+    return [r.build("reshape", [part], node.type, shape)]
 
 
 @rewrite("slice(concatenate(..., x, ...)) = slice(x) where it takes elements of x only", "slice")
