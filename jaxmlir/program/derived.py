@@ -92,7 +92,7 @@ def derived_once(method: Method) -> Method:
     changed, or what it gave is.
 
     Nothing is kept of calls with an argument that is to be called itself (``remarks``) or that
-    cannot be hashed.
+    cannot be hashed; what they give is the same.
     """
     method = deep_calls_as(TransformError)(method)
     _, *parameters = inspect.signature(method).parameters.values()
@@ -120,7 +120,7 @@ def derived_once(method: Method) -> Method:
         try:
             known = program.derived.get(key)
         except TypeError:
-            return method(program, *args, **kwargs)
+            key = known = None
         if known is not None and known.is_as_given():
             return known.result
         known_rules = program.rule_tracing.is_read
@@ -140,7 +140,7 @@ def derived_once(method: Method) -> Method:
             with_rules = _WithRules(method, program, bound)
             for i, p in enumerate(programs):
                 p.rule_tracing.read_as(functools.partial(with_rules.program, i))
-        if not any(map(callable, leaves)):
+        if key is not None and not any(map(callable, leaves)):
             program.derived[key] = _Derived(result, [(p, p.state) for p in programs])
         return result
 
