@@ -43,6 +43,7 @@ _EXPORTS = {
 
 BUILTIN_PASSES = (
     ("jaxpr-canonicalize", "jaxmlir.optimize.simplify.canonicalize:Canonicalize"),
+    ("jaxpr-carry-conditions", "jaxmlir.optimize.loops.carry_conditions:CarryConditions"),
     ("jaxpr-checkpoint-segments", "jaxmlir.optimize.memory.checkpoint_segments:CheckpointSegments"),
     ("jaxpr-checkpoint-while", "jaxmlir.transforms.checkpoint_while:CheckpointWhile"),
     ("jaxpr-cost", "jaxmlir.analysis.cost:PrintCost"),
@@ -103,6 +104,7 @@ BUILTIN_PASSES = (
     ("jaxpr-sink-recompute", "jaxmlir.optimize.memory.sink_recompute:SinkRecompute"),
     ("jaxpr-sink-reductions", "jaxmlir.optimize.loops.sink_reductions:SinkReductions"),
     ("jaxpr-slp-vectorize", "jaxmlir.optimize.vectorize.slp:SlpVectorize"),
+    ("jaxpr-sum-in-products", "jaxmlir.optimize.tpu.sum_in_products:SumInProducts"),
     ("jaxpr-tile", "jaxmlir.optimize.memory.tile:Tile"),
     ("jaxpr-transpose", "jaxmlir.transforms.transpose:Transpose"),
     ("jaxpr-unroll-reductions", "jaxmlir.optimize.cpu.unroll_reductions:UnrollReductions"),

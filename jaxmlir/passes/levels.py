@@ -25,6 +25,7 @@ STRUCTURE = (
     # What is known costs nothing where others look at what ops cost.
     "jaxpr-fold-constants",
     "jaxpr-raise-loops",
+    "jaxpr-carry-conditions",
     "jaxpr-raise-convolutions",
     "jaxpr-fuse-scans",
     "jaxpr-slp-vectorize",
@@ -65,6 +66,7 @@ STORAGE = (
     "jaxpr-dot-to-2d",
     "jaxpr-unroll-reductions",
     "jaxpr-pad-stencils",
+    "jaxpr-sum-in-products",
     "jaxpr-pad-slices",
     "jaxpr-materialize-shared",
     "jaxpr-sink-recompute",
@@ -93,6 +95,7 @@ _MOVES = {"jaxpr.concatenate", "jaxpr.pad"}
 _LOOPS = _SCANS | {"jaxpr.while"}
 
 NEEDED_OPS: dict[str, Set[str]] = {
+    "jaxpr-carry-conditions": {"jaxpr.while"},
     "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,
     "jaxpr-expand-cumlogsumexp": {"jaxpr.cumlogsumexp"},
@@ -121,6 +124,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-roll-calls": {"jaxpr.jit"},
     "jaxpr-shift-invariance": {"jaxpr.reduce_max"},
     "jaxpr-sink-reductions": _SCANS,
+    "jaxpr-sum-in-products": _PRODUCTS,
     "jaxpr-unroll-reductions": {
         f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")
     },

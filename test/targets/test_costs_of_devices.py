@@ -160,3 +160,40 @@ def test_wide_rows_are_selected_after_the_product_on_a_tpu_too():
 def test_devices_wait_for_kernels_and_hosts_do_not():
     waits = {name: targets.target(name).costs.waits_for_kernels for name in targets.target_names()}
     assert {name for name, wait in waits.items() if not wait} == {"cpu"}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+def test_the_sums_of_a_softmax_are_a_column_of_its_product_on_a_tpu(first):
+    def loss(q, k, w):
+        weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
+        # Written after the sum, which is needed before.
+        v = jnp.tanh(k @ w)
+        sides = ("bhqk,bkhd", weights, v) if first else ("bkhd,bhqk", v, weights)
+        mixed = jnp.einsum(f"{sides[0]}->bqhd", *sides[1:])
+        return jnp.sum(mixed**2) + jnp.sum(weights[..., 0] ** 2)
+
+    args = array(2, 256, 3, 8), array(2, 256, 3, 8), array(8, 8)
+    gradient = jaxmlir.trace(loss)(*args).value_and_grad((0, 1, 2)).optimize(1)
+    after = gradient.run_passes("jaxpr-sum-in-products", target="tpu:v5e")
+    after.verify()
+    assert "256x9xf32" in after.as_text() or "9x256xf32" in after.as_text()
+    # Compiled here, as it was written for the other target.
+    got = jaxmlir.parse(after.as_text())(*args)
+    want = jax.value_and_grad(loss, (0, 1, 2))(*args)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+
+
+def test_what_is_put_together_is_taken_apart_by_one_kernel_on_a_tpu():
+    """Sums of the states of an unrolled loop, which are not side by side before."""
+
+    def states(x, w, v):
+        total = 0.0
+        for _ in range(12):
+            x = jnp.tanh(x @ w)
+            total += jnp.sum((x @ v - 1) ** 2)
+        return total
+
+    program = jaxmlir.trace(states)(array(16, 64), array(64, 64), array(64, 64)).optimize(1)
+    assert "12x16x64" in str(program.run_passes("jaxpr-slp-vectorize", target="tpu"))

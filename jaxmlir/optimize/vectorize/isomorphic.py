@@ -224,9 +224,10 @@ class Group:
         """
         gained = (self.count - 1) * saved - work.stacked_value * self.count * len(self.together)
         # What is put together the derivative takes apart: a kernel for each member, compiled for
-        # each in 20 ms, as it reads another place; equal kernels are compiled once.
+        # each in 20 ms, as it reads another place; equal kernels are compiled once.  Where putting
+        # them together takes a kernel each, one takes them all apart.
         values = [c for c in self.together if Windows.of(self.values(c)) is None]
-        gained -= work.kernel * self.count * len(values)
+        gained -= max(work.kernel - work.stacked_value, 0.0) * self.count * len(values)
         if gained < min_gain * self.count * total:
             return False
         return work.stored_byte * self.moved(apart()) <= stacked * gained

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -279,6 +280,67 @@ def slice_of_slice(r: Rewriter, node: Node) -> list[ir.Value] | None:
         limits.append(starts[-1] + (count - 1) * s * t + 1 if count else c)
     attributes = slice_attributes(tuple(starts), tuple(limits), tuple(strides))
     return [r.build("slice", inner.operands, node.type, attributes)]
+
+
+def _parts_of_row(r: Rewriter, value: ir.Value) -> tuple[ir.Value, int, int] | None:
+    """An array that is reshaped in its last dimension only, into parts that fill tiles: the array,
+    the dimension that numbers the parts, and their size.
+
+    Elsewhere a reshape moves nothing.  A TPU lays out (..., 384) in tiles of 128, (..., 3, 4, 32)
+    in tiles of 4 x 32, and pads both the cotangents of parts and their sum.
+    """
+    lanes = r.program.target.costs.lanes
+    node = r.producer(value, "reshape") if lanes > 1 else None
+    if not _is_plain_reshape(r, node) or not is_static(node.operands[0]):
+        return None
+    (x,) = node.operands
+    before, after = shape_of(x), shape_of(value)
+    dim = len(before) - 1
+    size = math.prod(after[dim + 1 :])
+    return (x, dim, size) if before[:dim] == after[:dim] and size % lanes == 0 else None
+
+
+def _part_of_row(
+    r: Rewriter, x: ir.Value, starts: tuple[int, ...], limits: tuple[int, ...], type_: ir.Type
+) -> ir.Value:
+    sizes = tuple(b - a for a, b in zip(starts, limits, strict=True))
+    part = type_of(aval_of(x.type).update(shape=sizes))
+    attributes = slice_attributes(starts, limits, (1,) * len(sizes))
+    shape = encoded(new_sizes=tuple(aval_of(type_).shape))
+    return r.build("reshape", [r.build("slice", [x], part, attributes)], type_, shape)
+
+
+@rewrite(
+    "slice(reshape(x)) = reshape(slice(x)) where it takes whole tiles of the last dimension of x",
+    "slice",
+)
+def slice_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    found = _parts_of_row(r, node.operands[0])
+    if found is None:
+        return None
+    x, dim, size = found
+    starts, limits, strides = slice_of(node)
+    whole = shape_of(node.operands[0])[dim + 1 :]
+    if {*strides} != {1} or any(starts[dim + 1 :]) or limits[dim + 1 :] != whole:
+        return None
+    ends = [(*of[:dim], of[dim] * size) for of in (starts, limits)]
+    return [_part_of_row(r, x, *ends, node.type)]
+
+
+@rewrite(
+    "unstack(reshape(x)) = reshape(slice(x)), ... where they are tiles of the last dimension of x",
+    "unstack",
+)
+def unstack_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
+    found = _parts_of_row(r, node.operands[0])
+    if found is None or found[1] != node.get("axis"):
+        return None
+    x, dim, size = found
+    rows = shape_of(x)[:dim]
+    return [
+        _part_of_row(r, x, (*[0] * dim, i * size), (*rows, (i + 1) * size), value.type)
+        for i, value in enumerate(node.results)
+    ]
 
 
 @rewrite("slice(concatenate(..., x, ...)) = slice(x) where it takes elements of x only", "slice")

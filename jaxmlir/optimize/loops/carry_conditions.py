@@ -1,0 +1,153 @@
+"""``jaxpr-carry-conditions``: what the condition of a loop asks of arrays is computed in its body.
+
+An iteration until nothing changes carries the array before, for the condition alone::
+
+    while max(abs(x - y)) > tol:  x, y = f(x), x
+
+The body has both arrays, and carries the number instead::
+
+    d = max(abs(x - y))
+    while d > tol:  x, d = f(x), max(abs(f(x) - x))
+
+An array less is carried, and copied, and a compiler may fuse the reduction with what computes the
+array.  It is as many reductions as before: one before the loop, one in each iteration.
+
+What is moved are the ops of the condition that numbers are computed by of arrays, where without
+them it needs an array no more that nobody else needs.  Comparisons of numbers stay: compilers read
+in them how often a loop runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.op_counts import elements
+from jaxmlir.analysis.purity import is_pure
+from jaxmlir.dialect.builder import drop_dead_ops, inline, is_used, returned, set_results
+from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.errors import count
+from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change, loops_of
+from jaxmlir.optimize.simplify.dce import dce
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import replace
+from jaxmlir.transforms.edit import set_arguments
+from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.templates import Rules
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
+
+
+class CarryConditions(Pass):
+    """Carry the numbers that the condition of a loop computes of arrays, not the arrays."""
+
+    name: ClassVar[str] = "jaxpr-carry-conditions"
+
+    def run(self, program: Module) -> bool:
+        changed = False
+        with scope():
+            rules = Rules(program)
+            bodies = LoopEditor(rules, analyses_of(program).graph)
+            for function in outside_kernels(program, {"jaxpr.while"}):
+                for op, name in loops_of(function):
+                    if name == "jaxpr.while":
+                        changed |= _carry(rules, bodies, op)
+        if changed:
+            program.changed()
+            # The arrays, and what only they needed.
+            dce(program)
+        return changed
+
+
+def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
+    """Writes a loop that carries what its condition computes of arrays, if that spares one."""
+    loop = WhileOp.of(op)
+    functions = [rules.program.function(symbol) for symbol in (loop.cond, loop.body)]
+    if not all(map(can_change, functions)):
+        return False
+    cond, body = map(FunctionView, functions)
+    numbers, needed = _numbers(cond)
+    spared = [
+        i
+        for i, result in enumerate(op.results)
+        if elements(result.type) > 1
+        and cond.use_counts[loop.cond_consts + i]
+        and loop.cond_consts + i not in needed
+        and not body.use_counts[loop.body_consts + i]
+        and not is_used(result)
+    ]
+    if not spared or not all(map(is_pure, cond.names)):
+        return False
+    remark(
+        op,
+        f"{count(len(numbers), 'number')} of the condition, computed in the body and carried, not "
+        f"{count(len(spared), 'array')}",
+    )
+    test = bodies.copy(loop.cond, cond)
+    written = _with_numbers(bodies, loop, test, cond, numbers)
+    of_cond, of_body, init = loop.operands(list(op.operands))
+    with ir.InsertionPoint(op), op.location:
+        init += inline(test, [*of_cond, *init])
+        results = written.write(rules, [*of_cond, *of_body, *of_cond, *init])
+    replace(op, results[: len(op.results)])
+    bodies.drop(test)
+    return True
+
+
+def _numbers(cond: FunctionView) -> tuple[list[int], set[int]]:
+    """The numbers of a condition that ops compute of arrays, and what it needs beside them."""
+    numbers: dict[int, None] = {}
+    needed: set[int] = set()
+    pending = list(cond.returned)
+    while pending:
+        value = pending.pop()
+        maker = cond.makers[value]
+        operands = [] if maker is None else cond.operands[maker]
+        if any(elements(cond.types[v]) > 1 for v in operands):
+            numbers[value] = None
+        elif value not in needed:
+            needed.add(value)
+            pending += operands
+    return list(numbers), needed
+
+
+def _with_numbers(
+    bodies: LoopEditor, loop: WhileOp, test: func.FuncOp, cond: FunctionView, numbers: list[int]
+) -> WhileOp:
+    """The loop whose condition is given numbers, which its body computes for the next one.
+
+    Args:
+      test: a copy of the condition, which is to compute them.
+    """
+    of_test = cond.of_copy(test)
+    set_results(test, [of_test.value(number) for number in numbers])
+    drop_dead_ops(test)
+    types = [cond.types[number] for number in numbers]
+
+    function = bodies.own(loop.cond)
+    of_cond = cond.of_copy(function)
+    old = [of_cond.value(number) for number in numbers]
+    arguments = list(body_of(function).arguments)
+    given = set_arguments(function, [*arguments, *types])[len(arguments) :]
+    for value, argument in zip(old, given, strict=True):
+        value.replace_all_uses_with(argument)
+    drop_dead_ops(function)
+
+    body, consts = bodies.own(loop.body), loop.body_consts
+    own = list(body_of(body).arguments)
+    tested = cond.types[: loop.cond_consts]
+    own = set_arguments(body, [*own[:consts], *tested, *own[consts:], *types])
+    carry = returned(body)
+    with ir.InsertionPoint.at_block_terminator(body_of(body)), body.location:
+        new = inline(test, [*own[consts : consts + loop.cond_consts], *carry])
+    set_results(body, [*carry, *new])
+    return dataclasses.replace(
+        loop,
+        cond=function.name.value,
+        body=body.name.value,
+        body_consts=consts + loop.cond_consts,
+    )

@@ -1,0 +1,56 @@
+// The sum of a softmax is one more column of the product with it, on a TPU.
+
+// RUN: jaxmlir-opt --target=tpu --jaxpr-sum-in-products %s -o %t
+// RUN: FileCheck %s < %t
+// RUN: jaxmlir-opt --jaxpr-sum-in-products %s | FileCheck %s --check-prefix=LEFT
+// RUN: jaxmlir-run %s --entry main --args 0.5 | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %t --entry main --args 0.5 | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-opt --target=tpu --jaxpr-sum-in-products --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// REMARK: sum-in-products.mlir:[[# @LINE + 29]]:8: remark: [jaxpr-sum-in-products] summed up in the product of what is divided by it, as one more column
+// REMARK-NOT: remark
+
+// What the product reads is computed before the sum was.
+// CHECK-LABEL: func.func public @main
+// CHECK:         %[[E:.*]] = "jaxpr.exp"
+// CHECK-NEXT:    %[[V:.*]] = "jaxpr.broadcast_in_dim"
+// CHECK-NEXT:    %[[ONE:.*]] = "jaxpr.constant"() {value = dense<1.000000e+00> : tensor<f32>}
+// CHECK-NEXT:    %[[WIDE:.*]] = "jaxpr.pad"(%[[V]], %[[ONE]]) {padding_config = [array<i64: 0, 0, 0>, array<i64: 0, 1, 0>]}
+// CHECK-NEXT:    %[[R:.*]] = "jaxpr.dot_general"(%[[E]], %[[WIDE]])
+// CHECK-NEXT:    %[[VALUES:.*]] = "jaxpr.slice"(%[[R]]) {limit_indices = array<i64: 1024, 2>
+// CHECK-NEXT:    %[[SUMS:.*]] = "jaxpr.slice"(%[[R]]) {limit_indices = array<i64: 1024, 3>, start_indices = array<i64: 0, 2>}
+// CHECK:         "jaxpr.div"(%[[VALUES]], %{{.*}})
+// LEFT-LABEL:  func.func public @main
+// LEFT-NOT:      "jaxpr.pad"
+
+// Exponentials of any numbers may be as large as there are floats.
+// CHECK-LABEL: func.func public @unbounded
+// CHECK-NOT:     "jaxpr.pad"
+
+// EXEC: result[0]: f32[] = 1024.0
+// EXEC: result[1]: f32[] = 1024.0
+func.func public @main(%s: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %i = "jaxpr.iota"() {dimension = 0 : i64, dtype = f32, shape = array<i64: 1024, 1024>} : () -> tensor<1024x1024xf32>
+  %x = "jaxpr.mul"(%i, %s) : (tensor<1024x1024xf32>, tensor<f32>) -> tensor<1024x1024xf32>
+  %0 = "jaxpr.reduce_max"(%x) {axes = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>
+  %1 = "jaxpr.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 1024, 1>} : (tensor<1024xf32>) -> tensor<1024x1xf32>
+  %2 = "jaxpr.sub"(%x, %1) : (tensor<1024x1024xf32>, tensor<1024x1xf32>) -> tensor<1024x1024xf32>
+  %3 = "jaxpr.exp"(%2) : (tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  %4 = "jaxpr.reduce_sum"(%3) {axes = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>
+  %5 = "jaxpr.broadcast_in_dim"(%4) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 1024, 1>} : (tensor<1024xf32>) -> tensor<1024x1xf32>
+  %6 = "jaxpr.div"(%3, %5) : (tensor<1024x1024xf32>, tensor<1024x1xf32>) -> tensor<1024x1024xf32>
+  %v = "jaxpr.broadcast_in_dim"(%s) {broadcast_dimensions = [], shape = array<i64: 1024, 2>} : (tensor<f32>) -> tensor<1024x2xf32>
+  %7 = "jaxpr.dot_general"(%6, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<1024x1024xf32>, tensor<1024x2xf32>) -> tensor<1024x2xf32>
+  %8 = "jaxpr.reduce_sum"(%7) {axes = array<i64: 0, 1>} : (tensor<1024x2xf32>) -> tensor<f32>
+  %9 = "jaxpr.reduce_max"(%4) {axes = array<i64: 0>} : (tensor<1024xf32>) -> tensor<f32>
+  return %8, %9 : tensor<f32>, tensor<f32>
+}
+
+func.func public @unbounded(%x: tensor<1024x1024xf32>, %v: tensor<1024x2xf32>) -> tensor<1024x2xf32> {
+  %0 = "jaxpr.exp"(%x) : (tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  %1 = "jaxpr.reduce_sum"(%0) {axes = array<i64: 1>} : (tensor<1024x1024xf32>) -> tensor<1024xf32>
+  %2 = "jaxpr.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64: 0>, shape = array<i64: 1024, 1>} : (tensor<1024xf32>) -> tensor<1024x1xf32>
+  %3 = "jaxpr.div"(%0, %2) : (tensor<1024x1024xf32>, tensor<1024x1xf32>) -> tensor<1024x1024xf32>
+  %4 = "jaxpr.dot_general"(%3, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<1024x1024xf32>, tensor<1024x2xf32>) -> tensor<1024x2xf32>
+  return %4 : tensor<1024x2xf32>
+}
