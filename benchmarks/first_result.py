@@ -6,7 +6,8 @@ Fresh processes take turns: ``jax.jit(jax.grad(f))``, and ``jaxmlir.jit(jax.grad
 whose time has the import of jaxmlir in it.  The *first* process of each finds no cache; the
 *second* finds what one before it left: what XLA compiled (``JAX_COMPILATION_CACHE_DIR``), and of
 ours what rules and passes gave, too.  Least of the repetitions, in seconds of CPU of all threads,
-and by the clock.  At most JAX's and 0.15 s are promised, and at most 0.7 of JAX's in the geometric mean.
+and by the clock.  At most JAX's and 0.15 s are promised, and at most 0.7 of JAX's in the geometric
+mean.
 """
 
 from __future__ import annotations

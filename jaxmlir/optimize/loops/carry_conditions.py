@@ -35,7 +35,7 @@ from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import replace
 from jaxmlir.transforms.edit import set_arguments
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import WhileOp
 from jaxmlir.transforms.templates import Rules
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ from jaxmlir.optimize.loops.known import (
 )
 from jaxmlir.optimize.loops.scan_editor import Carried, ScanEditor, Sliced
 from jaxmlir.passes.remarks import remark
-from jaxmlir.transforms.higher_order.loops import stacked
-from jaxmlir.transforms.higher_order.scan_op import ScanOp
-from jaxmlir.transforms.higher_order.while_op import WhileOp
+from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
 
 if TYPE_CHECKING:
     from jaxmlir.analysis.call_graph import CallGraph
