@@ -15,13 +15,14 @@ way, which JAX reads when it is imported, is run as a plain command.
 
 from __future__ import annotations
 
-# The client runs for every command, so it imports next to nothing.
+# The client runs for every command, so it imports next to nothing: of sockets, what is in C.
+import _socket
 import os
-import socket
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
     from typing import Any
 
@@ -38,11 +39,15 @@ def client(path: str, words: list[str]) -> int:
     """Has the server run a command; its exit status, or 134 (an abort's) where it left none."""
     environment = [f"{name}={value}" for name, value in os.environ.items()]
     request = "\0".join([os.getcwd(), str(len(words)), *words, *environment])
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGEST_REQUEST)
-        connection.connect(path)
-        socket.send_fds(connection, [request.encode(errors="surrogateescape")], [0, 1, 2])
-        status = connection.recv(1)
+    streams = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(3))
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, _LARGEST_REQUEST)
+    connection.connect(path)
+    connection.sendmsg(
+        [request.encode(errors="surrogateescape")],
+        [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)],
+    )
+    status = connection.recv(1)
     return status[0] if status else 134
 
 
@@ -68,6 +73,7 @@ def use(config: Any, parameters: Mapping[str, str]) -> None:
 
 def start(environment: Mapping[str, str]) -> None:
     """Starts a server that ends when this process ends."""
+    import socket
     import subprocess
     import tempfile
 
@@ -115,16 +121,23 @@ def serve(listening: socket.socket) -> None:
 
 
 def _preload() -> None:
+    """Imports what commands import, also on first use: the package and what it asks for so."""
     import importlib
+    import pkgutil
 
-    for module in ("jax", "jaxmlir.passes", "jaxmlir.program.program", *TOOLS.values()):
-        importlib.import_module(module)
+    import jaxmlir
+
+    package = pkgutil.walk_packages(jaxmlir.__path__, "jaxmlir.")
+    modules = [module.name for module in package if not module.name.endswith(".__main__")]
+    for name in (*modules, "jaxlib.mlir.dialects.builtin", "tomllib", *TOOLS.values()):
+        importlib.import_module(name)
 
 
 def _run(connection: socket.socket) -> None:
     """Runs the command of one connection in this process, and ends it."""
     import atexit
     import importlib
+    import socket
     import subprocess
 
     message, streams, _, _ = socket.recv_fds(connection, _LARGEST_REQUEST, 3)
@@ -171,6 +184,8 @@ def _settings_of_jax() -> dict[str, str]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
+        import socket
+
         serve(socket.socket(fileno=int(sys.argv[2])))
     else:
         sys.exit(client(sys.argv[1], sys.argv[2:]))
