@@ -190,6 +190,12 @@ def test_other_transformations_are_the_same_with_the_library(transform, name):
         close((value, found[1](residuals, *tangents)), jax.jvp(f, args, tangents))
 
 
+def test_traces_of_rules_do_not_outlive_those_of_the_functions_that_they_call():
+    for _ in range(2):
+        imports.met_jaxprs.clear()
+        test_other_transformations_are_the_same_with_the_library("vmap", "in a rule")
+
+
 def test_two_volumes_serve_all_transformations():
     """One is for reverse mode."""
     for _ in range(2):

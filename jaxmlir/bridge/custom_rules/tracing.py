@@ -48,6 +48,7 @@ from jaxmlir._compat import (
     lu,
     named_axes,
     pe,
+    util,
 )
 from jaxmlir.bridge.custom_rules import closures
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
@@ -69,7 +70,19 @@ LIMIT = 512
 Traced = tuple[Any, Sequence[Any], Sequence[bool]]
 """A jaxpr, its constants and which tangents of results are zero."""
 
-traced_rules: dict[Any, Traced] = {}
+
+class _Traces(dict[Any, Traced]):
+    """What ``jax.clear_caches()`` frees, as it does what JAX has traced.
+
+    Else rules would call older traces of functions than the programs that they are rules of.
+    """
+
+    __hash__ = object.__hash__
+    cache_clear = dict.clear
+
+
+traced_rules = _Traces()
+util.register_cache(traced_rules, "rules of JAX's functions")
 _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
