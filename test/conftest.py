@@ -35,6 +35,8 @@ _FLAGS = [
     "--xla_force_host_platform_device_count=8",
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
+    # Parts for several threads cost a quarter of the time, and it is the workers that are parallel.
+    "--xla_cpu_parallel_codegen_split_count=1",
 ]
 if metadata.version("jax").startswith("0.10."):
     # Newer ones have no such choice.
@@ -103,9 +105,11 @@ def _spread_out(names, one_in):
 
 
 def pytest_collection_finish():
-    # What has been imported stays: the collector need not look at it again and again.
+    # What has been imported stays: the collector need not look at it again and again.  What tests
+    # leave is soon more than the few objects after which it runs by default, and is freed in time.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
