@@ -23,20 +23,20 @@ __all__ = ["contents", "describe", "describe_module", "map_file", "pieces", "rea
 # A process that loads a program does not save one, as a rule.
 _EXPORTS = {
     "contents": "container",
-    "describe": "describe",
-    "describe_module": "describe",
+    "describe": "description",
+    "describe_module": "description",
     "map_file": "container",
-    "pieces": "save",
+    "pieces": "saving",
     "read": "load",
-    "save": "save",
+    "save": "saving",
 }
 if TYPE_CHECKING:
     from jaxmlir.artifact.container import contents as contents
     from jaxmlir.artifact.container import map_file as map_file
-    from jaxmlir.artifact.describe import describe as describe
-    from jaxmlir.artifact.describe import describe_module as describe_module
+    from jaxmlir.artifact.description import describe as describe
+    from jaxmlir.artifact.description import describe_module as describe_module
     from jaxmlir.artifact.load import read as read
-    from jaxmlir.artifact.save import pieces as pieces
-    from jaxmlir.artifact.save import save as save
+    from jaxmlir.artifact.saving import pieces as pieces
+    from jaxmlir.artifact.saving import save as save
 else:
     __getattr__ = lazy_names(__name__, _EXPORTS, ())

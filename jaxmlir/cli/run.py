@@ -518,7 +518,7 @@ def _argument_names(function: Any, platform: int | None) -> list[str]:
     Args:
       platform: which argument is the number of the platform, and none of the user's.
     """
-    from jaxmlir.artifact.describe import paths_of_arguments
+    from jaxmlir.artifact.description import paths_of_arguments
 
     with scope():
         paths = paths_of_arguments(function) or [""] * len(function.arguments)

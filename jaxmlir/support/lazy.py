@@ -78,9 +78,11 @@ def lazy_names(
     """The ``__getattr__`` of a package.
 
     Args:
-      exports: the submodule that each name is taken from.
+      exports: the submodule that each name is taken from, which has another name: a submodule
+        that is imported by itself takes the place of what has its name.
       submodules: those that are names of the package themselves.
     """
+    assert all(name != submodule for name, submodule in exports.items())
     namespace = vars(sys.modules[package])
 
     # Modules live on: there is nothing in them to collect.

@@ -17,7 +17,7 @@ _EXPORTS = {
     "jacobian": "derivatives",
     "jacobian_sparsity": "sparse",
     "jvp": "derivatives",
-    "laplacian": "laplacian",
+    "laplacian": "laplacians",
     "linearize": "derivatives",
     "sparse_matrix": "sparse",
     "vjp": "derivatives",
