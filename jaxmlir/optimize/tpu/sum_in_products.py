@@ -93,7 +93,7 @@ def _write(rules: Rules, places: dict[ir.Value, int], node: OpView) -> bool:
             for result in op.results:
                 places[result] = places[total]
         with ir.InsertionPoint(node.op), node.op.location:
-            values = rules.emit(form, [e, v], form)
+            values = rules.emit(form, [e, v])
             for old, new in zip((product.op.results[0], total), values, strict=True):
                 old.replace_all_uses_with(converted(new, old.type))
         return True
