@@ -42,7 +42,7 @@ _ACTIONS = "MLIR's actions are not in its Python bindings, and Python passes are
 _PLUGIN = "no C++ plugins: jaxlib's MLIR is not built for them; `--load` imports Python modules"
 _REMARKS = "of C++ passes' own remark files; ours: `--remarks`"
 _COUNTERS = "counters are in MLIR's debug builds only"
-_REFUSED = {
+REFUSED = {
     "elide-resource-data-from-bytecode": "such bytecode is not whole",
     "irdl-file": "ops of unregistered dialects are accepted as they are",
     "load-dialect-plugin": _PLUGIN,
@@ -56,7 +56,7 @@ _REFUSED = {
     "mlir-very-unsafe-disable-verifier-on-parsing": "`--verify=none` leaves out "
     "the verification of our ops; MLIR's own is quick, and safe",
 }
-_NOT_APPLICABLE = {
+NOT_APPLICABLE = {
     "log-actions-to": _ACTIONS,
     "log-mlir-actions-filter": _ACTIONS,
     "mlir-debug-counter": _COUNTERS,
@@ -305,7 +305,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
         given = "" if options is None else f"={options}"
         raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
     if not pass_exists(name):
-        if reason := (_REFUSED | _NOT_APPLICABLE).get(name):
+        if reason := (REFUSED | NOT_APPLICABLE).get(name):
             raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
         raise command_line.unknown_flag(name, [*(flag.name for flag in FLAGS), *_pass_names()])
     return f"{name}{{{options}}}" if options else name
