@@ -246,7 +246,7 @@ class _Cost:
     """For each result, as for any value in the function: what it costs if arguments cost nothing,
     and how often it reads an argument."""
     again: list[tuple[int, int]]
-    """The same of what another kernel that reads a result computes again."""
+    """For each result, the part of that which each of several kernels that read it computes."""
     users: list[int]
     """How many ops use each argument."""
     same: list[int]
