@@ -14,7 +14,11 @@ them are fused::
     cost(v) = 0    after a fence, a constant, or an op that XLA does not fuse into its users,
                    and of a number where it is read by each element of an array
 
-and a value whose cost is over a threshold, which is higher for values of few elements, is fenced if
+XLA does not compute a quotient, an exponential or the like in several kernels, but stores it: of a
+value that several kernels read, each computes again only the ops since those, and they are its
+cost.
+
+A value whose cost is over a threshold, which is higher for values of few elements, is fenced if
 it has several users, unless all of them come together in one kernel, which computes it once, or in
 one value that has several users in turn, which is fenced instead, or read a part each; or, however
 few they are, if its user is larger and reads each element several times, as that of a broadcast
@@ -50,6 +54,7 @@ from typing import Any, ClassVar, NamedTuple
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView, PutIn
 from jaxmlir.analysis.fusion import (
+    COSTLY,
     FEW_ELEMENTS,
     FUSED,
     FUSIBLE,
@@ -240,6 +245,8 @@ class _Cost:
     results: list[tuple[int, int]]
     """For each result, as for any value in the function: what it costs if arguments cost nothing,
     and how often it reads an argument."""
+    again: list[tuple[int, int]]
+    """For each result, the part of that which each of several kernels that read it computes."""
     users: list[int]
     """How many ops use each argument."""
     same: list[int]
@@ -271,7 +278,7 @@ class _Costs:
             # A rule that calls its own function: in itself this costs nothing.
             outs = len(body.returned)
             free, users = [(0, 0)] * outs, [1] * body.arity
-            self._found[symbol] = _Cost([], free, users, [], {}, [False] * outs, [0] * outs)
+            self._found[symbol] = _Cost([], free, free, users, [], {}, [False] * outs, [0] * outs)
             found = self._found[symbol] = self._walk(body)
         return found
 
@@ -285,6 +292,7 @@ class _Costs:
         fenced = []
         nothing = (0, 0)
         costs = [(0, 1)] * body.arity + [nothing] * (len(counts) - body.arity)
+        again = list(costs)
         once: set[int] | None = None
         arrays: dict[int, int] = {}
         slow: set[int] = set()
@@ -321,13 +329,19 @@ class _Costs:
                     index_of = body.makers[v]
                     place = (index_of, v - body.results[index_of][0])
                     fenced.append(_Expensive(*place, costs[v][0], users[v], (), True))
-                    costs[v] = nothing
-            found = _of_op(name, callee, [costs[v] for v in read])
+                    costs[v] = again[v] = nothing
+            found = _of_op(name, callee and callee.results, [costs[v] for v in read])
+            found_again = _of_op(name, callee and callee.again, [again[v] for v in read])
+            if _is_stored_by_xla(name, [counts[v] for v in operands]):
+                found_again = [nothing]
             views = {} if callee is None else _views(callee, first, users)
-            for value, (own, reads) in zip(range(first, last), found, strict=False):
+            for value, cost, cost_again in zip(
+                range(first, last), found, found_again, strict=False
+            ):
                 if value in arrays:
-                    costs[value] = costs[arrays[value]]
+                    costs[value], again[value] = costs[arrays[value]], again[arrays[value]]
                     continue
+                own = cost[0]
                 others = views.get(value, ())
                 alike = (value, *others)
                 arrays.update(dict.fromkeys(others, value))
@@ -335,23 +349,25 @@ class _Costs:
                 is_spread = not spread.keys().isdisjoint(alike)
                 # XLA itself stores a slow function of few numbers that are spread.
                 few = not is_spread or value in slow
-                least = self._threshold_of(counts[value]) if few else self._threshold
+                least = self._threshold * (_factor(counts[value], uses) if few else 1)
                 if any(map(spread.get, alike)):
                     least //= GATHERED_FACTOR
                 if is_spread and value in joined:
                     own += JOINED
-                read_again = (uses > 1 or is_spread) and own > least
-                if read_again and _is_array(body.types[value]):
+                is_shared = False
+                if uses > 1 and own > self._threshold:
                     once = _computed_once(body, calls) if once is None else once
-                    if value in once and not others and not is_spread:
-                        costs[value] = own, reads
-                        continue
+                    is_shared = value not in once or bool(others)
+                if is_shared:
+                    cost = cost_again
+                    own = own if is_spread else cost_again[0]
+                costs[value], again[value] = cost, cost_again
+                if (is_shared or is_spread) and own > least and _is_array(body.types[value]):
                     views_of = tuple([v - first for v in others])
                     fenced.append(_Expensive(index, value - first, own, uses, views_of))
-                    own = reads = 0
+                    costs[value] = again[value] = nothing
                     joined.difference_update(alike)
                     branches.forget(alike)
-                costs[value] = own, reads
             if is_reshape:
                 arrays[first] = arrays.get(operands[0], operands[0])
         first_of: dict[int, int] = {}
@@ -359,17 +375,13 @@ class _Costs:
         return _Cost(
             fenced,
             [costs[v] for v in outs],
+            [again[v] for v in outs],
             users[: body.arity],
             same,
             {v: by_index for v, by_index in spread.items() if v < body.arity},
             [v in joined for v in outs],
             [branches.counts[v] for v in outs],
         )
-
-    def _threshold_of(self, count: int) -> int:
-        if count == 1:
-            return self._threshold * NUMBER_FACTOR
-        return self._threshold * (FEW_FACTOR if count < FEW_ELEMENTS else 1)
 
 
 class _Branches:
@@ -446,15 +458,20 @@ def _views(callee: _Cost, first: int, users: Sequence[int]) -> dict[int, tuple[i
     return {value: tuple(others) for value, *others in arrays.values()}
 
 
-def _of_op(name: str, callee: _Cost | None, read: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The costs of an op's results, given those of its operands; none where it is not fused."""
-    if callee is not None:
+def _of_op(
+    name: str, called: list[tuple[int, int]] | None, read: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The costs of an op's results, given those of its operands; none where it is not fused.
+
+    Args:
+      called: of a call, the costs of what the function returns.
+    """
+    if called is not None:
         # Which argument a result reads is not told apart: the dearest stands for all.
         own = max([cost for cost, _ in read], default=0)
         reads = max([times for _, times in read], default=0)
         return [
-            (min(cost + times * own, _MUCH), min(times * reads, _MUCH))
-            for cost, times in callee.results
+            (min(cost + times * own, _MUCH), min(times * reads, _MUCH)) for cost, times in called
         ]
     if _is_part_of_users(name):
         own = sum([cost for cost, _ in read]) + SLOW.get(name, name in FUSED)
@@ -518,6 +535,11 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
 # systems of 256 unknowns, times of JAX's, jax 0.10 and 0.12: at 1, 1.25 and 1.03; at 4, 1.08 and
 # 0.66.
 FEW_FACTOR = 4
+# Where few are computed again, by all users but one, it is higher, in the proportion that makes it
+# the same for 1024, up to this: a fence takes 2 to 4 microseconds.  The gradient of a Lagrangian,
+# 1536 values, on one core, jax 0.10, of JAX's time: 0.95, and so 0.89.  At twice the proportion it
+# takes 0.84, but that of an image's blurs, of shifted reads, 2.4 times as long.
+MAX_FEW_FACTOR = 16
 # Of a number, which a kernel computes once.  The gradient of 25 steps of the Lorenz equations, of
 # three numbers, takes 0.074 ms on jax 0.10 at 4, 0.056 at 16 and 64, 0.042 at 256, and 0.026 with
 # JAX.
@@ -545,6 +567,20 @@ _JOINS = with_trait(Trait.JOINING)
 # fluid, with a cosine and five shifts, on 0.10: 2.2.
 MAX_BRANCHES = 2
 _BRANCHING = _JOINS | {"jaxpr.pad"}
+
+
+def _factor(count: int, users: int) -> int:
+    """How many times the threshold a value of few elements may cost before it is fenced.
+
+    Args:
+      count: its elements.
+      users: how many ops use it.
+    """
+    if count == 1:
+        return NUMBER_FACTOR
+    factor = FEW_FACTOR if count < FEW_ELEMENTS else 1
+    again = count * max(1, users - 1)
+    return max(factor, min(FEW_FACTOR * FEW_ELEMENTS // max(1, again), MAX_FEW_FACTOR))
 
 
 def _spread(
@@ -601,6 +637,20 @@ def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection
 # of a matrix of 1000 x 1000 times functions of 1000 numbers, jax 0.10 and 0.12, ms: cos 1.0, 2.0;
 # sin 3.1, 1.3; tan 12, 20; and the others, stored, 0.1 to 0.2.
 _TAKEN_FOR_QUICK = frozenset(f"jaxpr.{name}" for name in ("cos", "sin", "tan"))
+# Integer powers become products.
+_STORED_BY_XLA = COSTLY - _TAKEN_FOR_QUICK - {"jaxpr.integer_pow"}
+
+
+def _is_stored_by_xla(name: str, counts: Sequence[int]) -> bool:
+    """Whether XLA itself computes an op once for several kernels.
+
+    Args:
+      counts: how many elements each operand has.
+    """
+    # A quotient by a number becomes a product.
+    return name in _STORED_BY_XLA and not (name == "jaxpr.div" and counts[1] == 1)
+
+
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 
