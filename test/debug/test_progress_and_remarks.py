@@ -30,17 +30,21 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-def work(terminal):
+def work(terminal, until="", seconds=0.3):
+    """Work of so many seconds, or until the terminal says something."""
     with contextlib.redirect_stderr(terminal), progress.progress("outer", 2) as outer:
         outer("first")
         with progress.progress("inner") as inner:
             inner("step")
-            time.sleep(0.3)
+            end = time.monotonic() + seconds
+            while time.monotonic() < end and not (until and until in terminal.getvalue()):
+                time.sleep(0.02)
 
 
 def test_long_work_says_on_a_terminal_what_it_is_at(terminal):
-    work(terminal)
-    assert "outer 1/2: first; inner: step" in terminal.getvalue()
+    said = "outer 1/2: first; inner: step"
+    work(terminal, until=said, seconds=60.0)
+    assert said in terminal.getvalue()
     # The line is gone when the work is done.
     assert terminal.getvalue().endswith("\x1b[2K")
 
