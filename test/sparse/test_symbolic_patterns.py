@@ -1,5 +1,7 @@
 """Patterns that hold at all sizes, against those at given ones."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,7 +132,7 @@ def test_a_pattern_says_what_it_is():
     ]
     f, shape, *_ = CASES["loop"]
     pattern = jaxmlir.trace(f)(jax.ShapeDtypeStruct(shape, np.float32)).jacobian_sparsity()
-    assert "test_symbolic.py" in str(pattern.reasons[0])
+    assert Path(__file__).name in str(pattern.reasons[0])
     assert "what it carries depends on more in each iteration" in str(pattern.reasons[0])
 
 
