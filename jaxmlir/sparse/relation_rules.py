@@ -35,7 +35,7 @@ from jaxmlir.sparse.relations import (
     smaller,
     united,
 )
-from jaxmlir.sparse.rules import Leaf, Value
+from jaxmlir.sparse.rules import IDENTITIES, Leaf, Value
 
 Found = list[list[Piece]]
 """The pieces of each result."""
@@ -613,9 +613,7 @@ _RULES: dict[str, Rule] = {
     "unstack": _unstack,
     **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
     **dict.fromkeys(("select_and_gather_add",), _pooling),
-    **dict.fromkeys(("optimization_barrier", "device_put", "reduce_precision"), _each),
-    **dict.fromkeys(("sharding_constraint", "reshard", "layout_constraint", "name"), _each),
-    **dict.fromkeys(("pvary", "pbroadcast", "copy"), _each),
+    **dict.fromkeys(IDENTITIES, _each),
 }
 
 

@@ -636,6 +636,12 @@ def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
 
 Rule = Callable[[Leaf], "Sets | None"]
 
+IDENTITIES = (
+    *("optimization_barrier", "device_put", "reduce_precision", "sharding_constraint", "reshard"),
+    *("layout_constraint", "name", "pvary", "pbroadcast", "copy"),
+)
+"""Ops each of whose results depends on an operand, element by element."""
+
 _RULES: dict[str, Rule] = {
     "conv_general_dilated": _convolution,
     "dot_general": _dot_general,
@@ -646,9 +652,7 @@ _RULES: dict[str, Rule] = {
     "select_n": _select,
     "triangular_solve": _triangular_solve,
     **dict.fromkeys(("reduce_window_sum", "reduce_window_max", "reduce_window_min"), _pooling),
-    **dict.fromkeys(("optimization_barrier", "device_put", "reduce_precision"), _each),
-    **dict.fromkeys(("sharding_constraint", "reshard", "layout_constraint", "name"), _each),
-    **dict.fromkeys(("pvary", "pbroadcast", "copy"), _each),
+    **dict.fromkeys(IDENTITIES, _each),
 }
 
 
