@@ -5,9 +5,12 @@
 // RUN: jaxmlir-opt --jaxpr-sum-in-products %s | FileCheck %s --check-prefix=LEFT
 // RUN: jaxmlir-run %s --entry main --args 0.5 | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --entry main --args 0.5 | FileCheck %s --check-prefix=EXEC
+// RUN: jaxmlir-run %s --entry rows --args 0.5 | FileCheck %s --check-prefix=ROWS
+// RUN: jaxmlir-run %t --entry rows --args 0.5 | FileCheck %s --check-prefix=ROWS
 // RUN: jaxmlir-opt --target=tpu --jaxpr-sum-in-products --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
-// REMARK: sum-in-products.mlir:[[# @LINE + 29]]:8: remark: [jaxpr-sum-in-products] summed up in the product of what is divided by it, as one more column
+// REMARK: sum-in-products.mlir:[[# @LINE + 42]]:8: remark: [jaxpr-sum-in-products] summed up in the product of what is divided by it, as one more column
+// REMARK:     remark: [jaxpr-sum-in-products] rows summed up by a product with ones, as other products read them
 // REMARK-NOT: remark
 
 // What the product reads is computed before the sum was.
@@ -26,6 +29,18 @@
 // Exponentials of any numbers may be as large as there are floats.
 // CHECK-LABEL: func.func public @unbounded
 // CHECK-NOT:     "jaxpr.pad"
+
+// Rows that a product reads are summed up by one, of eight rows of ones, in 32 bits.
+// CHECK-LABEL: func.func public @rows
+// CHECK:         %[[ONES:.*]] = "jaxpr.broadcast_in_dim"({{.*}}) {broadcast_dimensions = [], shape = array<i64: 8, 2048>}
+// CHECK:         %[[SUMS:.*]] = "jaxpr.dot_general"(%[[ONES]], %{{.*}}) {{{.*}}precision = {{.*}}DEFAULT{{.*}}HIGHEST
+// CHECK-NOT:     "jaxpr.reduce_sum"
+// ROWS: result[0]: f32[64] = [1024.0, 1024.0,
+// ROWS: result[1]: f32[64,2]
+
+// Rows that exponentials are in, which are no factors themselves, are computed for each product.
+// CHECK-LABEL: func.func public @computed_again
+// CHECK:         "jaxpr.reduce_sum"
 
 // EXEC: result[0]: f32[] = 1024.0
 // EXEC: result[1]: f32[] = 1024.0
@@ -53,4 +68,19 @@ func.func public @unbounded(%x: tensor<1024x1024xf32>, %v: tensor<1024x2xf32>) -
   %3 = "jaxpr.div"(%0, %2) : (tensor<1024x1024xf32>, tensor<1024x1xf32>) -> tensor<1024x1024xf32>
   %4 = "jaxpr.dot_general"(%3, %v) {dimension_numbers = [[array<i64: 1>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<1024x1024xf32>, tensor<1024x2xf32>) -> tensor<1024x2xf32>
   return %4 : tensor<1024x2xf32>
+}
+
+func.func public @rows(%s: tensor<f32>) -> (tensor<64xf32>, tensor<64x2xf32>) {
+  %g = "jaxpr.broadcast_in_dim"(%s) {broadcast_dimensions = [], shape = array<i64: 2048, 64>} : (tensor<f32>) -> tensor<2048x64xf32>
+  %x = "jaxpr.broadcast_in_dim"(%s) {broadcast_dimensions = [], shape = array<i64: 2048, 2>} : (tensor<f32>) -> tensor<2048x2xf32>
+  %0 = "jaxpr.reduce_sum"(%g) {axes = array<i64: 0>} : (tensor<2048x64xf32>) -> tensor<64xf32>
+  %1 = "jaxpr.dot_general"(%g, %x) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<2048x64xf32>, tensor<2048x2xf32>) -> tensor<64x2xf32>
+  return %0, %1 : tensor<64xf32>, tensor<64x2xf32>
+}
+
+func.func public @computed_again(%y: tensor<2048x64xf32>, %x: tensor<2048x2xf32>) -> (tensor<64xf32>, tensor<64x2xf32>) {
+  %g = "jaxpr.exp"(%y) : (tensor<2048x64xf32>) -> tensor<2048x64xf32>
+  %0 = "jaxpr.reduce_sum"(%g) {axes = array<i64: 0>} : (tensor<2048x64xf32>) -> tensor<64xf32>
+  %1 = "jaxpr.dot_general"(%g, %x) {dimension_numbers = [[array<i64: 0>, array<i64: 0>], [[], []]], preferred_element_type = f32} : (tensor<2048x64xf32>, tensor<2048x2xf32>) -> tensor<64x2xf32>
+  return %0, %1 : tensor<64xf32>, tensor<64x2xf32>
 }

@@ -185,6 +185,23 @@ def test_the_sums_of_a_softmax_are_a_column_of_its_product_on_a_tpu(first):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
 
 
+def test_gradients_of_biases_are_products_on_a_tpu():
+    def loss(layers, x):
+        for w, b in layers:
+            x = jax.nn.relu(x @ w + b)
+        return jnp.mean(x**2)
+
+    args = [(array(32, 32), array(32)) for _ in range(2)], array(8, 512, 32)
+    gradient = jaxmlir.trace(loss)(*args).grad().optimize(1)
+    after = gradient.run_passes("jaxpr-sum-in-products", target="tpu:v5e")
+    after.verify()
+    summed = "(tensor<8x512x32xf32>) -> tensor<32xf32>"
+    assert [p.as_text().count(summed) for p in (gradient, after)] == [2, 0]
+    got, want = jaxmlir.parse(after.as_text())(*args), jax.grad(loss)(*args)
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+
+
 def test_what_is_put_together_is_taken_apart_by_one_kernel_on_a_tpu():
     """Sums of the states of an unrolled loop, which are not side by side before."""
 
