@@ -42,6 +42,7 @@ STRUCTURE = (
     "jaxpr-cse",
     "jaxpr-reroll",
     "jaxpr-factor-logsumexp",
+    "jaxpr-bound-maxima",
     "jaxpr-roll-calls",
     # What stacked results of the steps of a loop stacks what the loop has stacked already; and keys
     # that are stacked for a loop are derived from one another together.
@@ -95,6 +96,7 @@ _MOVES = {"jaxpr.concatenate", "jaxpr.pad"}
 _LOOPS = _SCANS | {"jaxpr.while"}
 
 NEEDED_OPS: dict[str, Set[str]] = {
+    "jaxpr-bound-maxima": {"jaxpr.is_finite"},
     "jaxpr-carry-conditions": {"jaxpr.while"},
     "jaxpr-dot-to-2d": _PRODUCTS,
     "jaxpr-expand-convolutions": _CONVOLUTIONS,

@@ -202,6 +202,21 @@ def test_gradients_of_biases_are_products_on_a_tpu():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
 
 
+def test_no_maximum_is_tested_on_a_tpu_and_infinite_ones_give_the_same():
+    def loss(x):
+        return logsumexp(x, 1)
+
+    inf, nan = np.inf, np.nan
+    rows = [[1, -2, 3], [-inf, 0, 1], [-inf] * 3, [inf, 1, -inf], [nan, 0, 1], [3e38, -3e38, 0]]
+    x = np.array(rows, np.float32)
+    program = jaxmlir.trace(loss)(x).run_passes("jaxpr-bound-maxima", target="tpu:v5e")
+    assert "is_finite" not in program.as_text()
+    # Compiled here, as it was written for the other target.
+    bounded = jaxmlir.parse(program.as_text())
+    for transform in (lambda f: f, jax.jacrev):
+        np.testing.assert_array_equal(transform(bounded)(x), transform(loss)(x))
+
+
 def test_what_is_put_together_is_taken_apart_by_one_kernel_on_a_tpu():
     """Sums of the states of an unrolled loop, which are not side by side before."""
 

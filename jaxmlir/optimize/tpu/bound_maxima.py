@@ -1,0 +1,105 @@
+"""``jaxpr-bound-maxima``: what a maximum is taken of is finite, so that nobody need ask whether the
+maximum is.
+
+A log-sum-exp subtracts the maximum of its terms, unless that is infinite::
+
+    m = max(x);  m = select(is_finite(m), m, 0)    ->    m = max(min(max(x, -F), F))
+
+where ``F`` is the greatest finite number.  On a TPU the test and the selection are a kernel of
+their own, however few the numbers are; bounds are computed by the kernel of the maximum.
+
+Finite maxima are what they were, bit for bit.  Of an infinite one another number is subtracted than
+zero.  It is done where results do not depend on which, as ``jaxpr-shift-invariance`` finds out: the
+sum of exponentials is infinite, or zero, with both.
+
+Cycles of gradients of loops, as parts of those with tests (libtpu 0.0.42): Sinkhorn's iteration
+0.92, a conditional random field 0.94, hidden Markov models 0.92 and 0.88.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from jax import lax
+
+from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import OpView, node_of, number_of, ops_of
+from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.dialect.builder import drop_dead_ops
+from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
+from jaxmlir.optimize.algebra.shift_invariance import does_depend
+from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import NEEDED_OPS
+from jaxmlir.passes.remarks import remark
+from jaxmlir.transforms.templates import Rules
+
+
+class BoundMaxima(Pass):
+    """Take maxima of bounded numbers where infinite ones are replaced, as in a log-sum-exp."""
+
+    name: ClassVar[str] = "jaxpr-bound-maxima"
+    compilers: ClassVar[tuple[str, ...]] = ("tpu",)
+
+    def run(self, program: Module) -> bool:
+        changed = False
+        with scope():
+            rules = Rules(program)
+            for function in outside_kernels(program, NEEDED_OPS[self.name]):
+                nodes = [node for node in ops_of(function) if node.name == "jaxpr.select_n"]
+                if any([_bound(rules, node) for node in nodes]):
+                    drop_dead_ops(function)
+                    changed = True
+        return changed
+
+
+def _bound(rules: Rules, select: OpView) -> bool:
+    """Bounds what the maximum is taken of that a selection replaces if it is infinite."""
+    maximum = _maximum(select)
+    if maximum is None:
+        return False
+    (result,) = select.op.results
+    users = [use.owner for use in result.uses]
+    is_stopped = len(users) == 1 and users[0].name == "jaxpr.stop_gradient"
+    if does_depend(users[0].operation.result if is_stopped else result):
+        return False
+    remark(maximum.op, "taken of bounded numbers: it is finite without a test")
+    with ir.InsertionPoint(maximum.op), maximum.op.location:
+        (bounded,) = rules.emit(_bounded, maximum.operands)
+        new = ir.Operation.create(
+            maximum.name, [maximum.op.results[0].type], [bounded], maximum.attributes
+        )
+    maximum.op.results[0].replace_all_uses_with(new.result)
+    result.replace_all_uses_with(select.op.operands[2])
+    return True
+
+
+def _maximum(select: OpView) -> OpView | None:
+    """The maximum that nothing reads but a test of whether it is finite and the selection."""
+    if len(select.operands) != 3:
+        return None
+    is_finite, zero, value = select.operands
+    test = node_of(is_finite)
+    if test is None or test.name != "jaxpr.is_finite" or test.operands[0] != value:
+        return None
+    readers = {test.op.operation, select.op.operation}
+    if number_of(zero) != 0 or any(use.owner.operation not in readers for use in value.uses):
+        return None
+    while (node := node_of(value)) is not None and node.name != "jaxpr.reduce_max":
+        if node.name == "jaxpr.max":
+            others = [v for v in node.operands if number_of(v) != -math.inf]
+        else:
+            others = node.operands if node.name in _MOVES else []
+        if len(others) != 1 or len(list(others[0].uses)) != 1:
+            return None
+        (value,) = others
+    return node
+
+
+_MOVES = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.reshape"})
+
+
+def _bounded(x: Any) -> list[Any]:
+    greatest = dtypes.finfo(x.dtype).max
+    return [lax.min(lax.max(x, lax.full_like(x, -greatest)), lax.full_like(x, greatest))]
