@@ -21,6 +21,8 @@ CLEAN_UP = (
 
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
 STRUCTURE = (
+    # Functions that were simplified are small now.
+    "jaxpr-inline",
     "jaxpr-licm",
     # What is known costs nothing where others look at what ops cost.
     "jaxpr-fold-constants",
