@@ -288,7 +288,7 @@ def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | Non
         if index != op.operands[1] or wanted is None or not _is_each(w, bound, wanted, index):
             return None
     number = fill.reshape(-1)[0]
-    return (uses[0], number.item()) if _all_equal(fill, number) else None
+    return (uses[0], number.item()) if all_equal(fill, number) else None
 
 
 def _is_each(w: Writer, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
@@ -317,7 +317,11 @@ SPREADING = (
 """Ops that repeat elements, or have them in another shape."""
 
 
-def _all_equal(array: np.ndarray, number: Any) -> bool:
+def all_equal(array: np.ndarray, number: Any) -> bool:
+    """Whether every element of an array has the bits of a number."""
+    if not any(array.strides):
+        # One element that is repeated.
+        array = array.reshape(-1)[:1]
     return array.tobytes() == np.full_like(array, number).tobytes()
 
 

@@ -28,7 +28,7 @@ from jax.scipy import special
 
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.arrays import all_equal, held_by
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
@@ -344,10 +344,10 @@ class _Match:
             self.values[pattern] = value
             if isinstance(pattern.owner, ir.Block):
                 continue
-            number = held_by(pattern)
+            number = _held_by_pattern(pattern)
             if number is not None:
                 held = held_by(value)
-                if held is None or not held.size or not _all_are(held, number.reshape(-1)[0]):
+                if held is None or not held.size or not all_equal(held, number.reshape(-1)[0]):
                     return False
             elif self._are_alike(pattern, value, self._pattern):
                 pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
@@ -387,6 +387,10 @@ class _Match:
         return True
 
 
+# A pattern is kept as long as the function that it is of.
+_held_by_pattern = functools.lru_cache(1024)(held_by)
+
+
 def _taken_for(value: ir.Value) -> list[ir.Value]:
     """What the op that gives a value takes, and what its regions take from around them."""
     op = value.owner.operation
@@ -395,16 +399,14 @@ def _taken_for(value: ir.Value) -> list[ir.Value]:
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What the regions of an op compute, and the function that it calls."""
+    if not len(op.regions) and "callee" not in op.attributes:
+        return []
     around = {value: f"around {k}" for k, value in enumerate(captured(op))}
     blocks = [block for region in op.regions for block in region.blocks]
     if "callee" in op.attributes:
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         blocks.append(body_of(source[callee]))
     return [computation(block, source, around=around) for block in blocks]
-
-
-def _all_are(array: np.ndarray, number: Any) -> bool:
-    return array.tobytes() == np.full_like(array, number).tobytes()
 
 
 def _name_of(value: ir.Value) -> str:
