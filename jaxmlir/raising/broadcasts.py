@@ -46,16 +46,18 @@ class Broadcasts:
         """The operands of an op, before they were broadcast as far as they have its shape still."""
         if name not in BROADCASTING:
             return values
-        narrow = [self._operands.get(v, v) for v in values]
-        if narrow == values:
+        known = self._operands
+        are_broadcast = [v in known for v in values]
+        if not any(are_broadcast):
             return values
+        narrow = [known.get(v, v) for v in values]
+        if not all(are_broadcast):
+            return narrow
         shape = shape_of(values[0])
         # Where none of them has the whole shape, the first one stays as it is.
-        for found in (narrow, [values[0], *narrow[1:]]):
-            shapes = [s for v in found if (s := shape_of(v))]
-            if shapes and tuple(map(_common, zip(*shapes, strict=True))) == shape:
-                return found
-        return values
+        shapes = [s for v in narrow if (s := shape_of(v))]
+        same = shapes and tuple(map(_common, zip(*shapes, strict=True))) == shape
+        return narrow if same else [values[0], *narrow[1:]]
 
 
 def _common(sizes: Sequence[Any]) -> Any:

@@ -211,9 +211,7 @@ def _computations(
 ) -> list[tuple[str, ...]]:
     """What JAX exports, and lowers, a function of operands of some types to."""
     found = []
-    for module in _modules(function, types):
-        there = functions(module)
-        block = body_of(there["main"])
+    for _, there, block in _patterns(function, types):
         first, *others = (view.operation for view in block.operations)
         if first.name == "func.call" and len(others) == 1:
             block = body_of(there[ir.FlatSymbolRefAttr(first.attributes["callee"]).value])
@@ -221,20 +219,32 @@ def _computations(
     return found
 
 
-def _modules(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[ir.Module]:
-    """The modules that JAX exports, and lowers, a function of operands of some types to."""
+class _Pattern(NamedTuple):
+    """A module that JAX writes a function as; its functions are gone without it."""
+
+    module: ir.Module
+    functions: Mapping[str, Any]
+    body: Any
+
+
+def _patterns(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[_Pattern]:
+    """What JAX exports, and lowers, a function of operands of some types to."""
     for exported in (True, False):
         # JAX cannot export all that it lowers.
-        if (module := _module(function, types, exported)) is not None:
-            yield module
+        if (pattern := _pattern(function, types, exported)) is not None:
+            yield pattern
 
 
 @functools.cache
-def _module(
+def _pattern(
     function: Callable[..., Any], types: tuple[ir.Type, ...], exported: bool
-) -> ir.Module | None:
+) -> _Pattern | None:
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
-    return written_by_jax(function, args, exported=exported)
+    module = written_by_jax(function, args, exported=exported)
+    if module is None:
+        return None
+    there = functions(module)
+    return _Pattern(module, there, body_of(there["main"]))
 
 
 def _traced(
@@ -266,9 +276,7 @@ def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | No
         return None
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
-    for pattern in _modules(function, (type_,) * idiom.arguments):
-        there = functions(pattern)
-        block = body_of(there["main"])
+    for _, there, block in _patterns(function, (type_,) * idiom.arguments):
         match = _Match(there, w.raising.source)
         if match.extend(end_of(block).operands[0], result):
             return [match.values[v] for v in block.arguments]
@@ -285,9 +293,9 @@ def factored(w: Writer, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
     matrix = op.operands[0]
     made = _made_of(op)
     best: dict[ir.Value, int] = {}
-    for function, pattern in ((f, p) for f in forms for p in _modules(f, (matrix.type,))):
-        there = functions(pattern)
-        block = body_of(there["main"])
+    for function, (_, there, block) in (
+        (f, p) for f in forms for p in _patterns(f, (matrix.type,))
+    ):
         found: dict[ir.Value, int] = {}
         for k, end in enumerate(end_of(block).operands):
             for value in made:
