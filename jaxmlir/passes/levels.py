@@ -135,6 +135,16 @@ NEEDED_OPS: dict[str, Set[str]] = {
 To a program without any, a pass with its default options does nothing, and is not even imported.
 """
 
+COMPILERS: dict[str, tuple[str, ...]] = {
+    "jaxpr-pad-slices": ("tpu",),
+    "jaxpr-sum-in-products": ("tpu",),
+    "jaxpr-unroll-scans": ("cuda", "rocm"),
+}
+"""For whose compilers alone the passes are that are not for CPUs; they read it here.
+
+For programs of other platforms they are not even imported.
+"""
+
 
 def level_pipeline(level: int, without: Collection[str] = ()) -> str:
     """The pipeline of an optimization level as text.

@@ -17,7 +17,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import OpView, counts_along, number_of, numbers_rows
@@ -285,8 +285,7 @@ class Node(OpView):
         self._value = value
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """The way in which ops of one name are read.
 
     Attributes:

@@ -579,8 +579,8 @@ def _in_batches(
             for total, value, negative in zip(carried, outs[num_rows:], subtracted, strict=True)
         ]
     body = new.finish([*totals, *outs[:num_rows]])
-    loop = replace(
-        scan, body=body, num_carry=len(sums), length=count, reverse=False, other=_plain(scan)
+    loop = scan._replace(
+        body=body, num_carry=len(sums), length=count, reverse=False, other=_plain(scan)
     )
     cut = [
         _reshaped(rules, v, stacked(t, count))
