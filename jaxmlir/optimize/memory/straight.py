@@ -57,8 +57,7 @@ def in_segments(program: Module, symbol: str, number: int) -> bool:
     return bool(again)
 
 
-@dataclass
-class Segment:
+class Segment(NamedTuple):
     """Ops of a forward pass, and those of their results that are computed again."""
 
     ops: list[int]
@@ -74,7 +73,7 @@ class Segment:
     """The value of the backward pass that they wait for."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Line:
     """A function, and where most memory is needed in it.
 
@@ -448,7 +447,7 @@ def within(
     return way
 
 
-@dataclass
+@dataclass(eq=False)
 class _Search:
     """The ways of a program that were tried.
 

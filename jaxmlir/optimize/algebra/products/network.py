@@ -148,8 +148,7 @@ def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
     return not a and not b
 
 
-@dataclass(slots=True)
-class Factor:
+class Factor(NamedTuple):
     """A tensor of the product."""
 
     value: Node
@@ -183,8 +182,7 @@ class Spec:
         raise NotImplementedError
 
 
-@dataclass
-class Selector:
+class Selector(NamedTuple):
     """A selector in a network."""
 
     spec: Spec
@@ -193,7 +191,7 @@ class Selector:
     selected: Sequence[Index]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Term:
     """A value as a product.
 

@@ -149,7 +149,7 @@ LEAST = 100
 # nevertheless, a softmax 0.9, and distances of points in space 0.5.
 
 
-@dataclass
+@dataclass(eq=False)
 class Gain:
     """The work that batching changes in each iteration."""
 

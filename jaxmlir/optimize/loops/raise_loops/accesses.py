@@ -372,7 +372,7 @@ def is_written(value: ir.Value, combined: Combined) -> bool:
     return not isinstance(op, ir.Block) and op.name == "jaxpr.dynamic_update_slice"
 
 
-@dataclass
+@dataclass(eq=False)
 class Chain:
     """The accesses to a carried array, each write of which gives the next *version* of it."""
 
