@@ -34,6 +34,7 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
@@ -259,7 +260,7 @@ def _stacked(*matrices: Any, counts: tuple[int, ...]) -> list[Any]:
     return [lax.reshape(rows, (*counts, *matrices[0].shape))]
 
 
-_SLICES = frozenset({"jaxpr.slice"})
+_SLICES = NEEDED_OPS["jaxpr-raise-convolutions"]
 _TURNS = frozenset({"jaxpr.squeeze", "jaxpr.transpose"})
 
 
