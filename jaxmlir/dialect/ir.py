@@ -432,6 +432,8 @@ def inner_ops(op: Any) -> Iterator[Any]:
 
 def captured(op: Any) -> list[ir.Value]:
     """The values that the ops in an op's regions take from around it, each once."""
+    if not len(op.operation.regions):
+        return []
     used: dict[ir.Value, None] = {}
     own: set[ir.Value] = set()
     for holder in (op, *inner_ops(op)):

@@ -21,6 +21,8 @@ CLEAN_UP = (
 
 # Of a program before it is differentiated; what they leave behind is cleaned up in turn.
 STRUCTURE = (
+    # Functions that were simplified are small now.
+    "jaxpr-inline",
     "jaxpr-licm",
     # What is known costs nothing where others look at what ops cost.
     "jaxpr-fold-constants",
@@ -46,6 +48,8 @@ STRUCTURE = (
     # What stacked results of the steps of a loop stacks what the loop has stacked already; and keys
     # that are stacked for a loop are derived from one another together.
     "jaxpr-slp-vectorize",
+    # Slices that were steps of something are gone.
+    "jaxpr-slices-to-split",
 )
 
 # What repeats is written once, when nothing else looks at it as a whole any more.
@@ -124,6 +128,7 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-roll-calls": {"jaxpr.jit"},
     "jaxpr-shift-invariance": {"jaxpr.reduce_max"},
     "jaxpr-sink-reductions": _SCANS,
+    "jaxpr-slices-to-split": {"jaxpr.slice"},
     "jaxpr-sum-in-products": _PRODUCTS,
     "jaxpr-unroll-reductions": {
         f"jaxpr.reduce_{name}" for name in ("and", "max", "min", "or", "prod", "sum", "xor")

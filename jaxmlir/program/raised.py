@@ -152,6 +152,5 @@ def _raise_further(program: Program) -> None:
     names = set[str]().union(*analyses_of(program).graph.names.values())
     passes = [pipeline for needed, pipeline in _FURTHER.items() if needed <= names]
     if passes:
-        # The program was verified, and a ``stop_gradient`` more makes no other of it.
-        verifying = Instrumentation(verify_each="jaxpr.while" in names)
-        parse_pipeline(",".join(passes)).run(program, verifying)
+        # The program was verified before, as others are before they are optimised.
+        parse_pipeline(",".join(passes)).run(program, Instrumentation(verify_each=False))

@@ -288,7 +288,7 @@ def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | Non
         if index != op.operands[1] or wanted is None or not _is_each(w, bound, wanted, index):
             return None
     number = fill.reshape(-1)[0]
-    return (uses[0], number.item()) if _all_equal(fill, number) else None
+    return (uses[0], number.item()) if all_equal(fill, number) else None
 
 
 def _is_each(w: Writer, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
@@ -317,7 +317,11 @@ SPREADING = (
 """Ops that repeat elements, or have them in another shape."""
 
 
-def _all_equal(array: np.ndarray, number: Any) -> bool:
+def all_equal(array: np.ndarray, number: Any) -> bool:
+    """Whether every element of an array has the bits of a number."""
+    if not any(array.strides):
+        # One element that is repeated.
+        array = array.reshape(-1)[:1]
     return array.tobytes() == np.full_like(array, number).tobytes()
 
 
@@ -331,23 +335,31 @@ def _behind(value: ir.Value, *names: str) -> ir.Value:
 def held_by(value: ir.Value) -> np.ndarray | None:
     """The numbers of a value of the source: a constant, or one that is repeated; a scalar that is
     repeated to sizes that are not numbers stays one."""
-    spread = defining_op(value, "stablehlo.dynamic_broadcast_in_dim")
-    if spread is not None:
-        inner = held_by(spread.operands[0])
-        return inner.reshape(()) if inner is not None and inner.size == 1 else None
-    spread = defining_op(value, "stablehlo.broadcast_in_dim")
-    if spread is not None:
-        inner = held_by(spread.operands[0])
-        if inner is None:
-            return None
-        shape = shape_of(value)
-        dims = attribute(spread, "broadcast_dimensions")
-        wide = [inner.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
-        if tuple(dims) != tuple(sorted(dims)):
-            return None
-        return np.broadcast_to(inner.reshape(wide), shape)
-    op = defining_op(value, "stablehlo.constant")
-    return None if op is None else codec.decode(op.attributes["value"])
+    op = value.owner
+    if isinstance(op, ir.Block):
+        return None
+    name = op.operation.name
+    if name == "stablehlo.constant":
+        number = op.attributes["value"]
+        return codec.decode(number) if value.type.rank else _scalar(number)
+    if name not in SPREADING[:2] or (inner := held_by(op.operands[0])) is None:
+        return None
+    if name == "stablehlo.dynamic_broadcast_in_dim":
+        return inner.reshape(()) if inner.size == 1 else None
+    shape = shape_of(value)
+    if not inner.ndim:
+        return np.broadcast_to(inner, shape)
+    dims = attribute(op, "broadcast_dimensions")
+    if tuple(dims) != tuple(sorted(dims)):
+        return None
+    wide = [inner.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
+    return np.broadcast_to(inner.reshape(wide), shape)
+
+
+@functools.lru_cache(256)
+def _scalar(number: ir.Attribute) -> np.ndarray:
+    """The number of a constant, which is often that of many."""
+    return codec.decode(number)
 
 
 def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:

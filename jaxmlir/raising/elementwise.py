@@ -64,8 +64,12 @@ _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "su
 
 @rule(*_ARITHMETIC)
 def arithmetic(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    """``add`` of numbers is ``add``, of booleans ``or``."""
-    return w.emit(arithmetic_name(op.name, op.results[0].type), operands, w.types(op))
+    """``add`` of numbers is ``add``, of booleans ``or``; a number times itself is the power that
+    JAX writes so, whose derivative is one product."""
+    name = arithmetic_name(op.name, op.results[0].type)
+    if name == "mul" and operands[0] == operands[1]:
+        return w.emit("integer_pow", operands[:1], w.types(op), y=2)
+    return w.emit(name, operands, w.types(op))
 
 
 def arithmetic_name(name: str, type_: ir.Type) -> str:

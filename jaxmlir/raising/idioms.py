@@ -28,7 +28,7 @@ from jax.scipy import special
 
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import held_by
+from jaxmlir.raising.arrays import all_equal, held_by
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
@@ -211,9 +211,7 @@ def _computations(
 ) -> list[tuple[str, ...]]:
     """What JAX exports, and lowers, a function of operands of some types to."""
     found = []
-    for module in _modules(function, types):
-        there = functions(module)
-        block = body_of(there["main"])
+    for _, there, block in _patterns(function, types):
         first, *others = (view.operation for view in block.operations)
         if first.name == "func.call" and len(others) == 1:
             block = body_of(there[ir.FlatSymbolRefAttr(first.attributes["callee"]).value])
@@ -221,20 +219,32 @@ def _computations(
     return found
 
 
-def _modules(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[ir.Module]:
-    """The modules that JAX exports, and lowers, a function of operands of some types to."""
+class _Pattern(NamedTuple):
+    """A module that JAX writes a function as; its functions are gone without it."""
+
+    module: ir.Module
+    functions: Mapping[str, Any]
+    body: Any
+
+
+def _patterns(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[_Pattern]:
+    """What JAX exports, and lowers, a function of operands of some types to."""
     for exported in (True, False):
         # JAX cannot export all that it lowers.
-        if (module := _module(function, types, exported)) is not None:
-            yield module
+        if (pattern := _pattern(function, types, exported)) is not None:
+            yield pattern
 
 
 @functools.cache
-def _module(
+def _pattern(
     function: Callable[..., Any], types: tuple[ir.Type, ...], exported: bool
-) -> ir.Module | None:
+) -> _Pattern | None:
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
-    return written_by_jax(function, args, exported=exported)
+    module = written_by_jax(function, args, exported=exported)
+    if module is None:
+        return None
+    there = functions(module)
+    return _Pattern(module, there, body_of(there["main"]))
 
 
 def _traced(
@@ -266,9 +276,7 @@ def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | No
         return None
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
-    for pattern in _modules(function, (type_,) * idiom.arguments):
-        there = functions(pattern)
-        block = body_of(there["main"])
+    for _, there, block in _patterns(function, (type_,) * idiom.arguments):
         match = _Match(there, w.raising.source)
         if match.extend(end_of(block).operands[0], result):
             return [match.values[v] for v in block.arguments]
@@ -285,9 +293,9 @@ def factored(w: Writer, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
     matrix = op.operands[0]
     made = _made_of(op)
     best: dict[ir.Value, int] = {}
-    for function, pattern in ((f, p) for f in forms for p in _modules(f, (matrix.type,))):
-        there = functions(pattern)
-        block = body_of(there["main"])
+    for function, (_, there, block) in (
+        (f, p) for f in forms for p in _patterns(f, (matrix.type,))
+    ):
         found: dict[ir.Value, int] = {}
         for k, end in enumerate(end_of(block).operands):
             for value in made:
@@ -344,10 +352,10 @@ class _Match:
             self.values[pattern] = value
             if isinstance(pattern.owner, ir.Block):
                 continue
-            number = held_by(pattern)
+            number = _held_by_pattern(pattern)
             if number is not None:
                 held = held_by(value)
-                if held is None or not held.size or not _all_are(held, number.reshape(-1)[0]):
+                if held is None or not held.size or not all_equal(held, number.reshape(-1)[0]):
                     return False
             elif self._are_alike(pattern, value, self._pattern):
                 pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
@@ -387,6 +395,10 @@ class _Match:
         return True
 
 
+# A pattern is kept as long as the function that it is of.
+_held_by_pattern = functools.lru_cache(1024)(held_by)
+
+
 def _taken_for(value: ir.Value) -> list[ir.Value]:
     """What the op that gives a value takes, and what its regions take from around them."""
     op = value.owner.operation
@@ -395,16 +407,14 @@ def _taken_for(value: ir.Value) -> list[ir.Value]:
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What the regions of an op compute, and the function that it calls."""
+    if not len(op.regions) and "callee" not in op.attributes:
+        return []
     around = {value: f"around {k}" for k, value in enumerate(captured(op))}
     blocks = [block for region in op.regions for block in region.blocks]
     if "callee" in op.attributes:
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         blocks.append(body_of(source[callee]))
     return [computation(block, source, around=around) for block in blocks]
-
-
-def _all_are(array: np.ndarray, number: Any) -> bool:
-    return array.tobytes() == np.full_like(array, number).tobytes()
 
 
 def _name_of(value: ir.Value) -> str:

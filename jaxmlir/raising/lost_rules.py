@@ -104,6 +104,6 @@ def _is_sum_of_squares(value: ir.Value) -> bool:
         return False
     squares = node_of(op.operands[0])
     return squares is not None and (
-        squares.name == "jaxpr.square"
+        squares.name in ("jaxpr.square", "jaxpr.integer_pow")
         or (squares.name == "jaxpr.mul" and squares.operands[0] == squares.operands[1])
     )

@@ -41,6 +41,7 @@ from jaxmlir.dialect.types import (
 )
 from jaxmlir.errors import ImportingError, JaxmlirError, at_op
 from jaxmlir.raising import sizes
+from jaxmlir.raising.broadcasts import Broadcasts
 from jaxmlir.raising.source import (
     STATIC,
     Outer,
@@ -400,6 +401,7 @@ class Writer:
         self.block: Any = body_of(function)
         self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
+        self._broadcasts = Broadcasts()
         self.sizes: dict[Any, sizes.Sizes] = {}
         self._given_sizes = sizes or {}
         self._depth = 0
@@ -442,7 +444,7 @@ class Writer:
             op = view.operation
             name = op.name
             self.location = location = op.location
-            operands = [env[v] for v in op.operands]
+            operands = self._broadcasts.undone(name, [env[v] for v in op.operands])
             before = op.results
             plain = PLAIN.get(name)
             try:
@@ -468,6 +470,7 @@ class Writer:
             except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of what an op of it may be.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
+            self._broadcasts.note(name, operands, results)
             env.update(zip(before, results, strict=True))
         raise self.located(ImportingError("expected an op that ends the block"), "func.func")
 
@@ -481,10 +484,10 @@ class Writer:
     def by_signature(
         self, op: Any, name: str, types: list[ir.Type], operands: list[ir.Value]
     ) -> Values:
-        """The results of an op that its rule writes as one on the same operands: as the last op of
-        that name, attributes and types was written."""
+        """The results of an op that its rule writes as one on the same operands: as the last op
+        like it was, unless an operand is there twice."""
         key = (name, *types, *[v.type for v in operands], *op.attributes.items())
-        known = _written.get(key)
+        known = None if operands[:1] == operands[1:] else _written.get(key)
         if known is None:
             results = RULES[name](self, op, operands)
             if key not in _written and len(set(operands)) == len(operands):

@@ -9,13 +9,13 @@
 // for i in 0, 1, 2: out[i + 1] = out[i] * x[i]. The counter is gone, x is scanned, and of out the last row is carried.
 // CHECK:      func.func public @main(%[[X:.*]]: tensor<4xf32>) -> tensor<4xf32>
 // CHECK-DAG:    %[[ROWS:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 3>, start_indices = array<i64: 0>{{.*}}}
-// CHECK-DAG:    %[[XS:.*]] = "jaxpr.reshape"(%[[ROWS]]) {new_sizes = array<i64: 3, 1>}
 // CHECK-DAG:    %[[FIRST:.*]] = "jaxpr.slice"(%[[X]]) {limit_indices = array<i64: 1>, start_indices = array<i64: 0>{{.*}}}
-// CHECK:        %[[LOOP:.*]]:2 = "jaxpr.scan"(%[[FIRST]], %[[XS]]) {jaxpr = @body, length = 3 : i64, num_carry = 1 : i64} : (tensor<1xf32>, tensor<3x1xf32>) -> (tensor<1xf32>, tensor<3x1xf32>)
+// CHECK:        %[[LOOP:.*]]:2 = "jaxpr.scan"(%[[FIRST]], %[[ROWS]]) {jaxpr = @body, length = 3 : i64, num_carry = 1 : i64} : (tensor<1xf32>, tensor<3xf32>) -> (tensor<1xf32>, tensor<3x1xf32>)
 // CHECK-NEXT:   %[[YS:.*]] = "jaxpr.reshape"(%[[LOOP]]#1) {new_sizes = array<i64: 3>}
 // CHECK:        %[[OUT:.*]] = "jaxpr.dynamic_update_slice"(%[[X]], %[[YS]],
 // CHECK-NEXT:   return %[[OUT]]
-// CHECK:      func.func private @body(%[[LAST:.*]]: tensor<1xf32>, %[[ROW:.*]]: tensor<1xf32>) -> (tensor<1xf32>, tensor<1xf32>)
+// CHECK:      func.func private @body(%[[LAST:.*]]: tensor<1xf32>, %[[X:.*]]: tensor<f32>) -> (tensor<1xf32>, tensor<1xf32>)
+// CHECK-NEXT:   %[[ROW:.*]] = "jaxpr.reshape"(%[[X]]) {new_sizes = array<i64: 1>}
 // CHECK-NEXT:   %[[PRODUCT:.*]] = "jaxpr.mul"(%[[LAST]], %[[ROW]])
 // CHECK-NEXT:   return %[[PRODUCT]], %[[PRODUCT]]
 

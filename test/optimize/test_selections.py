@@ -93,6 +93,26 @@ def test_the_cotangents_are_as_small_as_what_was_selected():
         assert lines and all(line.endswith("-> tensor<20xf32>") for line in lines)
 
 
+def test_slices_of_a_loop_have_one_cotangent_that_is_put_together():
+    def loss(w, xs):
+        def step(h, x):
+            z = x + h @ w
+            # The first and the last are read by nobody.
+            return jnp.tanh(z[:, 16:32]) * z[:, 32:48] - z[:, 64:80], None
+
+        return jnp.sum(lax.scan(step, xs[0, :, :16], xs)[0] ** 2)
+
+    rng = np.random.RandomState(0)
+    w, xs = (rng.standard_normal(s).astype(np.float32) for s in ((16, 96), (5, 3, 96)))
+    program = jaxmlir.trace(loss)(w, xs)
+    split = program.run_passes("jaxpr-slices-to-split", target="cpu")
+    assert str(split).count("jaxpr.split") == 1
+    assert str(split.grad()).count("jaxpr.pad") == 1 < str(program.grad()).count("jaxpr.pad")
+    np.testing.assert_array_equal(split(w, xs), program(w, xs))
+    np.testing.assert_allclose(split.grad()(w, xs), jax.grad(loss)(w, xs), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(split.vmap()(w[None], xs[None])[0], jax.jit(loss)(w, xs), rtol=1e-5)
+
+
 def test_what_is_needed_anyway_stays():
     def gates(x):
         return [jnp.tanh(part) for part in jnp.split(x + 1, 4, axis=1)]

@@ -162,6 +162,22 @@ def test_what_was_lowered_from_the_dialect_comes_back():
     assert back.replace("jit_main", "jit_loss", 1) == text
 
 
+def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
+    def f(x):
+        rows = jnp.broadcast_to(x[:1], x.shape) * jnp.broadcast_to(x[1:2], x.shape)
+        return (2.0 * x - x.max(0)) ** 2 / x.sum(1, keepdims=True) + rows
+
+    def broadcasts(program):
+        return str(program).count("jaxpr.broadcast_in_dim")
+
+    text = jax.jit(f).lower(X).as_text()
+    raised = jaxmlir.from_stablehlo(text)
+    # Of the rows, one has to be broadcast, or the product would be one row.
+    assert broadcasts(raised) == broadcasts(jaxmlir.trace(f)(X)) - 1
+    assert raised.lower().as_text().replace("jit_main", "jit_f", 1) == text
+    close(raised.jvp()((X,), (X + 1,)), jax.jvp(f, (X,), (X + 1,)))
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 

@@ -30,8 +30,8 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.op_counts import is_array, size, with_shape
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
-from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.loops.known import Known
 from jaxmlir.optimize.loops.raise_loops import accesses as _rows
 from jaxmlir.optimize.loops.raise_loops.accesses import (
@@ -102,6 +102,12 @@ class Frame:
     @property
     def slab(self) -> tuple[int, ...]:
         return tuple(self.size if d == self.axis else n for d, n in enumerate(self.part))
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """What a loop goes over: slabs, without a length of 1."""
+        axis = self.axis
+        return self.part[:axis] + self.part[axis + 1 :] if self.size == 1 else self.slab
 
 
 def frame_of(
@@ -189,15 +195,20 @@ class ArrayRaiser:
         return frame, self.length * size(with_shape(access.array.type, frame.slab))
 
     def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
-        """An argument of the body: in each iteration the slab of an array that begins there."""
+        """In the body, the slab of an array that begins there: of a constant or a row."""
         key = (array, frame.axis, frame.size, *frame.starts, frame.part, numbers.tobytes())
         if key not in self._rows:
-            argument = self.editor.new_argument(with_shape(array.type, frame.slab))
+            shape = frame.row if varies(numbers) else frame.slab
+            argument = self.editor.new_argument(with_shape(array.type, shape))
             if varies(numbers):
                 with ir.InsertionPoint(self.editor.op), self.editor.op.location:
                     source = _rows.part(self.rules, array, frame.starts, frame.part)
                     rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
+                    rows = self._reshaped(rows, (len(numbers), *shape))
                 self.editor.xs.append(Sliced(rows, argument))
+                begin = ir.InsertionPoint.at_block_begin(body_of(self.editor.body))
+                with begin, self.editor.op.location:
+                    argument = self._reshaped(argument, frame.slab)
             else:
                 self.editor.consts.append(
                     Constant(self._block(array, frame, int(numbers[0])), argument)
@@ -215,14 +226,19 @@ class ArrayRaiser:
 
     def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
         """Reads from a slab what was read from the array."""
-        value = slab
         with ir.InsertionPoint(access.op), access.op.location:
+            value = slab
             if access.sizes != frame.slab:
                 part = functools.partial(_part, sizes=access.sizes)
                 (value,) = self.rules.emit(part, [slab, *self._within(access, frame)])
             value = converted(value, access.result.type)
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()
+
+    def _reshaped(self, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+        if shape_of(value) == shape:
+            return value
+        return self.rules.emit(functools.partial(_reshape, shape=shape), [value])[0]
 
     def _within(self, access: Access, frame: Frame) -> list[ir.Value]:
         """The indices at which an access begins in its slab."""
@@ -456,6 +472,10 @@ def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
 
 def _slice(x: Any, *, start: int, size: int, axis: int) -> list[Any]:
     return [lax.slice_in_dim(x, start, start + size, axis=axis)]
+
+
+def _reshape(x: Any, *, shape: tuple[int, ...]) -> list[Any]:
+    return [lax.reshape(x, shape)]
 
 
 def _part(x: Any, *at: Any, sizes: tuple[int, ...]) -> list[Any]:

@@ -1,0 +1,65 @@
+"""Undoes the broadcasts that JAX's lowering writes for ops that broadcast their operands.
+
+Elementwise ops of StableHLO take operands of one shape.  Those of the dialect take scalars and
+dimensions of size 1 as well, which JAX traces, and which its derivatives and our passes know best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxmlir.dialect.ir import ir
+from jaxmlir.raising.source import python_value, shape_of
+
+BROADCASTING = frozenset(
+    f"stablehlo.{name}"
+    for name in "add and atan2 compare complex divide maximum minimum multiply or power remainder "
+    "shift_left shift_right_arithmetic shift_right_logical subtract xor".split()
+)
+"""Ops of several operands whose counterparts in the dialect broadcast them."""
+
+_BROADCASTS = frozenset(("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"))
+
+
+class Broadcasts:
+    """The values of a function that an op of :data:`BROADCASTING` would make by itself."""
+
+    def __init__(self) -> None:
+        self._operands: dict[ir.Value, ir.Value] = {}
+
+    def note(self, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
+        """Remembers an op that is a broadcast, if it is of a scalar or keeps the rank."""
+        if name not in _BROADCASTS:
+            return
+        operand, result = operands[0], results[0]
+        shape, full = shape_of(operand), shape_of(result)
+        if shape:
+            if len(shape) != len(full):
+                return
+            dims = python_value(result.owner.attributes["broadcast_dimensions"])
+            if list(dims) != list(range(len(full))):
+                return
+        self._operands[result] = operand
+
+    def undone(self, name: str, values: list[ir.Value]) -> list[ir.Value]:
+        """The operands of an op, before they were broadcast as far as they have its shape still."""
+        if name not in BROADCASTING:
+            return values
+        known = self._operands
+        are_broadcast = [v in known for v in values]
+        if not any(are_broadcast):
+            return values
+        narrow = [known.get(v, v) for v in values]
+        if not all(are_broadcast):
+            return narrow
+        shape = shape_of(values[0])
+        # Where none of them has the whole shape, the first one stays as it is.
+        shapes = [s for v in narrow if (s := shape_of(v))]
+        same = shapes and tuple(map(_common, zip(*shapes, strict=True))) == shape
+        return narrow if same else [values[0], *narrow[1:]]
+
+
+def _common(sizes: Sequence[Any]) -> Any:
+    """The size that a dimension of some sizes is broadcast to."""
+    return next((size for size in sizes if size != 1), 1)
