@@ -44,6 +44,7 @@ from jaxmlir.optimize.algebra.products import (
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.compile_time import CALLS
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -162,7 +163,7 @@ class _Parts:
 
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
 # Without these nothing selects rows: a comparison may be of numbers of rows with an index.
-_SELECTORS = {"jaxpr.eq", "jaxpr.split", *SELECTING} - {"jaxpr.convert_element_type"}
+_SELECTORS = NEEDED_OPS[GatherDot.name]
 
 
 def _parts(node: OpView) -> Iterator[tuple[ir.Value, Selection]]:

@@ -251,8 +251,7 @@ def _solve_by_lu(lu: Any, permutation: Any, b: Any, transposed: bool) -> Any:
     return solve(solve(b[permutation], lower=True), lower=False)
 
 
-@dataclass(frozen=True)
-class _Use:
+class _Use(NamedTuple):
     """A product of a solution, ``n x k``, and another array; hashable but for its node.
 
     Attributes:

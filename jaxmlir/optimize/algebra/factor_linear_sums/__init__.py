@@ -29,8 +29,7 @@ less than four bytes, and arrays that are sharded, are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -70,8 +69,7 @@ from jaxmlir.transforms.templates import Rules
 # -- Writing an expression: one JAX function, traced once for each plan --
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """An operation; operands are numbers of inputs and steps, with a wiring and a sign each."""
 
     kind: str
@@ -82,8 +80,7 @@ class Step:
     contracts: bool
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A recipe that computes a tensor, as a function that JAX traces; hashable.
 
     Attributes:
@@ -255,8 +252,7 @@ class FactorLinearSums(Pass):
         return count > 0
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(NamedTuple):
     """A root that is better computed otherwise.
 
     Attributes:

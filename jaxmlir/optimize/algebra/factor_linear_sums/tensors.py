@@ -117,7 +117,7 @@ class Tensor(NamedTuple):
         return self.expr.sizes[self.labels.index(label)]
 
 
-@dataclass
+@dataclass(eq=False)
 class Algebra:
     """All expressions of a function and of its rewrites, one for each key."""
 

@@ -17,7 +17,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import OpView, counts_along, number_of, numbers_rows
@@ -148,8 +148,7 @@ def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
     return not a and not b
 
 
-@dataclass(slots=True)
-class Factor:
+class Factor(NamedTuple):
     """A tensor of the product."""
 
     value: Node
@@ -183,8 +182,7 @@ class Spec:
         raise NotImplementedError
 
 
-@dataclass
-class Selector:
+class Selector(NamedTuple):
     """A selector in a network."""
 
     spec: Spec
@@ -193,7 +191,7 @@ class Selector:
     selected: Sequence[Index]
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Term:
     """A value as a product.
 
@@ -285,8 +283,7 @@ class Node(OpView):
         self._value = value
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """The way in which ops of one name are read.
 
     Attributes:

@@ -116,8 +116,7 @@ selectors."""
 MAX_SPLITS = 10_000
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """A factor that selects rows, as the search sees it: bit sets of indices."""
 
     rows: int
@@ -272,8 +271,7 @@ class _Search:
         return Part(result & needed, a.cost + self._step(step, fixed), tree, fixed)
 
 
-@dataclass(frozen=True)
-class Ordered:
+class Ordered(NamedTuple):
     """An order of multiplication.
 
     Attributes:

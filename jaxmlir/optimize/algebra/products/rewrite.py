@@ -109,7 +109,7 @@ def _rewrite(
     return count
 
 
-@dataclass
+@dataclass(eq=False)
 class _Trees:
     """The products of a function, and the values that were absorbed into them."""
 

@@ -33,7 +33,7 @@ from jaxmlir.targets.costs import Costs
 MAX_OPS = 1024
 
 
-@dataclass
+@dataclass(eq=False)
 class Function:
     """The ops of a function that can be read as products.
 
@@ -187,7 +187,7 @@ class Planned(NamedTuple):
     values: list[Node]
 
 
-@dataclass
+@dataclass(eq=False)
 class Tree:
     """A product as it is in the program.
 
