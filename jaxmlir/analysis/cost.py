@@ -66,7 +66,7 @@ class Cost:
         return Cost(self.flops * times, self.transcendentals * times, self.bytes * times)
 
 
-@dataclass
+@dataclass(eq=False)
 class FunctionCost:
     """The cost of a function."""
 

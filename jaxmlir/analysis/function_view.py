@@ -91,10 +91,12 @@ class FunctionView:
       likeness: all that there is of the function but its name and the values of its constants, if
         other functions may be alike in it.
       op_string: what :func:`jaxmlir.analysis.repeated_blocks.op_string_of` has made of it.
+      tensors: what :func:`jaxmlir.optimize.algebra.labelled_tensors.reading.read` has made of it.
     """
 
     likeness: bytes | None = None
     op_string: Any = None
+    tensors: Any = None
 
     def __init__(
         self,
@@ -228,7 +230,7 @@ class FunctionView:
         """The body of a function of those ops that is the same but for the values of constants."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
-        new.op_string = None
+        new.op_string = new.tensors = None
         new.__dict__.pop("op_views", None)
         new.function, new.ops, new.signatures = function, ops, self.signatures.copy()
         for index, old in enumerate(self.signatures):

@@ -27,8 +27,7 @@ import collections
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,8 +54,7 @@ ROWS = 4
 block makes and slices is sliced alike in all blocks."""
 
 
-@dataclass(frozen=True)
-class RepeatedBlock:
+class RepeatedBlock(NamedTuple):
     """A stretch of ops that stands at several places.
 
     Attributes:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import ASKED, is_plain_array
@@ -25,8 +24,7 @@ UNIT_DIMS = frozenset({"jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.squeeze
 VIEWS = SLICES | UNIT_DIMS | {"jaxpr.rev", "jaxpr.transpose"}
 
 
-@dataclass(frozen=True)
-class StridedView:
+class StridedView(NamedTuple):
     """An array whose elements are those of another one.
 
     Attributes:
@@ -100,7 +98,7 @@ class StridedView:
         """The view so many elements further along a dimension of the array."""
         starts = list(self.starts)
         starts[dim] += by
-        return replace(self, starts=tuple(starts))
+        return self._replace(starts=tuple(starts))
 
     def reversed(self, array: ir.Value, dimensions: Sequence[int]) -> StridedView:
         """The view as it is of an array that is its own reversed."""
@@ -108,7 +106,7 @@ class StridedView:
         for d in dimensions:
             starts[d] = array.type.shape[d] - 1 - starts[d]
             steps[d] = -steps[d]
-        return replace(self, array=array, starts=tuple(starts), steps=tuple(steps))
+        return self._replace(array=array, starts=tuple(starts), steps=tuple(steps))
 
     def placed(self, array: ir.Value, places: Sequence[int | None]) -> StridedView:
         """The view of an array, in which the dimensions of its own are at ``places``; of the
@@ -141,7 +139,7 @@ class StridedView:
         axis, number = node.get("axis"), ir.OpResult(self.array).result_number
         if node.name == "jaxpr.split":
             by = _offsets(node.attributes["sizes"])[number]
-            return replace(self, array=array).moved(axis, by)
+            return self._replace(array=array).moved(axis, by)
         return self.placed(array, _without(array, [axis])).moved(axis, number)
 
 

@@ -112,6 +112,12 @@ class Pass:
         return _options_of(cls)
 
     @classmethod
+    def with_defaults(cls) -> Self:
+        """The pass with its default options.  They are attributes of its class, which need not
+        become a dataclass for them."""
+        return object.__new__(cls)
+
+    @classmethod
     def from_options(cls, texts: Mapping[str, str]) -> Pass:
         """Makes the pass from the option texts of a pipeline: ``{"in-axes": "0,none"}``.
 

@@ -118,12 +118,17 @@ NEEDED_OPS: dict[str, Set[str]] = {
     "jaxpr-factor-logsumexp": _SCANS,
     "jaxpr-fold-constants": {"jaxpr.constant"},
     "jaxpr-fuse-scans": _SCANS,
+    "jaxpr-gather-dot": {
+        *("jaxpr.dynamic_slice", "jaxpr.dynamic_update_slice", "jaxpr.eq", "jaxpr.gather"),
+        *("jaxpr.pad", "jaxpr.scatter_add", "jaxpr.slice", "jaxpr.split"),
+    },
     "jaxpr-hoist-slices": {"jaxpr.dynamic_slice", "jaxpr.gather", "jaxpr.slice"},
     "jaxpr-inplace-scans": _SCANS,
     "jaxpr-licm": _LOOPS,
     "jaxpr-pad-slices": _MOVES,
     "jaxpr-pad-stencils": _MOVES,
     "jaxpr-parallel-loops": _LOOPS,
+    "jaxpr-raise-convolutions": {"jaxpr.slice"},
     "jaxpr-raise-loops": _LOOPS,
     "jaxpr-reassociate-solves": {"jaxpr.triangular_solve", "jaxpr.custom_linear_solve"},
     "jaxpr-remat": _SCANS,
@@ -140,6 +145,16 @@ NEEDED_OPS: dict[str, Set[str]] = {
 """The ops without one of which a pass does nothing to a function; the passes read it here.
 
 To a program without any, a pass with its default options does nothing, and is not even imported.
+"""
+
+COMPILERS: dict[str, tuple[str, ...]] = {
+    "jaxpr-pad-slices": ("tpu",),
+    "jaxpr-sum-in-products": ("tpu",),
+    "jaxpr-unroll-scans": ("cuda", "rocm"),
+}
+"""For whose compilers alone the passes are that are not for CPUs; they read it here.
+
+For programs of other platforms they are not even imported.
 """
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxlib.mlir import ir
 
@@ -23,7 +23,7 @@ from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.instrument import Instrumentation
-from jaxmlir.passes.levels import LEVELS, NEEDED_OPS
+from jaxmlir.passes.levels import COMPILERS, LEVELS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.progress import progress
@@ -38,8 +38,7 @@ _FLAG = re.compile(rf"--?({_NAME.pattern})")
 _OPTION = re.compile(r"\s*([\w-]+)(?:=('[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s'\"{}]*))?(?=\s|$)")
 
 
-@dataclass(frozen=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     name: str
     options: str
     column: int
@@ -48,8 +47,7 @@ class _Leaf:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
-@dataclass(frozen=True)
-class _Nest:
+class _Nest(NamedTuple):
     anchor: str
     children: tuple[_Leaf | _Nest, ...]
     column: int
@@ -150,26 +148,24 @@ def parse_options(text: str) -> dict[str, str]:
     return options
 
 
-@dataclass(frozen=True)
-class _CxxPass:
+class _CxxPass(NamedTuple):
     """One C++ pass with the anchors it is nested in, outermost first."""
 
     name: str
     element: str
-    is_cxx: ClassVar[bool] = True
+    is_cxx = True
 
     def __str__(self) -> str:
         return self.element
 
 
-@dataclass(frozen=True)
-class _LatePass:
-    """A pass of an optimization level, imported when a program has an op that it needs; its options
-    are the default."""
+class _LatePass(NamedTuple):
+    """A pass of an optimization level, imported when a program for one of its platforms has an op
+    that it needs; its options are the default."""
 
     name: str
-    find: Callable[[str], type[Pass] | None] = field(compare=False)
-    is_cxx: ClassVar[bool] = False
+    find: Callable[[str], type[Pass] | None]
+    is_cxx = False
 
     def __str__(self) -> str:
         return self.name
@@ -177,13 +173,16 @@ class _LatePass:
     def found(self) -> Pass:
         cls = self.find(self.name)
         assert cls is not None
-        return cls.from_options({})
+        return cls.with_defaults()
 
     def is_due(self, program: Module, instrumentation: Instrumentation) -> bool:
         """Whether it has something to do, or somebody is to see that it has not."""
-        needed = NEEDED_OPS.get(self.name)
-        watched = instrumentation.observes or instrumentation.remarks is not None
-        return watched or needed is None or not program.lacks(needed)
+        if instrumentation.observes or instrumentation.remarks is not None:
+            return True
+        platforms, needed = COMPILERS.get(self.name), NEEDED_OPS.get(self.name)
+        if platforms is not None and program.target.platform not in platforms:
+            return False
+        return needed is None or not program.lacks(needed)
 
 
 @dataclass(frozen=True)
@@ -350,8 +349,7 @@ def parse_pipeline(
     return Pipeline(tuple(p for element in elements for p in resolver.resolve(element, ())))
 
 
-@dataclass(frozen=True)
-class _Resolver:
+class _Resolver(NamedTuple):
     """The lookup of passes by name."""
 
     text: str

@@ -19,7 +19,6 @@ References that the program is given stay, and so do those of kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import jax
@@ -303,8 +302,7 @@ def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> lis
     cond_args, body_args, init = loop.operands(args)
     cond_args = chosen(cond_args, [n is None for n in of_cond])
     body_args = chosen(body_args, [n is None for n in of_body])
-    new = replace(
-        loop,
+    new = loop._replace(
         cond=_pure(rules, loop.cond, order(of_cond), "none"),
         body=_pure(rules, loop.body, order(of_body), "before"),
         cond_consts=len(cond_args),

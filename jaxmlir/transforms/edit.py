@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import clone, copy, erase, is_constant, returned, set_results
@@ -62,8 +62,7 @@ def before_return(function: func.FuncOp) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Hoisted:
+class Hoisted(NamedTuple):
     """What :func:`hoist` took out of a function."""
 
     function: func.FuncOp

@@ -12,7 +12,7 @@ from jax import lax
 from random_programs import budget
 
 import jaxmlir
-from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Algebra
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra
 
 ACTIVATIONS = {
     "tanh": jnp.tanh,

@@ -37,11 +37,15 @@ def long(w):
     return y[:, :16]
 
 
+def normalized(x):
+    return x / jnp.sum(x, 1, keepdims=True)
+
+
 @pytest.mark.parametrize(
     ("function", "count"),
     [
         # Read before and after, of what is small and an argument.
-        (lambda x, w: (p := x / jnp.sum(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w, 1),
+        (lambda x, w: (p := normalized(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w, 1),
         # Read after only: by a product, or in several kernels.
         (lambda x, w: (1 - x) @ long(w), 1),
         (lambda x, w: jnp.sum((q := x**-2) * (x @ long(w)), 0) + jnp.sum(q), 1),
@@ -53,8 +57,10 @@ def long(w):
         # What takes long.
         (lambda x, w: (s := jnp.sin(x)) @ long(w @ s.T @ s), 0),
         (lambda x, w: (s := jnp.tanh(jnp.exp(x))) @ long(w @ s.T @ s), 0),
+        # A product: a quotient by a number.
+        (lambda x, w: (p := x / jnp.sum(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w, 0),
         # Read at once.
-        (lambda x, w: (p := x / jnp.sum(x)) @ (p.T @ p), 0),
+        (lambda x, w: (p := normalized(x)) @ (p.T @ p), 0),
     ],
 )
 def test_what_is_computed_late(function, count):
@@ -101,7 +107,7 @@ def test_arrays_do_not_go_through_calls():
     """XLA would take what comes out for what went in, and might write over it."""
 
     def quotient(x, w):
-        p = x / jnp.sum(x)
+        p = normalized(x)
         y = long(w @ p.T @ p)
         return p @ y + p @ y @ w
 

@@ -84,9 +84,14 @@ def test_passes_that_need_ops_do_nothing_without_them():
     assert tried == set(NEEDED_OPS)
 
 
-def test_passes_are_not_loaded_for_programs_that_lack_their_ops():
+def test_passes_are_not_loaded_for_programs_that_they_are_not_for():
     code = """
 import sys, jax, jaxmlir
+from jaxmlir.passes import level_pipeline
+f = jaxmlir.trace(lambda x: (x @ x)[:1] @ x)(jax.numpy.ones((3, 3)))
+for target in ("cpu", "tpu"):
+    f.run_passes(level_pipeline(2), target=target)
+    assert ("jaxmlir.optimize.tpu.sum_in_products" in sys.modules) is (target == "tpu")
 assert jaxmlir.trace(jax.numpy.exp)(1.0).optimize(2)(0.0) == 1.0
 assert "jaxmlir.optimize.loops.fuse_scans" not in sys.modules
 f = lambda x: jax.lax.fori_loop(0, 3, lambda i, x: 2 * x, x)

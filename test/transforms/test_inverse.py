@@ -160,6 +160,9 @@ UNARY = {
 BINARY = {
     "add": Case(lambda x, y: x + y, normal(3), normal(3), known=(0,)),
     "affine": Case(lambda x: 2 * x + 1, normal(3)),
+    "autoregressive, of nothing at first": Case(
+        lambda x: jnp.stack([x[i] * jnp.exp(x[:i].sum()) for i in range(3)]), normal(3)
+    ),
     "atan2 of x": Case(lambda y, x: jnp.arctan2(y, x), normal(3), positive(3), known=(0,)),
     "atan2 of y": Case(lambda y, x: jnp.arctan2(y, x), normal(3), positive(3), known=(1,)),
     "div": Case(lambda x, y: x / y, normal(3), positive(3), known=(1,)),

@@ -129,10 +129,14 @@ def test_glow_step():
     np.testing.assert_allclose(log_det, -np.linalg.slogdet(flat)[1], rtol=1e-4)
 
 
-def test_masked_coupling():
-    """Masks of zeros and ones: what is multiplied by zero is known, and what is not is divided."""
+@pytest.mark.parametrize("shape", [(3, 3), (1, 3), (3, 1)])
+def test_masked_coupling(shape):
+    """Masks of zeros and ones: what is multiplied by zero is known, and what is not is divided.
+
+    A mask may hold for all rows, or for all columns.
+    """
     rng = np.random.default_rng(0)
-    mask = np.indices((3, 3)).sum(0).astype(np.float32) % 2
+    mask = np.indices(shape).sum(0).astype(np.float32) % 2
     weights = rng.standard_normal((9, 9)).astype(np.float32)
 
     def coupling(x):

@@ -252,8 +252,7 @@ class FactorLogsumexp(Pass):
         return count > 0
 
 
-@dataclass(frozen=True)
-class _Versions:
+class _Versions(NamedTuple):
     """The two versions of the body of a loop."""
 
     body: FunctionView

@@ -32,18 +32,14 @@ from jaxmlir.dialect.builder import drop_dead_ops, is_used, only_user
 from jaxmlir.dialect.ir import func, ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.products import (
-    DENSE,
-    MIN_GAIN,
-    SELECTING,
-    SURE_GAIN,
-    Tree,
-    is_mask,
-    rewrite_program,
-)
+from jaxmlir.optimize.algebra.labelled_tensors.cost import MIN_GAIN
+from jaxmlir.optimize.algebra.products.order import SURE_GAIN
+from jaxmlir.optimize.algebra.products.rewrite import rewrite_program
+from jaxmlir.optimize.algebra.products.trees import Tree, is_mask
 from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
 from jaxmlir.optimize.compile_time import CALLS
 from jaxmlir.passes.base import Amount, Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -84,11 +80,11 @@ class GatherDot(Pass):
             program.changed()
         written = rewrite_program(
             program,
-            DENSE | SELECTING,
+            _SELECTORS,
             _selects_for_a_product,
             self.min_gain,
             sure_gain=self.sure_gain,
-            needed=_SELECTORS,
+            selects=True,
             calls=self.calls,
         )
         return written > 0 or any(moved)
@@ -99,7 +95,8 @@ def _selects_for_a_product(tree: Tree) -> bool:
         return False
     # Selected rows lie as they were, and what is computed from them.  Those of products lie as they
     # fill the lanes: layers of 64 on the edges of a graph took 0.74 of the time on a TPU.
-    shape = aval_of(tree.root.type).shape
+    body = tree.function.reading.body
+    shape = aval_of(body.types[tree.root.value]).shape
     if shape and shape[-1] < tree.function.costs.lanes:
         return False
     return tree.dot is not None or any(map(is_mask, tree.ops))
@@ -162,7 +159,7 @@ class _Parts:
 
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
 # Without these nothing selects rows: a comparison may be of numbers of rows with an index.
-_SELECTORS = {"jaxpr.eq", "jaxpr.split", *SELECTING} - {"jaxpr.convert_element_type"}
+_SELECTORS = NEEDED_OPS[GatherDot.name]
 
 
 def _parts(node: OpView) -> Iterator[tuple[ir.Value, Selection]]:

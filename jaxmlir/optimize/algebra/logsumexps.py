@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -32,8 +31,7 @@ _SCALINGS: dict[str, Callable[..., Any]] = {"neg": lax.neg, "mul": lax.mul, "div
 Args = Sequence[Any] | Mapping[int, Any]
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """A term of a sum, by the numbers of operands."""
 
     value: int
@@ -54,8 +52,7 @@ class Term:
         return x
 
 
-@dataclass(frozen=True)
-class LogSumExp:
+class LogSumExp(NamedTuple):
     """The logarithm of the sum of the exponentials of a sum of terms; hashable.
 
     Attributes:
@@ -178,8 +175,7 @@ MAX_TERMS = 16
 _Scalings = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A log-sum-exp in a body; ops and values by number.
 
     Attributes:

@@ -41,7 +41,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from jaxmlir.dialect.module import Module
-from jaxmlir.optimize.algebra.products import DENSE, MIN_GAIN, rewrite_program
+from jaxmlir.optimize.algebra.labelled_tensors.cost import MIN_GAIN
+from jaxmlir.optimize.algebra.products.rewrite import rewrite_program
 from jaxmlir.passes.base import Amount, Pass
 
 
@@ -57,4 +58,8 @@ class Reassociate(Pass):
     min_gain: Amount = MIN_GAIN
 
     def run(self, program: Module) -> bool:
-        return rewrite_program(program, DENSE, lambda _: True, self.min_gain, distributes=True) > 0
+        return rewrite_program(program, _SUMS, lambda _: True, self.min_gain, distributes=True) > 0
+
+
+_SUMS = frozenset(f"jaxpr.{name}" for name in ("dot_general", "gather", "reduce_sum", "select_n"))
+"""The ops without one of which a function has no product that sums."""

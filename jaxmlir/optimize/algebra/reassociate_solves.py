@@ -52,8 +52,7 @@ from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.factor_linear_sums.tensors import Reading
-from jaxmlir.optimize.algebra.products.network import number_both
+from jaxmlir.optimize.algebra.labelled_tensors.reading import Reading, read
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
@@ -181,18 +180,20 @@ class _MatrixProduct(NamedTuple):
 def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
     """The product that a function of a matrix, or of a batch of them, and an array gives; ``None``
     if it gives anything else."""
-    reading = Reading(FunctionView(function))
+    reading = read(FunctionView(function))
     (out,) = reading.body.returned
-    expr, labels, sign = reading.tensors[out]
-    operands = [e for e, _, _ in expr.operands]
-    if expr.kind != "product" or operands != [t.expr for t in reading.tensors[:2]] or sign != 1:
+    expr, own, sign = reading.tensors[out]
+    operands = sorted(expr.operands, key=lambda operand: operand[0].number)
+    is_product = expr.kind == "product" and sign == 1
+    if not is_product or [e for e, _, _ in operands] != [t.expr for t in reading.tensors[:2]]:
         return None
     # Of each dimension that of the result, -1 of the one that is summed over, ``None`` of size 1.
     if len(expr.sizes) != expr.rank + 1:
         return None
-    at = (*labels, -1)
+    at = (*own, -1)
     (*batch, row, column), x = (
-        [None if k is None else at[wiring[k]] for k in e.layout] for e, wiring, _ in expr.operands
+        [None if k is None else at[labels[k]] for k in reading.layout(e.value)]
+        for e, labels, _ in operands
     )
     dim = x.index(-1) if -1 in x else None
     in_place = all(k in (d, None) for dims in (batch, x) for d, k in enumerate(dims) if k != -1)
@@ -251,8 +252,7 @@ def _solve_by_lu(lu: Any, permutation: Any, b: Any, transposed: bool) -> Any:
     return solve(solve(b[permutation], lower=True), lower=False)
 
 
-@dataclass(frozen=True)
-class _Use:
+class _Use(NamedTuple):
     """A product of a solution, ``n x k``, and another array; hashable but for its node.
 
     Attributes:
@@ -370,7 +370,8 @@ class _Systems:
             return None
         a, b = node.operands
         solver = tuple(sorted(params.items()))
-        return _System(index, node, solver, [a], None if self._is_identity(b) else b, False)
+        is_inverse = self._is_identity(self._body.operands[index][-1])
+        return _System(index, node, solver, [a], None if is_inverse else b, False)
 
     def _general(self, index: int, node: OpView) -> _System | None:
         """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
@@ -382,18 +383,17 @@ class _Systems:
         product = _matrix_product(self._rules.program.function(found.solve.symbols["matvec"]))
         if product is None or (product.summed, product.dim) != (-1, 1):
             return None
-        b = None if self._is_identity(found.b) else found.b
+        b = None if self._is_identity(self._body.operands[index][-1]) else found.b
         return _System(index, node, None, [found.matrix, found.lu, found.permutation], b, True)
 
-    def _is_identity(self, value: ir.Value) -> bool:
+    @functools.cached_property
+    def _reading(self) -> Reading:
+        return read(self._body)
+
+    def _is_identity(self, value: int) -> bool:
         """Whether a matrix is ``eye(n)``."""
-        node = node_of(value)
-        while node is not None and node.name in ("jaxpr.transpose", "jaxpr.convert_element_type"):
-            node = node_of(node.operands[0])
-        if node is None or node.name != "jaxpr.eq":
-            return False
-        sides = list(map(node_of, node.operands))
-        return number_both(sides, aval_of(value.type).shape)
+        expr, _, sign = self._reading.tensors[value]
+        return expr.kind == "eye" and sign == 1
 
     def _uses(self, index: int, transposed: bool) -> list[tuple[_Use, OpView]] | None:
         """The products that a solution, or its transpose, is a factor of; ``None`` if it is used

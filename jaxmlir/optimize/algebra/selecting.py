@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -23,8 +22,7 @@ COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}
 """Ops of whose result elements are computed of elements of the operands."""
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """A selection by a slice, a gather or a dynamic slice, as a function that JAX traces; hashable.
 
     Attributes:
@@ -166,8 +164,7 @@ def made_of(
     return inner, list(leaves)
 
 
-@dataclass(frozen=True)
-class Elements:
+class Elements(NamedTuple):
     """Writes elements of values that elementwise ops and broadcasts compute."""
 
     rules: Rules
@@ -221,8 +218,7 @@ class Elements:
         return converted(found, with_shape(type_ or value.type, selection.result))
 
 
-@dataclass(frozen=True)
-class _Spread:
+class _Spread(NamedTuple):
     """A selection from an array that is broadcast."""
 
     selection: Selection

@@ -27,9 +27,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -55,8 +54,7 @@ class Unknown(Exception):
     """A value depends on the shift in no way that the calculus knows."""
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     """A law by which a value ``v`` depends on a shift ``m``.
 
     Attributes:
@@ -201,17 +199,17 @@ class _Cases(OpView):
 
 def _neg(node: OpView, laws: Laws) -> Law:
     (law,) = laws
-    return law if law.scaled else replace(law, by=-law.by)
+    return law if law.scaled else law._replace(by=-law.by)
 
 
 def _exp(node: OpView, laws: Laws) -> Law:
     if laws[0].scaled:
         raise Unknown
-    return replace(laws[0], scaled=True)
+    return laws[0]._replace(scaled=True)
 
 
 def _log(node: OpView, laws: Laws) -> Law:
-    return replace(_scaled(laws), scaled=False)
+    return _scaled(laws)._replace(scaled=False)
 
 
 def _scaled(laws: Laws) -> Law:
@@ -248,7 +246,7 @@ def _moved(node: OpView, laws: Laws) -> Law:
     labels = [wiring.operands[laws.index(law)][d] for d in law.dims]
     if not set(labels) <= {*wiring.result}:
         raise Unknown
-    return replace(law, dims=tuple(map(wiring.result.index, labels)))
+    return law._replace(dims=tuple(map(wiring.result.index, labels)))
 
 
 def _reduce_sum(node: OpView, laws: Laws) -> Law:

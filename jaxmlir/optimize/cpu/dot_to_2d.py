@@ -35,7 +35,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from jax import lax
@@ -214,8 +213,7 @@ def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
     return found
 
 
-@dataclass(frozen=True)
-class _Side:
+class _Side(NamedTuple):
     """What a product does with the dimensions of an operand.
 
     Attributes:

@@ -42,7 +42,6 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -157,8 +156,7 @@ class _Axis(NamedTuple):
         return self.dilation > 1 == self.stride == self.spread
 
 
-@dataclass(frozen=True)
-class _Expanded:
+class _Expanded(NamedTuple):
     """A convolution as a function of its operands; hashable.
 
     Attributes:

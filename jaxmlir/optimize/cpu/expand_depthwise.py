@@ -18,8 +18,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -111,8 +110,7 @@ def _suited(node: OpView) -> _Depthwise | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Depthwise:
+class _Depthwise(NamedTuple):
     """A convolution as a function of its operands; hashable.
 
     Attributes:

@@ -31,8 +31,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -121,8 +120,7 @@ def _has_infinity(dtype: Any) -> bool:
     return dtypes.issubdtype(dtype, np.floating) and bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
-@dataclass(frozen=True)
-class _Windows:
+class _Windows(NamedTuple):
     """Windows over an array; hashable.
 
     Attributes:

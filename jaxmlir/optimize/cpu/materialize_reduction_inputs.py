@@ -64,7 +64,7 @@ def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
     )
 
 
-@dataclass
+@dataclass(eq=False)
 class _Reads:
     """What a sum reads.
 

@@ -33,7 +33,6 @@ import collections
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -251,8 +250,7 @@ def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
 # -- The shifted arrays of a function, and which of them are better read from one with a margin --
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """``y[i] = x[i + start]`` of an array that goes on beyond its bounds.
 
     Attributes:
@@ -271,8 +269,7 @@ class Shift:
         return [(-first, first + seen - size) for first, seen, size in sizes]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """The views of an array that goes on in one way."""
 
     x: ir.Value

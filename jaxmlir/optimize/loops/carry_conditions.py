@@ -19,7 +19,6 @@ in them how often a loop runs.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
@@ -145,8 +144,7 @@ def _with_numbers(
     with ir.InsertionPoint.at_block_terminator(body_of(body)), body.location:
         new = inline(test, [*own[consts : consts + loop.cond_consts], *carry])
     set_results(body, [*carry, *new])
-    return dataclasses.replace(
-        loop,
+    return loop._replace(
         cond=function.name.value,
         body=body.name.value,
         body_consts=consts + loop.cond_consts,

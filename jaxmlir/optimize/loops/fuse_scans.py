@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import starmap
 from typing import Any, ClassVar
 
@@ -242,7 +241,7 @@ class _Fusion:
                 ]
             )
             if extra[0]:
-                model = replace(scan, body=lifted, num_consts=scan.num_consts + len(extra[0]))
+                model = scan._replace(body=lifted, num_consts=scan.num_consts + len(extra[0]))
                 example = model.write(self.rules, rows[0])[0].owner
                 rule = self.rules.batch(example, "jaxpr.scan", dims, axis)
                 example.erase()

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -80,8 +79,7 @@ MOST_SOONER = 16
 _MOVES = VIEWS - {"jaxpr.split", "jaxpr.unstack"}
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The rows of a view, along its first dimension.
 
     Attributes:
@@ -176,8 +174,7 @@ class Rows:
         return [index if d == self.along else filled(index.type, s) for d, s in starts]
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The array and the place in it where the rows of a value end up.
 
     Attributes:
@@ -247,7 +244,7 @@ class Place:
                 return None
             dimension = node.get("dimension")
             before_it = sum(v.type.shape[dimension] for v in node.operands[:number])
-            view = replace(view, array=array).moved(dimension, before_it)
+            view = view._replace(array=array).moved(dimension, before_it)
         else:
             places = unit_dims(node, self.array.type.shape, array.type.shape)
             if places is None:

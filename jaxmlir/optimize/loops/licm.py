@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -562,7 +562,7 @@ class _Motion:
             if cond is not None:
                 self._report(cond, "in each iteration")
                 of_cond += computed(cond, [*of_cond, *init])
-                loop = replace(loop, cond=cond.symbol, cond_consts=len(of_cond))
+                loop = loop._replace(cond=cond.symbol, cond_consts=len(of_cond))
             if body is not None:
                 self._report(body, "in each iteration, if there is any")
                 names = [name for _, name in named_ops(body.template)]
@@ -572,7 +572,7 @@ class _Motion:
                     function = self._program.function(loop.cond)
                     (predicate,) = inline(function, [*of_cond, *init])
                     of_body += self._guarded(predicate, body, of_body)
-                loop = replace(loop, body=body.symbol, body_consts=len(of_body))
+                loop = loop._replace(body=body.symbol, body_consts=len(of_body))
             toolbox.replace(op, loop.write(self._rules, [*of_cond, *of_body, *init]))
 
     def _guarded(

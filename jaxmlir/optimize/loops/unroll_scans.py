@@ -34,6 +34,7 @@ from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.scan_editor import LOOPS, loops_of
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.passes.base import Amount, Count, Pass
+from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp
 
@@ -60,7 +61,7 @@ class UnrollScans(Pass):
     name: ClassVar[str] = "jaxpr-unroll-scans"
     # A host does not wait for kernels.  A TPU stacks in those that compute: its loops take 0.9 to
     # 1.1 of the cycles, and up to 35 times the memory.
-    compilers: ClassVar[tuple[str, ...]] = ("cuda", "rocm")
+    compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
     copies: Count = COPIES
     calls: Amount = CALLS
 

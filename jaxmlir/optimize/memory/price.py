@@ -60,7 +60,7 @@ def _is_mask(type_: ir.Type) -> bool:
     return aval is not None and aval.dtype == bool and size_of(type_) > 1
 
 
-@dataclass
+@dataclass(eq=False)
 class Prices:
     """The prices of a program's ops and values.
 

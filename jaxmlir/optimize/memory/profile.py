@@ -28,12 +28,12 @@ import numpy as np
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import (
-    COSTLY,
     FUSIBLE,
     INDEXED,
     LIBRARY_REDUCTIONS,
     SLOW,
     is_inlined,
+    is_stored_if_shared,
 )
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any, size
@@ -140,7 +140,9 @@ class MemoryProfile:
     def _is_stored(self, index: int, value: int) -> bool:
         """Whether the result of an op that can be fused is in memory, but for being returned."""
         name, (least, greatest, _) = self.view.names[index], self._kernels[value]
-        if (self._once and len(self.users[value]) > 1) or (name in COSTLY and least < greatest):
+        if self._once and len(self.users[value]) > 1:
+            return True
+        if least < greatest and is_stored_if_shared(self.view.signatures[index]):
             return True
         return least < 0 and not self._is_summed(name, value)
 

@@ -38,7 +38,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from jaxmlir.analysis.fusion import COSTLY, FUSED, SLOW
+from jaxmlir.analysis.fusion import FUSED, SLOW, is_stored_if_shared
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
@@ -180,7 +180,7 @@ class Choice:
         line = self._line
         maker = line.makers[value]
         assert maker is not None
-        expensive = line.flat.names[maker] in COSTLY
+        expensive = is_stored_if_shared(line.flat.signatures[maker])
         start, depth, end, twice = maker, line.depths[value], len(line.flat.ops), False
         for i in line.users[value]:
             if line.flat.tops[i] >= late:
@@ -216,7 +216,7 @@ class Choice:
             step = line.step(index)
             if step.name == "jaxpr.constant":
                 continue
-            expensive += step.name in COSTLY
+            expensive += is_stored_if_shared(line.flat.signatures[index])
             if (
                 not _is_cheap(line.flat.signatures[index])
                 or expensive > MAX_EXPENSIVE
@@ -250,7 +250,7 @@ class Choice:
                 step = line.step(i)
                 if not waiting.isdisjoint(step.operands):
                     waiting.update(step.results)
-                elif step.name in COSTLY:
+                elif is_stored_if_shared(line.flat.signatures[i]):
                     break
             else:
                 if root in waiting:

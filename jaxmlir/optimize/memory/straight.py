@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,7 @@ def in_segments(program: Module, symbol: str, number: int) -> bool:
     return bool(again)
 
 
-@dataclass
-class Segment:
+class Segment(NamedTuple):
     """Ops of a forward pass, and those of their results that are computed again."""
 
     ops: list[int]
@@ -73,7 +73,7 @@ class Segment:
     """The value of the backward pass that they wait for."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Line:
     """A function, and where most memory is needed in it.
 
@@ -392,8 +392,7 @@ LAST = 3
 TILES = (0.5, 0.125)
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """A way to get along with less memory.
 
     Attributes:
@@ -448,7 +447,7 @@ def within(
     return way
 
 
-@dataclass
+@dataclass(eq=False)
 class _Search:
     """The ways of a program that were tried.
 
@@ -515,10 +514,10 @@ class _Search:
         yield from _LOOPS if have_loops else _LOOPS[:1]
         least = self._least()
         for share in TILES:
-            yield replace(least, tile_bytes=int(share * self.allowed))
+            yield least._replace(tile_bytes=int(share * self.allowed))
         least = self._least()
         for segments in SEGMENTS:
-            yield replace(least, segments=segments)
+            yield least._replace(segments=segments)
 
     def _least(self) -> Way:
         """The way that takes least, by estimates."""
@@ -534,7 +533,7 @@ class _Search:
         """The way, if it is within the budget; nothing is compiled that is not to be expected to
         be, but for the first way: what fences do is not estimated."""
         self.step(f"estimating way {len(self.estimates)}")
-        trial = self._gone(replace(way, fences=False))
+        trial = self._gone(way._replace(fences=False))
         estimate = self.estimates[way] = peak_beside_results(trial)
         if self.off is None:
             margin = MARGIN if way.segments > 1 else 0
@@ -548,7 +547,7 @@ class _Search:
         """The way, with fences or without, if it is within the budget by the compiler."""
         estimate, sizes = self.estimates[way], []
         for fences in (True, False):
-            way = replace(way, fences=fences)
+            way = way._replace(fences=fences)
             trial = self._gone(way)
             code = module_bytecode(trial.module)
             if code not in self.known:

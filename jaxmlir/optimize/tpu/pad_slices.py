@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -44,6 +43,7 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, padded
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
@@ -55,7 +55,7 @@ class PadSlices(Pass):
     """Write slices that are padded or put together as arrays with edges of negative width."""
 
     name: ClassVar[str] = "jaxpr-pad-slices"
-    compilers: ClassVar[tuple[str, ...]] = ("tpu",)
+    compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
     partitioned: ClassVar[bool] = False
 
     def run(self, program: Module) -> bool:
@@ -95,8 +95,7 @@ def _write(rules: Rules, moves: Moves, node: OpView) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class _Padded:
+class _Padded(NamedTuple):
     """Arrays with their edges, and how many of them were slices of arrays before."""
 
     arrays: list[ir.Value]

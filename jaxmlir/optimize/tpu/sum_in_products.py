@@ -46,8 +46,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -64,6 +63,7 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -85,7 +85,7 @@ class SumInProducts(Pass):
     """Sum up what products read by products, too: exponentials of a softmax, rows of a layer."""
 
     name: ClassVar[str] = "jaxpr-sum-in-products"
-    compilers: ClassVar[tuple[str, ...]] = ("tpu",)
+    compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
     partitioned: ClassVar[bool] = False
 
     def run(self, program: Module) -> bool:
@@ -233,8 +233,7 @@ def _products(node: OpView) -> Iterator[tuple[OpView, int]]:
                 yield product, side
 
 
-@dataclass(frozen=True)
-class _Product:
+class _Product(NamedTuple):
     """``[e @ v / s, s]`` where ``s`` is the sum of ``e`` along what is summed up; hashable.
 
     Attributes:

@@ -20,8 +20,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -35,6 +34,7 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
+from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
@@ -42,8 +42,7 @@ from jaxmlir.transforms.templates import Rules
 # -- The terms of a sum that are products of a slice of an array and a matrix --
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """A product of a slice of an array, apart from where the slice is; hashable.
 
     Attributes:
@@ -64,8 +63,7 @@ class Product:
     precision: Any
 
 
-@dataclass(frozen=True)
-class Tap:
+class Tap(NamedTuple):
     """A term of a sum: a product of a slice of an array and a matrix."""
 
     term: ir.Value
@@ -185,8 +183,7 @@ def window_of(product: Product, taps: Sequence[Tap]) -> Convolution | None:
     return Convolution(product, tuple(p[0] for p in places), batch, spatial, counts, apart)
 
 
-@dataclass(frozen=True)
-class Convolution:
+class Convolution(NamedTuple):
     """A sum of products as a function of the array and a kernel; hashable.
 
     Attributes:
@@ -263,7 +260,7 @@ def _stacked(*matrices: Any, counts: tuple[int, ...]) -> list[Any]:
     return [lax.reshape(rows, (*counts, *matrices[0].shape))]
 
 
-_SLICES = frozenset({"jaxpr.slice"})
+_SLICES = NEEDED_OPS["jaxpr-raise-convolutions"]
 _TURNS = frozenset({"jaxpr.squeeze", "jaxpr.transpose"})
 
 

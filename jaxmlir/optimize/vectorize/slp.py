@@ -26,8 +26,7 @@ import heapq
 import itertools
 import operator
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -94,8 +93,7 @@ def parts_of(body: FunctionView, ops: Sequence[int]) -> Parts | None:
     return parts if parts is not None and (parts.adds or parts.apart) else None
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """Parts of an array and how they are written: a function of the array and what is written, one
     part for each row; hashable.
 
@@ -200,8 +198,7 @@ def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...]
 MIN_LANES = 4
 
 
-@dataclass(frozen=True)
-class Seed:
+class Seed(NamedTuple):
     """Values that meet in one place, and are given in one way.
 
     Attributes:

@@ -80,7 +80,7 @@ def is_float0(type_: ir.Type) -> bool:
     return getattr(aval_of(type_), "dtype", None) == dtypes.float0
 
 
-@dataclass
+@dataclass(eq=False)
 class BatchedRules:
     """The symbols of batched rules, by what ``write`` finds them by, and the dimensions of what
     they give."""

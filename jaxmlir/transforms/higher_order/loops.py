@@ -4,8 +4,7 @@ others."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
@@ -47,8 +46,7 @@ def stacked(type_: ir.Type, length: int) -> ir.Type:
     return batched_type(type_, 0, length)
 
 
-@dataclass(frozen=True)
-class WhileOp:
+class WhileOp(NamedTuple):
     """A while op without its operands."""
 
     cond: str
@@ -94,8 +92,7 @@ PLAIN_SCAN = frozenset(
 """The attributes of a scan that is no more than a loop: without effects, say."""
 
 
-@dataclass(frozen=True)
-class ScanOp:
+class ScanOp(NamedTuple):
     """A scan op without its operands."""
 
     body: str

@@ -19,8 +19,7 @@ least fixpoint of what the body says of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir.dialect.builder import inline, instantiated, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir
@@ -167,8 +166,7 @@ class Scan(HigherOrderRule):
         )
         given_consts, given_carry, _ = scan.operands(given)
         const_types, carry_types, _ = scan.operands([v.type for v in op.operands])
-        new = replace(
-            scan,
+        new = scan._replace(
             body=body,
             num_consts=consts_lin.count(False),
             num_carry=sum(given_consts) + sum(given_carry),
@@ -300,8 +298,7 @@ def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[in
     return [*batched[: scan.num_consts + scan.num_carry], *xs], batched
 
 
-@dataclass(frozen=True)
-class _CarryAt:
+class _CarryAt(NamedTuple):
     """Where the batch dimensions of a body's results go: the carry's as given, others first."""
 
     carry: Dims
@@ -342,8 +339,7 @@ def jvp_body(
     return name, active_out
 
 
-@dataclass(frozen=True)
-class TwoBodies:
+class TwoBodies(NamedTuple):
     """The bodies of the two loops that a scan is split into, and what goes between them."""
 
     hoisted: Hoisted

@@ -13,7 +13,6 @@ batch       what depends on a batched operand is batched; if the condition does,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from jaxmlir.dialect.ir import ir
@@ -48,7 +47,7 @@ class While(HigherOrderRule):
         inputs = list(rules.program.function(body).type.inputs)
         extra = tuple(inputs[len(inputs) - sum(carry) :])
         cond = rules.functions.once(ignoring, loop.cond, f"{loop.cond}.jvp", (), extra)
-        new = replace(loop, cond=cond, body=body, body_consts=loop.body_consts + sum(consts))
+        new = loop._replace(cond=cond, body=body, body_consts=loop.body_consts + sum(consts))
         needs = (*[False] * loop.cond_consts, *consts, *carry)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -66,7 +65,7 @@ class While(HigherOrderRule):
         pushed = self.jvp(rules, op, uses)
         _, consts, _ = loop.operands(active)
         carry = _active_carry(rules, loop, active)
-        primal = replace(loop, body=primals_of(rules, loop.body, (*consts, *carry)))
+        primal = loop._replace(body=primals_of(rules, loop.body, (*consts, *carry)))
 
         def write_primal(args: Sequence[ir.Value]) -> list[ir.Value]:
             return [*primal.write(rules, args), *args]
@@ -87,7 +86,7 @@ class While(HigherOrderRule):
         carry, predicate = _batched_carry(rules, loop, dims, axis)
         cond, _ = vmap_of(rules, loop.cond, (*of_cond, *carry), axis, (predicate,))
         body, _ = vmap_of(rules, loop.body, (*of_body, *carry), axis, carry)
-        new = replace(loop, cond=cond, body=body)
+        new = loop._replace(cond=cond, body=body)
         want = (*of_cond, *of_body, *carry)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:

@@ -117,6 +117,7 @@ class _Attempt:
             # Arguments first: a result that is one says nothing about it.
             for value in reversed(given):
                 self.solver.tell(value, values[value])
+            self.solver.tell_empty()
             self._spread()
 
     def _spread(self) -> None:

@@ -27,7 +27,7 @@ from jax.flatten_util import ravel_pytree
 from jaxmlir._compat import core
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.knowledge import Part, box_shape
+from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, box_shape
 from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
 
 JACOBIAN = "the Jacobian"
@@ -229,7 +229,7 @@ class _Step:
             solvable = site.solver.of(result).known() & ~knowledge.known()
             for operand in site.operands:
                 if operand != target:
-                    solvable = solvable & self._known(operand, shape)
+                    solvable = solvable & _known(site.solver.of(operand), shape)
             if self.rule.lost is not None:
                 solvable = solvable & ~self.rule.lost(site, target)
             places = tuple(i for i, v in enumerate(site.operands) if v == target)
@@ -239,12 +239,6 @@ class _Step:
                 where = where.reshape(box_shape(where, shape))
                 found = site.solver.take(result, where)
                 self.solve(formula, places, targets, [found], where)
-
-    def _known(self, operand: ir.Value, shape: tuple[Any, ...]) -> Any:
-        knowledge = self.site.solver.of(operand)
-        if knowledge.shape != shape:
-            return knowledge.whole is not None
-        return knowledge.known()
 
     def by_case(
         self, formula: Formula, unknown: tuple[int, ...], targets: Sequence[ir.Value]
@@ -306,11 +300,7 @@ def forward(site: Site) -> None:
         return
     known = np.ones(full.size, bool)
     for operand in site.operands:
-        knowledge = solver.of(operand)
-        if knowledge.shape == full.shape:
-            known &= knowledge.known()
-        elif knowledge.whole is None:
-            return
+        known &= _known(solver.of(operand), full.shape)
     new = np.flatnonzero(known & ~full.known())
     if not new.size:
         return
@@ -326,12 +316,27 @@ def forward(site: Site) -> None:
     site.tell(result, value, new)
 
 
+def _known(operand: Knowledge, shape: tuple[int, ...]) -> np.ndarray:
+    """Which elements of an elementwise op's result an operand is known for, flat."""
+    return np.broadcast_to(operand.known().reshape(operand.shape), shape).ravel()
+
+
 def _at(
     site: Site, value: ir.Value, where: np.ndarray | None, shape: tuple[Any, ...]
 ) -> ir.Value | None:
-    """An operand of an elementwise op at some of the result's elements; scalars as they are."""
-    if where is None or site.solver.of(value).shape != shape:
+    """An operand of an elementwise op at some of the result's elements; scalars as they are, and
+    one element for all of a box along dimensions of size 1."""
+    own = site.solver.of(value).shape
+    if where is None or len(own) < len(shape):
         return site.whole(value)
+    if own != shape:
+        coordinates = np.unravel_index(where, shape)
+        repeated = [n == 1 != m for n, m in zip(own, shape, strict=True)]
+        where = np.ravel_multi_index(
+            tuple(c * (not again) for c, again in zip(coordinates, repeated, strict=True)), own
+        )
+        if where.ndim == len(shape):
+            where = where[tuple(slice(1) if again else slice(None) for again in repeated)]
     return site.solver.take(value, where)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -203,7 +202,7 @@ class Scan(Rule):
         targets += [site.results[i] for i in new_ys]
         site.inverted = (tuple(args), tuple(results)) if inverted.log_det else None
         new = loop.scan.with_body(function, n_consts, len(rest))
-        self._run(site, replace(new, reverse=not new.reverse), inverted, targets, values)
+        self._run(site, new._replace(reverse=not new.reverse), inverted, targets, values)
 
     def _history(self, site: Site, loop: _Loop, carried: Sequence[int]) -> list[ir.Value]:
         """What each carried value that is computed forwards was before every step."""
@@ -382,7 +381,7 @@ class While(Rule):
         start = filled(scalar_type(np.int32), 0)
         values = [site.whole(v) for v in (*of_cond, *of_body)]
         values += [start, *(site.whole(carry[i]) for i in carried)]
-        length, *finals = replace(loop, cond=cond.name, body=body.name).write(rules, values)
+        length, *finals = loop._replace(cond=cond.name, body=body.name).write(rules, values)
         return length, finals
 
     def _backwards(

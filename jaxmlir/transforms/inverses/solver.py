@@ -27,7 +27,7 @@ from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, locations, ops
-from jaxmlir.dialect.builder import copy
+from jaxmlir.dialect.builder import copy, zeros
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
@@ -182,6 +182,13 @@ class Solver:
         elif not knowledge.add(Piece(found, where)):
             return
         self.touch(value, where)
+
+    def tell_empty(self) -> None:
+        """Says what the arrays without elements are: there is nothing to find out."""
+        results = [v for site in self.sites for v in site.results]
+        for value in (*self.function.arguments, *results):
+            if 0 in self.of(value).shape:
+                self.tell(value, zeros(value.type))
 
     def tell_part(self, value: ir.Value, part: Part, found: ir.Value) -> None:
         """Says what a value is in part; all parts together are merged."""

@@ -18,33 +18,33 @@ import functools
 import heapq
 import math
 import operator
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxmlir.optimize.algebra.factor_linear_sums.tensors import (
+from jaxmlir.optimize.algebra.labelled_tensors.cost import Cost
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
     LINEAR,
     Algebra,
     Expr,
-    Reading,
     Tensor,
-    Wiring,
-    may_guard,
     numbered,
 )
+from jaxmlir.optimize.algebra.labelled_tensors.reading import may_guard
 from jaxmlir.targets.costs import Costs
 
 # -- What an expression costs, in nanoseconds --
 #
-# Matrix products cost what ``jaxpr-reassociate`` takes them to, and the margin is the same.  An
-# elementwise op is fused with its neighbours: it is taken to read and write as much as its largest
-# tensor has.  A sum reads what it sums up.
+# An elementwise op is fused with its neighbours: it is taken to read and write as much as its
+# largest tensor has.  A sum reads what it sums up.  What only moves elements costs nothing.
 
 
 # Matrices are small with fewer rows, columns, or terms summed up, than this.
 SMALL = 32
 
-ATOMS = frozenset({"constant", "eye", "iota", "leaf"})
+_FREE = frozenset(
+    {"constant", "diagonal", "eye", "iota", "leaf", "reshape", "selection", "selector"}
+)
 
 
 def cost(expr: Expr, costs: Costs) -> float:
@@ -55,25 +55,26 @@ def cost(expr: Expr, costs: Costs) -> float:
 
 
 def _cost(expr: Expr, costs: Costs) -> float:
-    if expr.kind in ATOMS:
+    if expr.kind in _FREE:
         return 0.0
-    if not expr.sums or len(expr.operands) != 2:
-        return math.prod(expr.sizes) * expr.dtype.itemsize * costs.read_byte
+    terms, itemsize = math.prod(expr.sizes), expr.dtype.itemsize
+    if not expr.contracts:
+        return terms * itemsize * costs.read_byte
+    sizes = [math.prod([expr.sizes[k] for k in labels]) for _, labels, _ in expr.operands]
+    return Cost.of_product(terms, (*sizes, expr.size), itemsize).ns(costs, _is_small(expr))
+
+
+def _is_small(expr: Expr) -> bool:
+    """Whether a matrix product is a batch of products of small matrices."""
     (_, a, _), (_, b, _) = expr.operands
-    wirings = a, b
-    return _cost_of_shape(wirings, expr.sizes, expr.rank, expr.dtype.itemsize, costs)
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _cost_of_shape(
-    wirings: tuple[Wiring, ...], sizes: tuple[int, ...], rank: int, itemsize: int, costs: Costs
-) -> float:
-    """The cost of products that sum over something, whose factors are wired in a way."""
-    if not _contracts(wirings, sizes, rank):
-        return math.prod(sizes) * itemsize * costs.read_byte
-    flop = costs.small_dot_flop if _is_small(*wirings, sizes, rank) else costs.dot_flop
-    moved = sum([math.prod([sizes[k] for k in wiring]) for wiring in (range(rank), *wirings)])
-    return 2 * math.prod(sizes) * flop + moved * itemsize * costs.read_byte + costs.launch
+    groups = (
+        [k for k in a if k not in b],
+        [k for k in b if k not in a],
+        [k for k in a if k in b and k >= expr.rank],
+    )
+    if not any(k in b and k < expr.rank for k in a):
+        return False
+    return min(math.prod([expr.sizes[k] for k in group]) for group in groups) < SMALL
 
 
 def price(
@@ -102,31 +103,6 @@ def price(
             for operand, _, _ in expr.operands:
                 pending.append(operand)
     return total
-
-
-def _is_small(a: Wiring, b: Wiring, all_sizes: tuple[int, ...], rank: int) -> bool:
-    """Whether a matrix product is a batch of products of small matrices."""
-    batch = [k for k in a if k in b and k < rank]
-    groups = (
-        [k for k in a if k not in b],
-        [k for k in b if k not in a],
-        [k for k in a if k in b and k >= rank],
-    )
-    sizes = [math.prod(all_sizes[k] for k in group) for group in groups]
-    return bool(batch) and min(sizes) < SMALL
-
-
-def contracts(expr: Expr) -> bool:
-    """Whether a product sums over labels, and both factors have labels that the other has not:
-    a product of matrices, where others are elementwise."""
-    return _contracts([wiring for _, wiring, _ in expr.operands], expr.sizes, expr.rank)
-
-
-def _contracts(wirings: Sequence[Wiring], sizes: tuple[int, ...], rank: int) -> bool:
-    if len(wirings) != 2 or len(sizes) == rank:
-        return False
-    a, b = wirings
-    return not set(a) <= set(b) and not set(b) <= set(a)
 
 
 class Unfit(Exception):
@@ -221,7 +197,8 @@ class Walk:
 
     def __init__(
         self,
-        reading: Reading,
+        algebra: Algebra,
+        weights: Mapping[Expr, float],
         costs: Costs,
         root: Expr,
         is_there: Callable[[Expr], bool],
@@ -229,14 +206,14 @@ class Walk:
     ):
         """
         Args:
+          weights: of the work that leads to an expression.
           costs: of the target.
           is_there: whether the program has computed an expression before the root.
           stops: expressions from which the walk does not go on.
         """
-        self.algebra: Algebra = reading.algebra
-        algebra = self.algebra
+        self.algebra = algebra
         self.costs: Costs = costs
-        self._weight = reading.weight
+        self._weights = weights
         self.root = root
         self.stops = stops
         self.places: dict[Expr, Place] = {}
@@ -336,7 +313,7 @@ class Walk:
         if b.expr.kind in LINEAR:
             found.append(self._times(op, b, a))
         if len(found) > 1:
-            found.sort(key=lambda h: (self._estimate(h[1]), -self._weight.get(h[0].expr, 0.0)))
+            found.sort(key=lambda h: (self._estimate(h[1]), -self._weights.get(h[0].expr, 0.0)))
         return found[:1]
 
     def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:

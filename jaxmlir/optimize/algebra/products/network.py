@@ -1,29 +1,24 @@
 """A product as a network: its factors, and the indices that they share.
 
-The ops of a product tree are read as an Einstein sum.  A matrix product sums over an index of two
-factors; a transpose, a reshape or a broadcast says which index a dimension runs over; a sum leaves
-one out; an elementwise product runs over the same indices twice; a mask of the diagonal makes two
-indices one.  Factors without indices are scalars.  What is left has no order of evaluation::
+A product is a tree of expressions: products, sums, reshapes, diagonals, selections of rows, and
+what is divided by a number.  It is read as an Einstein sum.  A matrix product sums over an index of
+two factors; a reshape says which indices a dimension runs over; a sum leaves one out; an
+elementwise product runs over the same indices twice; an identity matrix makes two indices one.
+Factors without indices are scalars.  What is left has no order of evaluation::
 
     trace(A @ (s * B)^T)     ->     s A[i,k] B[i,k], summed over i and k
 
-Rows that a gather or a slice selects are a factor too, a matrix with one 1 in each row
-(:mod:`.selectors`), where these are asked for.
+Rows that a gather or a slice selects are a factor too, a matrix with one 1 in each row.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from jaxmlir._compat import core, dtypes
-from jaxmlir.analysis.function_view import OpView, counts_along, number_of, numbers_rows
-from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Dot, Expr
 
 # -- Indices of a product: what its dimensions run over --
 #
@@ -148,68 +143,43 @@ def _fit(left: Sequence[Index], right: Sequence[Index]) -> bool:
     return not a and not b
 
 
+# -- The product that an expression is of others --
+
+
 @dataclass(slots=True)
-class Factor:
-    """A tensor of the product."""
-
-    value: Node
-    dims: Dims
-
-
-class Spec:
-    """A way to select rows of arrays, and its transpose.
+class Selector:
+    """A selector in a network.
 
     Attributes:
-      operands: how many values it takes: indices.
-      transposable: whether rows may be added up where they were to be selected.
-      picks: whether there is :meth:`pick`.
+      value: the expression.
+      rows: the index of the rows.
+      selected: those of the selected ones.
     """
 
-    operands = 0
-    transposable = True
-    picks = False
-
-    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
-        """The rows selected along an axis, which dimensions of some sizes take the place of."""
-        raise NotImplementedError
-
-    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
-        """Zeros of so many rows, to which those of the array are added; they are its first
-        ``count`` dimensions."""
-        raise NotImplementedError
-
-    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
-        """The row of each index of the first ``count`` dimensions, out of those along the next."""
-        raise NotImplementedError
-
-
-@dataclass
-class Selector:
-    """A selector in a network."""
-
-    spec: Spec
-    operands: tuple[Node, ...]
+    value: Expr
     rows: Index
-    selected: Sequence[Index]
+    selected: list[Index]
 
 
 @dataclass(slots=True)
 class Term:
-    """A value as a product.
+    """An expression as a product.
 
     Attributes:
       dims: what its dimensions run over; an index that occurs twice says that the value is zero
         where the two differ.
-      factors: of which none is a scalar.
+      factors: of which none is a scalar, with their dimensions.
       selectors: matrices that select rows.
-      scalars: ``("mul" | "div", value)`` or ``("neg", None)``, in the order in which they apply.
-      made: indices of broadcasts; those that no factor has are summed by counting.
+      scalars: ``("mul" | "div", number)``, in the order in which they apply.
+      sign: of the product.
+      made: indices of identities and repetitions; those that no factor has are summed by counting.
     """
 
     dims: Dims
-    factors: list[Factor] = field(default_factory=list)
+    factors: list[tuple[Expr, Dims]] = field(default_factory=list)
     selectors: list[Selector] = field(default_factory=list)
-    scalars: list[tuple[str, Node | None]] = field(default_factory=list)
+    scalars: list[tuple[str, Expr]] = field(default_factory=list)
+    sign: int = 1
     made: list[Index] = field(default_factory=list)
 
     def absorb(self, other: Term) -> None:
@@ -217,332 +187,101 @@ class Term:
         self.factors += other.factors
         self.selectors += other.selectors
         self.scalars += other.scalars
+        self.sign *= other.sign
         self.made += other.made
 
 
-class Node(OpView):
-    """A value, with the op that gives it if that is one that is looked at; else it has no name.
+PRODUCTS = frozenset(
+    {"diagonal", "div", "eye", "mask", "product", "reshape", "selection", "selector"}
+)
+"""Kinds of expressions that may be products."""
 
-    So that a value is found by its place in memory, and its shape with it: to hash values and types
-    of the bindings, and to compare them, is most of what reading products would cost.
 
-    Attributes:
-      type, shape: of the value.
-      dtype: of products and their parts; ``None`` if the type is not plain (:func:`is_plain`).
-      rule: how the op is read, if it is.
-      parts: the operands that are parts of the product, if it is read as one.
-      users: where the value of an op that is looked at is used: the results of products that it is
-        a part of, and ``None`` for every other use.
-      fixed: in how many iterations it is the same, if it is an argument of a loop's body that is.
+def parts_of(expr: Expr, selects: bool) -> tuple[Expr, ...] | None:
+    """The operands of an expression that are parts of the product that it is; ``None`` if it is
+    none.
+
+    Args:
+      selects: whether selections of rows count as products.
     """
-
-    __slots__ = ("_value", "dtype", "fixed", "parts", "rule", "shape", "type", "users")
-
-    def __init__(
-        self,
-        type_: ir.Type,
-        value: ir.Value | None,
-        op: Any = None,
-        name: str = "",
-        operands: tuple[Node, ...] = (),
-        attributes: dict[str, ir.Attribute] | None = None,
-    ):
-        """
-        Args:
-          value: ``None`` of an op that is written when its value is asked for.
-          attributes: by default those of ``op``, read when they are asked for.
-        """
-        self.op = op
-        self.name = name
-        self.operands = operands
-        if attributes is not None:
-            self.attributes = attributes
-        self._value = value
-        self.type: Any = type_
-        shape, dtype = _kind_of(type_)
-        self.shape: tuple[int, ...] = shape
-        self.dtype: Any = dtype
-        self.rule: Rule | None = None
-        self.parts: tuple[Node, ...] | None = None
-        self.users: list[Node | None] = []
-        self.fixed: int | None = None
-
-    @property
-    def value(self) -> ir.Value:
-        """The value in the program, or what has taken its place; if it is not there yet, it is
-        written at the insertion point."""
-        if self._value is None:
-            operands = [operand.value for operand in self.operands]
-            self._value = ir.Operation.create(
-                self.name, [self.type], operands, self.attributes
-            ).result
-        return self._value
-
-    def replace(self, value: ir.Value) -> None:
-        """Puts another value in the place of this one."""
-        if self._value is not None:
-            self._value.replace_all_uses_with(value)
-        self._value = value
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The way in which ops of one name are read.
-
-    Attributes:
-      operands: which operands are parts of the product, none of them if it is made of nothing;
-        ``None`` if the op is not read.
-      read: the term of the op, of those of these operands; raises
-        :class:`Unfit` where it has none.
-      free: whether computing the op again costs next to nothing, as it is fused into its users.
-      contracts: whether it sums products, so that their order can matter.
-      has_others: whether its term has values besides those of its operands that are parts.
-    """
-
-    operands: Callable[[Node], tuple[int, ...] | None]
-    read: Callable[[Node, list[Term]], Term]
-    free: bool = False
-    contracts: bool = False
-    has_others: bool = False
-
-
-def leaf(value: Node) -> Term:
-    """A value as a product of itself."""
-    dims = fresh(value.shape)
-    if not any(dims):
-        return Term(dims, scalars=[("mul", value)])
-    return Term(list(dims), [Factor(value, dims)])
-
-
-def is_plain(type_: ir.Type) -> bool:
-    """Whether a type is a tensor of numbers on one device, with sizes known and none of them 0.
-
-    Products of ``float16`` and narrower are left alone: in another order they may overflow.
-    """
-    return _kind_of(type_)[1] is not None
-
-
-def shape_of(type_: ir.Type) -> tuple[int, ...]:
-    return _kind_of(type_)[0]
-
-
-@functools.cache
-def _kind_of(type_: ir.Type) -> tuple[tuple[int, ...], Any]:
-    """The shape, and the dtype if a type is plain."""
-    aval = aval_of(type_)
-    plain = (
-        type(aval) is core.ShapedArray
-        and not isinstance(aval.dtype, dtypes.ExtendedDType)
-        and _is_wide(aval.dtype)
-        and all(type(d) is int and d > 0 for d in aval.shape)
-        and aval.sharding.mesh.empty
-        and not getattr(aval, "vma", None)
-        and not dict_has(type_, "memory_space")
-    )
-    return getattr(aval, "shape", ()), aval.dtype if plain else None
-
-
-def _is_wide(dtype: Any) -> bool:
-    if dtypes.issubdtype(dtype, dtypes.np.floating):
-        return dtypes.finfo(dtype).maxexp >= 128
-    return dtype.kind in "iuc" or dtypes.issubdtype(dtype, dtypes.np.complexfloating)
-
-
-def dict_has(type_: ir.Type, key: str) -> bool:
-    """Whether a tensor type's encoding has a key."""
-    encoding = getattr(ir.RankedTensorType(type_), "encoding", None)
-    return isinstance(encoding, ir.DictAttr) and key in encoding
-
-
-# --- the ops --------------------------------------------------------------------------------------
-
-
-def _first(node: Node) -> tuple[int, ...]:
-    return (0,)
-
-
-def _wired_operands(node: Node) -> tuple[int, ...] | None:
-    """All operands, if nothing is asked of the result but to have their elements."""
-    preferred = node.get("preferred_element_type")
-    if {"sharding", "out_sharding"} & node.attributes.keys() or preferred not in (None, node.dtype):
+    operands = tuple([operand for operand, _, _ in expr.operands])
+    # What a batch of diagonals is of is for ``jaxpr-factor-linear-sums`` to see as it is.
+    if expr.rank != 2 and not expr.sums and any([e.kind == "eye" for e in operands]):
         return None
-    return tuple(range(len(node.operands)))
+    match expr.kind:
+        case "product" | "diagonal" | "reshape":
+            return operands
+        case "selection" | "selector":
+            return None if not selects else operands if expr.kind == "selection" else ()
+        case "eye":
+            return ()
+        case "div":
+            return operands[:1] if not operands[1].rank else None
+        case "mask":
+            # Elements that are not on the diagonal are not read.
+            return operands if operands[0].kind == "eye" and not expr.params else None
+    return None
 
 
-def _wired(node: Node, terms: list[Term]) -> Term:
-    """The product of some terms, by the op's wiring: each of its labels becomes what the dimensions
-    that have it run over."""
-    shapes = [operand.shape for operand in node.operands]
-    wiring = wiring_of(node.name, node.get, shapes, node.shape)
-    if wiring is None:
-        raise Unfit
+def leaf(expr: Expr) -> Term:
+    """An expression as a product of itself."""
+    if not expr.rank:
+        return Term([], scalars=[("mul", expr)])
+    dims = fresh(expr.sizes[: expr.rank])
+    return Term(list(dims), [(expr, dims)])
+
+
+def term_of(expr: Expr, terms: Sequence[Term]) -> Term:
+    """An expression as a product.
+
+    Args:
+      terms: of its parts (:func:`parts_of`), which become part of it.
+
+    Raises:
+      Unfit: its dimensions do not fit theirs.
+    """
+    if expr.kind == "eye":
+        index = Index(expr.sizes[0])
+        return Term([[index], [index]], made=[index])
+    if expr.kind == "selector":
+        # A row is read as one number.
+        (rows,), *selected = fresh(expr.sizes)
+        rows.solid = True
+        selector = Selector(expr, rows, [*itertools.chain(*selected)])
+        return Term([[rows], *selected], selectors=[selector])
+    if expr.kind == "reshape":
+        return _reshaped(expr, *terms)
     known: dict[int, list[Index]] = {}
     whole, *others = terms
-    for term, dims in zip(terms, wiring.operands, strict=True):
-        for indices, labels in zip(term.dims, dims, strict=True):
-            if len(labels) > 1:
-                parts = [Index(wiring.sizes[label]) for label in labels]
-                unify(indices, parts)
-                known |= {label: [part] for label, part in zip(labels, parts, strict=True)}
-            elif labels and labels[0] in known:
-                unify(known[labels[0]], indices)
-            elif labels:
-                known[labels[0]] = indices
+    # Of a quotient, what is divided.
+    for term, (_, labels, sign) in zip(terms, expr.operands, strict=False):
+        term.sign *= sign
+        for label, indices in zip(labels, term.dims, strict=True):
+            if label in known:
+                unify(known[label], indices)
+            else:
+                known[label] = indices
     for other in others:
         whole.absorb(other)
-    for label in wiring.sizes.keys() - known.keys():
-        known[label] = [Index(wiring.sizes[label])]
-        whole.made += known[label]
-    whole.dims = [[i for label in labels for i in known[label]] for labels in wiring.result]
-    if node.name == "jaxpr.reduce_sum":
-        for index in resolve([i for label in wiring.summed for i in known[label]]):
+    whole.dims = [known[label] for label in range(expr.rank)]
+    if expr.kind == "div":
+        whole.scalars.append(("div", expr.operands[1][0]))
+    if expr.kind == "product" and not isinstance(expr.params, Dot):
+        for index in resolve([i for label in known for i in known[label] if label >= expr.rank]):
             index.exact = True
     return whole
 
 
-def _neg(node: Node, terms: list[Term]) -> Term:
-    terms[0].scalars.append(("neg", None))
-    return terms[0]
-
-
-def _divided(node: Node) -> tuple[int, ...] | None:
-    """Quotients of floats by one number; those of integers round."""
-    whole = node.dtype.kind in "iu"
-    return None if whole or scalar_of(node.operands[1]) is None else (0,)
-
-
-def _div(node: Node, terms: list[Term]) -> Term:
-    terms[0].scalars.append(("div", scalar_of(node.operands[1])))
-    return terms[0]
-
-
-def scalar_of(value: Node) -> Node | None:
-    """The one number that every element of a value is, as a value of one element."""
-    while True:
-        if not any(size != 1 for size in value.shape):
-            return value
-        if value.name != "jaxpr.broadcast_in_dim" or len(value.operands) != 1:
-            return None
-        value = value.operands[0]
-
-
-def convert_operands(node: Node) -> tuple[int, ...] | None:
-    """Conversions between weak and strong types, and the identity matrix as numbers."""
-    (x,) = node.operands
-    if "sharding" in node.attributes:
-        return None
-    if is_diagonal(x):
-        return ()
-    return (0,) if x.dtype is not None else None
-
-
-# Pattern: convert(i == j)[i,j] = 1 on the diagonal
-def convert(node: Node, terms: list[Term]) -> Term:
-    if terms:
-        return terms[0]
-    (size, _) = node.shape
-    index = Index(size)
-    return Term([[index], [index]], made=[index])
-
-
-# Pattern: select_n(i == j, 0, x)[i,j] = x[i,i] on the diagonal
-def _diagonal_operands(node: Node) -> tuple[int, ...] | None:
-    mask, *cases = node.operands
-    if len(cases) != 2 or not is_diagonal(mask) or not is_zero(cases[0]):
-        return None
-    return (2,)
-
-
-def _diagonal(node: Node, terms: list[Term]) -> Term:
-    (term,) = terms
-    if len(term.dims) != 2:
-        raise Unfit
-    unify(*term.dims)
+def _reshaped(expr: Expr, term: Term) -> Term:
+    parts = expr.params
+    known: dict[int, list[Index]] = {}
+    for labels, indices in zip(parts.operand, term.dims, strict=True):
+        new = [Index(parts.sizes[label]) for label in labels]
+        unify(indices, new)
+        known |= {label: [index] for label, index in zip(labels, new, strict=True)}
+    for label, size in enumerate(parts.sizes):
+        if label not in known:
+            known[label] = fresh([size])[0]
+            term.made += known[label]
+    term.dims = [[i for label in labels for i in known[label]] for labels in parts.result]
     return term
-
-
-# Pattern: gather(x, (i, i))[i] = x[i,i]
-def _picked_operands(node: Node) -> tuple[int, ...] | None:
-    numbers, shape = node.get("dimension_numbers"), node.operands[0].shape
-    ok = (
-        len(shape) == 2
-        and shape[0] == shape[1]
-        and node.operands[1].shape == (shape[0], 2)
-        and set(numbers.start_index_map) == {0, 1}
-        and len(numbers.collapsed_slice_dims) == 2
-        and _are_row_numbers(node.operands[1])
-    )
-    return (0,) if ok else None
-
-
-def _picked(node: Node, terms: list[Term]) -> Term:
-    term = _diagonal(node, terms)
-    term.dims = term.dims[:1]
-    return term
-
-
-def _are_row_numbers(pairs: Node) -> bool:
-    """Whether the rows of an array are (0, 0), (1, 1) ..."""
-    if pairs.name != "jaxpr.concatenate" or pairs.get("dimension") != 1:
-        return False
-    for column in pairs.operands:
-        if column.name == "jaxpr.reshape":
-            (source,) = column.operands
-            if source.shape != column.shape[:1]:
-                return False
-            column = source
-        if counts_along(column, itself) != 0:
-            return False
-    return True
-
-
-def itself(node: Node) -> Node:
-    """The op that gives a value, for who asks for it by the value."""
-    return node
-
-
-def is_diagonal(mask: Node) -> bool:
-    """Whether a value is ``i == j`` of a square matrix, which has more than one element."""
-    return mask.name == "jaxpr.eq" and number_both(mask.operands, mask.shape)
-
-
-def number_both(sides: Sequence[OpView | None], shape: Sequence[int]) -> bool:
-    """Whether of two values one numbers the rows of a square matrix and the other its columns, of
-    which there are several."""
-    if len({*shape}) != 1 or shape[0] == 1 or not all(map(numbers_rows, sides)):
-        return False
-    dims = [side.get("dimension") for side in sides]
-    # A value of size 1 along its dimension repeats its zero.
-    are_whole = all(s.get("shape")[d] == shape[0] for s, d in zip(sides, dims, strict=True))
-    return len(shape) == 2 and {*dims} == {0, 1} and are_whole
-
-
-def is_mask(node: Node) -> bool:
-    """Whether an op makes numbers of a mask: an identity matrix, or one with a 1 in each row."""
-    is_conversion = node.name == "jaxpr.convert_element_type"
-    return is_conversion and aval_of(node.operands[0].type).dtype == bool
-
-
-def is_zero(value: Node) -> bool:
-    """Whether every element of a value is the constant 0."""
-    return number_of(value, itself) == 0
-
-
-RULES: dict[str, Rule] = {
-    "jaxpr.dot_general": Rule(_wired_operands, _wired, contracts=True),
-    "jaxpr.mul": Rule(_wired_operands, _wired),
-    "jaxpr.neg": Rule(_first, _neg, free=True),
-    "jaxpr.transpose": Rule(_wired_operands, _wired, free=True),
-    "jaxpr.reshape": Rule(_wired_operands, _wired, free=True),
-    "jaxpr.squeeze": Rule(_wired_operands, _wired, free=True),
-    "jaxpr.broadcast_in_dim": Rule(_wired_operands, _wired, free=True),
-    "jaxpr.reduce_sum": Rule(_wired_operands, _wired, contracts=True),
-    "jaxpr.convert_element_type": Rule(convert_operands, convert, free=True),
-    "jaxpr.div": Rule(_divided, _div, free=True, has_others=True),
-    "jaxpr.select_n": Rule(_diagonal_operands, _diagonal, contracts=True),
-    "jaxpr.gather": Rule(_picked_operands, _picked, contracts=True),
-}
-"""The rules of the ops that products are read from, by name."""
-
-LOOKED_AT = frozenset({"jaxpr.concatenate", "jaxpr.constant", "jaxpr.eq", "jaxpr.iota"})
-"""Other ops, which tell what these mean."""

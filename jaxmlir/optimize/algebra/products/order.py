@@ -19,36 +19,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 from jax import lax
 
-from jaxmlir.optimize.algebra.labelled_tensors import LabelledArray, contracted
-from jaxmlir.optimize.algebra.products.selectors import Spec
+from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Dot, Expr, Tensor
 from jaxmlir.targets.costs import Costs
-
-# -- What a step of a product costs --
-#
-# By the table of the target.  The model was measured in float32 on two cores of a server CPU,
-# XLA:CPU of JAX 0.10.2, medians:
-#
-#   matrix product, n = 128, 256, 512   50, 91, 94 GFLOP/s        dot_flop
-#   matrix times vector, n = 256, 1024  22, 41 GB/s               read_byte
-#   elementwise product, n = 256, 1024  45, 43 GB/s               read_byte
-#   column and row sums, n = 1024       36, 53 GB/s               read_byte
-#
-# Selecting 20,000 rows of 64 numbers, or adding them up, took 0.02 to 0.1 ns a byte.
-#
-# What decides is the ratio: how many operations take as long as a byte does, 2.5 on a CPU, 18 on an
-# H100, 470 on a TPU v5e, whose unit for products is fast at 16 bits.  An order of evaluation is
-# changed only if its estimate is better by ``MIN_GAIN``: an estimate that is off by a quarter does
-# no harm.
-
-
-MIN_GAIN = 1.3
-"""How many times faster than the old order a new one has to be in the estimate."""
 
 SURE_GAIN = 1.05
 """The least gain of an order that takes fewer operations and fewer bytes, whatever either costs.
@@ -58,56 +36,6 @@ bytes, 1.15 times in the estimate: its copy, and the padding of its cotangent, w
 gradient of a language model.
 """
 
-
-class Cost(NamedTuple):
-    """An estimate.
-
-    Attributes:
-      flops: of matrix products, two for a multiply-add.
-      bytes: read and written.
-      ops: kernels that are launched.
-    """
-
-    flops: float = 0
-    bytes: float = 0
-    ops: float = 0
-
-    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
-        if other is FREE:
-            return self
-        return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
-
-    def shared(self, times: int) -> Cost:
-        """The cost for each of several uses of what is computed once."""
-        return (
-            self if times == 1 else Cost(self.flops / times, self.bytes / times, self.ops / times)
-        )
-
-    def is_less(self, other: Cost) -> bool:
-        """Whether this takes fewer operations and bytes than another, and no more kernels."""
-        return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
-
-    def ns(self, costs: Costs) -> float:
-        """Nanoseconds on a target of some costs."""
-        at_work = self.flops * costs.dot_flop + self.bytes * costs.read_byte
-        return at_work + self.ops * costs.launch
-
-    def __str__(self) -> str:
-        return f"{_si(self.flops)}FLOP and {_si(self.bytes)}B"
-
-
-FREE = Cost()
-"""The cost of what is fused into others."""
-
-
-def _si(number: float) -> str:
-    for unit in ("", "k", "M", "G"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} T"
-
-
 Order = tuple[tuple[int, int], ...]
 """Steps: each multiplies two tensors and appends the product.  The factors come first, then the
 selectors."""
@@ -116,8 +44,7 @@ selectors."""
 MAX_SPLITS = 10_000
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """A factor that selects rows, as the search sees it: bit sets of indices."""
 
     rows: int
@@ -178,9 +105,9 @@ class Network:
         if a == b == out:
             # Fused with what gives the factors, as it is where it stands.
             return FREE
-        moved = self.bytes(a) + self.bytes(b) + self.bytes(out)
+        sizes = self.size(a), self.size(b), self.size(out)
         summed = (a | b) != out
-        return Cost(2 * self.size(a | b) if summed else 0, moved, 1)
+        return Cost.of_product(self.size(a | b) if summed else 0, sizes, self.itemsize)
 
     def selects(self, tensor: int, s: Selection, needed: int) -> int | None:
         """The indices of a tensor whose rows are selected, picked or added up; ``None`` if they
@@ -272,8 +199,7 @@ class _Search:
         return Part(result & needed, a.cost + self._step(step, fixed), tree, fixed)
 
 
-@dataclass(frozen=True)
-class Ordered:
+class Ordered(NamedTuple):
     """An order of multiplication.
 
     Attributes:
@@ -432,62 +358,62 @@ def _bits(number: int) -> Iterator[int]:
         number ^= lowest
 
 
-# -- Writing a product in its order: one JAX function, traced once per plan and types --
+# -- A product in its order, as a tensor --
 
 
 Indices = tuple[int, ...]
 
 
 class Plan(NamedTuple):
-    """A product in an order of multiplication, as a function that JAX traces; hashable.
+    """A product in an order of multiplication; hashable.
 
     Attributes:
       sizes: of the indices.
       factors: for each tensor, the indices of each of its dimensions.
-      selectors: for each, what it does, the index of the rows, and those of the selected ones.
+      selectors: for each, the index of the rows, and those of the selected ones.
       out: the indices of each dimension of the result.
       order: the steps.
-      scalars: ``"mul"``, ``"div"`` or ``"neg"``; the first two have an argument each.
+      scalars: ``"mul"`` or ``"div"``.
       scaled: which tensor, in the order's numbers, the scalars are applied to.
       times: how often the product is added up, for indices that no factor has.
+      sign: of the product.
       exact: the indices of sums, which are not rounded as matrix products may be.
-      shape: of the result.
-      dtype: of all tensors.
-      precision, preferred_element_type: of the matrix products.
+      dot: the mark of the matrix products.
     """
 
     sizes: Indices
     factors: tuple[tuple[Indices, ...], ...]
-    selectors: tuple[tuple[Spec, int, Indices], ...]
+    selectors: tuple[tuple[int, Indices], ...]
     out: tuple[Indices, ...]
     order: Order
     scalars: tuple[str, ...]
     scaled: int
     times: int
+    sign: int
     exact: frozenset[int]
-    shape: tuple[int, ...]
-    dtype: Any
-    precision: Any
-    preferred_element_type: Any
+    dot: Dot
 
-    def __call__(self, *args: Any) -> list[Any]:
-        """The product.
+    def tensor(self, algebra: Algebra, exprs: Sequence[Expr]) -> Tensor:
+        """The product, labelled by the numbers of the result's dimensions.
 
         Args:
-          args: the tensors, the operands of the selectors, the scalars.
+          exprs: the tensors, the selectors, the scalars.
         """
-        return [_Evaluation(self, args).result()]
+        return _Multiplication(self, algebra, exprs).result()
 
-    def __str__(self) -> str:
-        """The Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``."""
+    def text(self, dims: Iterable[int]) -> str:
+        """The Einstein sum, with the order in brackets: ``ab,bc,c->a as (0 (1 2))``.
+
+        Args:
+          dims: those of the result, in the order that they are to have.
+        """
         names = [_letters({i for dim in dims for i in dim}) for dims in self.factors]
-        names += [
-            f"{_letters(selected)}<{_letters([rows])}" for _, rows, selected in self.selectors
-        ]
+        names += [f"{_letters(selected)}<{_letters([rows])}" for rows, selected in self.selectors]
         trees = list(map(str, range(len(names))))
         for i, j in self.order:
             trees.append(f"({trees[i]} {trees[j]})")
-        return f"{','.join(names)}->{_letters(i for dim in self.out for i in dim)} as {trees[-1]}"
+        out = _letters(i for d in dims for i in self.out[d])
+        return f"{','.join(names)}->{out} as {trees[-1]}"
 
 
 def _letters(indices: Iterable[int]) -> str:
@@ -495,159 +421,124 @@ def _letters(indices: Iterable[int]) -> str:
     return "".join(alphabet[i] if i < len(alphabet) else f"<{i}>" for i in indices)
 
 
-class _Evaluation:
-    def __init__(self, plan: Plan, args: Sequence[Any]):
+class _Multiplication:
+    """The steps of a plan, each a tensor whose labels are indices."""
+
+    def __init__(self, plan: Plan, algebra: Algebra, exprs: Sequence[Expr]):
         self.plan = plan
-        rest = iter(args)
-        self.arrays = [next(rest) for _ in plan.factors]
-        self.operands = [[next(rest) for _ in range(s.operands)] for s, *_ in plan.selectors]
-        self.scalars = [None if kind == "neg" else next(rest) for kind in plan.scalars]
+        self.algebra = algebra
+        first, last = len(plan.factors), len(plan.factors) + len(plan.selectors)
+        self.factors = exprs[:first]
+        self.selectors = [
+            Tensor(expr, (rows, *selected))
+            for expr, (rows, selected) in zip(exprs[first:last], plan.selectors, strict=True)
+        ]
+        self.scalars = exprs[last:]
         # How many tensors and selectors have an index; the result has it for good.
         self.users = Counter(index for dim in plan.out for index in dim)
         for dims in plan.factors:
             self.users.update({index for dim in dims for index in dim})
-        for _, rows, selected in plan.selectors:
-            self.users.update({rows, *selected})
+        for t in self.selectors:
+            self.users.update(t.labels)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         plan = self.plan
-        live: dict[int, LabelledArray | int] = {}
-        for k, array in enumerate(self.arrays):
-            live[k] = self.scale(k, self.factor(array, plan.factors[k]))
-        count = len(self.arrays)
-        for k in range(len(plan.selectors)):
-            live[count + k] = k
-        for step, (i, j) in enumerate(plan.order, start=len(live)):
-            a, b = live.pop(i), live.pop(j)
-            if isinstance(a, int):
-                a, b = b, a
-            product = self.selected(a, b) if isinstance(b, int) else self.product(a, b)
+        live: dict[int, Tensor] = {}
+        for k, (expr, dims) in enumerate(zip(self.factors, plan.factors, strict=True)):
+            live[k] = self.scale(k, self.factor(expr, dims))
+        selectors = dict(enumerate(self.selectors, start=len(live)))
+        for step, (i, j) in enumerate(plan.order, start=len(live) + len(selectors)):
+            if i in selectors:
+                i, j = j, i
+            if j in selectors:
+                product = self.selected(live.pop(i), selectors[j])
+            else:
+                product = self.product(live.pop(i), live.pop(j))
             live[step] = self.scale(step, product)
         ((_, tensor),) = live.items()
-        return self.spread(tensor)
+        return self.laid_out(tensor.times(plan.sign))
 
-    def factor(self, array: Any, dims: tuple[Indices, ...]) -> LabelledArray:
+    def factor(self, expr: Expr, dims: tuple[Indices, ...]) -> Tensor:
         """A tensor with one dimension for each of its indices that is needed elsewhere."""
-        indices = [index for dim in dims for index in dim]
-        array = reshaped(array, [self.plan.sizes[i] for i in indices])
-        for index in {i for i in indices if indices.count(i) > 1}:
-            axes = [k for k, i in enumerate(indices) if i == index]
-            array = diagonal(array, axes)
-            indices = [index, *(i for i in indices if i != index)]
-        return self.release(LabelledArray(array, tuple(indices)))
+        flat = [index for dim in dims for index in dim]
+        tensor = Tensor(expr, tuple(range(len(dims))))
+        if any(len(dim) != 1 for dim in dims):
+            places = iter(range(len(flat)))
+            parts = [tuple([next(places) for _ in dim]) for dim in dims]
+            sizes = [self.plan.sizes[index] for index in flat]
+            result = [(k,) for of_dim in parts for k in of_dim]
+            tensor = self.algebra.reshaped(tensor, parts, result, sizes)
+        return self.release(self.algebra.diagonal(tensor.relabelled(flat)))
 
-    def release(self, tensor: LabelledArray) -> LabelledArray:
+    def release(self, tensor: Tensor) -> Tensor:
         """A tensor, which is counted as a user, summed over the indices that nobody else has."""
         self.users.subtract(tensor.labels)
-        found = tensor.summed([i for i in tensor.labels if not self.users[i]])
+        gone = [i for i in tensor.labels if not self.users[i]]
+        found = self.algebra.raw_sum(tensor, gone) if gone else tensor
         self.users.update(found.labels)
         return found
 
-    def product(self, a: LabelledArray, b: LabelledArray) -> LabelledArray:
+    def selected(self, tensor: Tensor, selector: Tensor) -> Tensor:
+        """Rows of a tensor selected, picked, or added up."""
+        self.users.subtract(tensor.labels)
+        self.users.subtract(selector.labels)
+        rows, *chosen = selector.labels
+        gone = [rows] if rows in tensor.labels else chosen
+        made = self.algebra.selected(tensor, selector, gone)
+        self.users.update(made.labels)
+        return self.release(made)
+
+    def product(self, a: Tensor, b: Tensor) -> Tensor:
         self.users.subtract(a.labels)
         self.users.subtract(b.labels)
         both = [i for i in a.labels if i in b.labels]
-        summed = [i for i in both if not self.users[i]]
-        batch = [i for i in both if self.users[i]]
-        free_a = [i for i in a.labels if i not in both]
-        free_b = [i for i in b.labels if i not in both]
-        if summed and (free_a or free_b):
-            turned = (*batch, *free_b, *free_a)
-            if free_a and free_b and turned == tuple(i for dim in self.plan.out for i in dim):
-                # The dimensions come out in the order of the operands: no transpose this way.
-                a, b = b, a
+        gone = [i for i in both if not self.users[i]]
+        params = None
+        if gone and len(both) < max(len(a.labels), len(b.labels)):
             # A sum that was none of a matrix product keeps all digits.
-            exact = not self.plan.exact.isdisjoint(summed)
-            precision = lax.Precision.HIGHEST if exact else self.plan.precision
-            made = contracted(a, b, summed, precision, self.plan.preferred_element_type)
-        else:
-            labels, sizes = (*a.labels, *free_b), self.plan.sizes
-            array = lax.mul(a.spread(labels, sizes), b.spread(labels, sizes))
-            made = LabelledArray(array, labels).summed(summed)
+            is_exact = not self.plan.exact.isdisjoint(gone)
+            params = Dot(lax.Precision.HIGHEST) if is_exact else self.plan.dot
+        made = self.algebra.raw_product(a, b, gone, params)
         self.users.update(made.labels)
         return made
 
-    def selected(self, tensor: LabelledArray, k: int) -> LabelledArray:
-        """Rows of a tensor selected, picked, or added up."""
-        spec, rows, selected = self.plan.selectors[k]
-        self.users.subtract({rows, *selected})
-        self.users.subtract(tensor.labels)
-        if rows in tensor.labels and selected and set(selected) <= set(tensor.labels):
-            others = tuple(i for i in tensor.labels if i not in (rows, *selected))
-            array = tensor.spread((*selected, rows, *others), self.plan.sizes)
-            array = spec.pick(array, len(selected), self.operands[k])
-            indices = (*selected, *others)
-        elif rows in tensor.labels:
-            axis = tensor.labels.index(rows)
-            sizes = [self.plan.sizes[i] for i in selected]
-            array = spec.select(tensor.array, axis, sizes, self.operands[k])
-            indices = (*tensor.labels[:axis], *selected, *tensor.labels[axis + 1 :])
-        else:
-            others = tuple(i for i in tensor.labels if i not in selected)
-            array = tensor.spread((*selected, *others), self.plan.sizes)
-            array = spec.add(array, len(selected), self.plan.sizes[rows], self.operands[k])
-            indices = (rows, *others)
-        self.users.update(indices)
-        return self.release(LabelledArray(array, indices))
-
-    def scale(self, k: int, tensor: LabelledArray) -> LabelledArray:
+    def scale(self, k: int, tensor: Tensor) -> Tensor:
         """A tensor times the scalars, if it is the one that they are applied to."""
         plan = self.plan
         if k != plan.scaled:
             return tensor
-        array = tensor.array
-        for kind, scalar in zip(plan.scalars, self.scalars, strict=True):
-            if kind == "neg":
-                array = lax.neg(array)
+        for kind, number in zip(plan.scalars, self.scalars, strict=True):
+            if kind == "mul":
+                tensor = self.algebra.raw_product(tensor, Tensor(number, ()))
             else:
-                number = lax.broadcast_in_dim(reshaped(scalar, ()), array.shape, ())
-                array = (lax.mul if kind == "mul" else lax.div)(array, number)
-        if plan.times != 1:
-            array = lax.mul(array, lax.full_like(array, _number(plan.times, plan.dtype)))
-        return LabelledArray(array, tensor.labels)
+                operands = [tensor.unsigned, Tensor(number, ())]
+                quotient = self.algebra.apply("div", None, operands, number.dtype)
+                tensor = quotient.times(tensor.sign)
+        return self.algebra.scaled(tensor, plan.times)
 
-    def spread(self, tensor: LabelledArray) -> Any:
-        """The result: a tensor repeated along indices that no factor has, and zero where an index
-        differs from itself."""
-        plan = self.plan
-        flat = [index for dim in plan.out for index in dim]
-        sizes = [plan.sizes[i] for i in flat]
-        array = tensor.spread(list(dict.fromkeys(flat)), self.plan.sizes)
-        dims = [flat.index(i) for i in dict.fromkeys(flat)]
-        if len(dims) < len(flat):
-            array = lax.broadcast_in_dim(array, sizes, dims)
-            for axis, index in enumerate(flat):
-                if flat.index(index) != axis:
-                    array = lax.select(
-                        same_index(sizes, flat.index(index), axis), array, lax.full_like(array, 0)
-                    )
-        return reshaped(array, plan.shape)
-
-
-def reshaped(array: Any, shape: Sequence[int]) -> Any:
-    return array if array.shape == tuple(shape) else lax.reshape(array, shape)
-
-
-def _number(times: int, dtype: Any) -> Any:
-    """A count in a dtype, wrapped around as sums of integers are."""
-    if np.dtype(dtype).kind not in "iu":
-        return times
-    return np.asarray(times % (1 << 8 * np.dtype(dtype).itemsize), np.uint64).astype(dtype)
-
-
-def diagonal(array: Any, axes: Sequence[int]) -> Any:
-    """The elements whose indices along some axes are equal; the common one comes first."""
-    others = [k for k in range(array.ndim) if k not in axes]
-    size = array.shape[axes[0]]
-    array = lax.transpose(array, [*axes, *others])
-    rest = array.shape[len(axes) :]
-    # Along the axes the diagonal is every (1 + n + n^2 + ...)-th element.
-    step = sum(size**k for k in range(len(axes)))
-    flat = lax.reshape(array, [math.prod([size] * len(axes)), *rest])
-    return lax.slice(flat, [0] * flat.ndim, flat.shape, [step, *[1] * len(rest)])
-
-
-def same_index(shape: Sequence[int], first: int, second: int) -> jax.Array:
-    """A mask of the elements of a shape at which two indices are equal."""
-    i, j = (lax.broadcasted_iota(np.int32, shape, axis) for axis in (first, second))
-    return lax.eq(i, j)
+    def laid_out(self, tensor: Tensor) -> Tensor:
+        """The result: zero where an index differs from itself."""
+        algebra, sizes = self.algebra, dict(enumerate(self.plan.sizes))
+        out: list[Indices] = []
+        seen: set[int] = set()
+        for dim in self.plan.out:
+            labels = []
+            for index in dim:
+                if index in seen:
+                    size, other = sizes[index], len(sizes)
+                    sizes[other] = size
+                    eye = algebra.atom("eye", None, (size, size), np.dtype(bool))
+                    operands = [Tensor(eye, (index, other)), tensor.unsigned]
+                    masked = algebra.apply("mask", 0, operands, tensor.expr.dtype)
+                    tensor, index = masked.times(tensor.sign), other
+                seen.add(index)
+                labels.append(index)
+            out.append(tuple(labels))
+        if all(len(labels) == 1 for labels in out):
+            at = {labels[0]: d for d, labels in enumerate(out)}
+            return tensor.relabelled(at)
+        there = {*tensor.labels}
+        dims = [d for d, labels in enumerate(out) if not there.isdisjoint(labels)]
+        parts = [(k,) for k in tensor.labels]
+        merged = self.algebra.reshaped(tensor, parts, [out[d] for d in dims], sizes)
+        return merged.relabelled(dims)

@@ -11,21 +11,21 @@ made from.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import elements, size, with_shape
-from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import build, conversion, converted, drop_dead_ops, named_ops
+from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.optimize.algebra.products.network import RULES, Node, Rule, is_diagonal, is_mask
-from jaxmlir.optimize.algebra.products.order import FREE, Cost
-from jaxmlir.optimize.algebra.products.trees import Function, Tree, cost_of
+from jaxmlir.optimize.algebra.labelled_tensors import writing
+from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Dot, Expr, Tensor
+from jaxmlir.optimize.algebra.products.trees import Function, Tree, is_mask, sums
 from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -42,74 +42,83 @@ SELECTION_OPS = 100
 
 def rewrite_program(
     program: Module,
-    readers: Mapping[str, Rule],
+    needed: Collection[str],
     wanted: Callable[[Tree], bool],
     min_gain: float,
     sure_gain: float | None = None,
-    needed: Collection[str] | None = None,
+    selects: bool = False,
     distributes: bool = False,
     calls: float = inf,
 ) -> int:
     """Rewrites products in place; how many.
 
     Args:
-      readers: the ops that products are read from.
+      needed: the ops without one of which a function has no such product.
       wanted: whether a product is one that the pass is about.
       min_gain: how many times faster a new order has to be in the estimate.
       sure_gain: the same of an order that takes fewer operations and fewer bytes.
-      needed: the ops without one of which a function has no such product; by default those that
-        sum.
+      selects: whether selections of rows are factors.
       distributes: whether products with sums may become sums of products.
       calls: how often the program is called, for selections that have to save the time to compile
         them.
     """
-
-    needed = needed or {name for name, reader in readers.items() if reader.contracts}
-    graph = analyses_of(program).graph
-    functions = graph.outside_kernels(needed)
+    functions = analyses_of(program).graph.outside_kernels(needed)
     if not functions:
         return 0
-    others = _SUMS if distributes else ()
     with scope():
         rules, count, compile_time = Rules(program), 0, CompileTime(program, calls)
-        known = readers, loop_constants(program), program.target.costs, others
+        known = selects, loop_constants(program), program.target.costs
         for function in functions:
-            found = Function.of(function, graph.ops[function.name.value], *known)
+            found = Function(analyses_of(program).body(function), *known)
             pays = functools.partial(compile_time.pays, function.name.value)
-            written = _rewrite(rules, found, wanted, min_gain, sure_gain or min_gain, pays)
-            if distributes:
+            trees = _Trees(found, wanted, min_gain, sure_gain or min_gain, pays)
+            trees.absorb()
+            shared = writing.share(rules, found.reading) if distributes else 0
+            written = shared + _write(rules, found, trees.chosen())
+            if distributes and _may_be_distributed(found):
                 if written:
                     drop_dead_ops(function)
-                    found = Function.of(function, named_ops(function), *known)
-                written += _distribute(rules, found, min_gain)
+                    found = Function(FunctionView(function), *known)
+                written += _write(rules, found, _distributed(found, min_gain))
             if written:
                 drop_dead_ops(function)
             count += written
     return count
 
 
-def _rewrite(
-    rules: Rules,
-    found: Function,
-    wanted: Callable[[Tree], bool],
-    min_gain: float,
-    sure_gain: float,
-    pays: Callable[[float, float], bool],
-) -> int:
-    if not any(node.rule.contracts for node in found.products):
-        return 0
-    trees = _Trees(found, wanted, min_gain, sure_gain, pays)
-    trees.absorb()
-    count = 0
-    for tree in trees.chosen():
-        place = tree.root.op
-        with ir.InsertionPoint(place), place.location:
-            emit_best(rules, tree, place)
+@dataclass
+class _Change:
+    """A product that is better computed otherwise.
+
+    Attributes:
+      remark: what to say of it.
+      tensor: gives what takes its place.
+    """
+
+    root: Expr
+    remark: str
+    tensor: Callable[[], Tensor]
+
+
+def _write(rules: Rules, function: Function, changes: Sequence[_Change]) -> int:
+    """Makes some changes, first things first; how many."""
+    reading, new, count = function.reading, dict[Expr, ir.Value](), 0
+    for change in changes:
+        root = change.root
+        last, tensor = reading.ops[root], change.tensor()
+        if tensor.expr is root:
+            continue
+        recipe, inputs = writing.recipe_of(
+            reading, root.value, tensor, lambda e, last=last: reading.is_before(e, last)
+        )
+        if remarks_wanted():
+            remark(reading.body.ops[last], change.remark)
+        writing.write(rules, reading, root, recipe, inputs, new)
         count += 1
     return count
 
 
-@dataclass
+@dataclass(eq=False)
 class _Trees:
     """The products of a function, and the values that were absorbed into them."""
 
@@ -118,14 +127,18 @@ class _Trees:
     min_gain: float
     sure_gain: float
     pays: Callable[[float, float], bool]
-    trees: dict[Node, Tree] = field(default_factory=dict)
-    absorbed: set[Node] = field(default_factory=set)
+    trees: dict[Expr, Tree] = field(default_factory=dict)
+    absorbed: set[Expr] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         pending = self.function.roots()
         while pending:
             root = pending.pop()
-            if root not in self.trees and root.parts is not None:
+            if (
+                root not in self.trees
+                and root in self.function.reading.ops
+                and self.function.parts(root) is not None
+            ):
                 self.trees[root] = tree = self.function.tree(root)
                 pending += tree.cuts if tree.is_mixed else tree.unsuited
 
@@ -133,7 +146,7 @@ class _Trees:
         """Absorbs values as long as that pays."""
         candidates = [v for v in reversed(self.function.products) if self._may_be_absorbed(v)]
         for _ in range(MAX_ROUNDS if candidates else 0):
-            users: dict[Node, list[Tree]] = {}
+            users: dict[Expr, list[Tree]] = {}
             for tree in self.trees.values():
                 for v in dict.fromkeys(tree.leaves):
                     users.setdefault(v, []).append(tree)
@@ -141,13 +154,15 @@ class _Trees:
             if not news:
                 return
 
-    def _may_be_absorbed(self, value: Node) -> bool:
-        if value.rule.free or not (value in self.trees or self.function.is_outer(value)):
+    def _may_be_absorbed(self, value: Expr) -> bool:
+        if self.function.is_free(value):
+            return False
+        if not (value in self.trees or self.function.is_outer(value)):
             return False
         users = self.function.users(value, MAX_USERS + 1)
         return 2 <= len(users) <= MAX_USERS and all(user is not None for user in users)
 
-    def _absorb(self, value: Node, users: dict[Node, list[Tree]]) -> bool:
+    def _absorb(self, value: Expr, users: dict[Expr, list[Tree]]) -> bool:
         """Makes a value a part of the products that use it, if that pays."""
         before = [tree for tree in users.get(value, ()) if self.trees.get(tree.root) is tree]
         if len(before) < len(users.get(value, ())) or not before:
@@ -169,23 +184,23 @@ class _Trees:
         self.trees |= {tree.root: tree for tree in after}
         return True
 
-    def chosen(self) -> list[Tree]:
+    def chosen(self) -> list[_Change]:
         """The products to write in another order, first things first."""
         return [
-            tree
-            for value in self.function.products
-            if (tree := self.trees.get(value)) is not None and self._is_better(tree)
+            _Change(tree.root, tree.described(), tree.tensor)
+            for expr in self.function.products
+            if (tree := self.trees.get(expr)) is not None and self._is_better(tree)
         ]
 
     def _is_better(self, tree: Tree) -> bool:
         if not tree.is_mixed or not self.wanted(tree) or tree.best is None:
             return False
-        if any(node in self.absorbed for node in tree.ops):
+        if any(expr in self.absorbed for expr in tree.ops):
             return True
         best, before = tree.best.cost, tree.cost.ns(self.function.costs)
         gain = self.sure_gain if best.is_less(tree.cost) else self.min_gain
         time = best.ns(self.function.costs)
-        masks = [n for n in tree.ops if is_mask(n) and not is_diagonal(n.operands[0])]
+        masks = [expr for expr in tree.ops if is_mask(expr) and expr.kind != "eye"]
         return time * gain < before and self.pays(SELECTION_OPS * len(masks), before - time)
 
     def _ns(self, tree: Tree) -> float:
@@ -196,19 +211,6 @@ class _Trees:
         return min(time, tree.best.cost.ns(self.function.costs))
 
 
-def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
-    """Writes a product in its best order at the insertion point; it takes the place of the root.
-
-    Args:
-      place: the op before which that is.
-    """
-    best = tree.best
-    if remarks_wanted():
-        remark(place, f"product {best.plan}: {best.cost} instead of {tree.cost}")
-    (value,) = rules.emit(best.plan, [v.value for v in best.values])
-    tree.root.replace(converted(value, tree.root.type))
-
-
 # -- Products with sums of which a term is cheap to multiply by, written as sums of products --
 
 
@@ -216,274 +218,156 @@ def emit_best(rules: Rules, tree: Tree, place: Any) -> None:
 MAX_TERMS = 8
 
 
-def _distribute(rules: Rules, found: Function, min_gain: float) -> int:
-    """Distributes products of a function over sums; how many."""
-    tried = [
-        _Distributed.of(node, position, terms)
-        for node in found.products
-        if node.name == "jaxpr.dot_general"
-        for position in (0, 1)
-        if (terms := _distributable(node.operands[position]))
-    ]
-    best: dict[Node, tuple[Cost, _Distributed, list[Tree]]] = {}
-    # Long programs say the same many times over; what does not pay once is not tried again.
-    vain: dict[Cost, set[Hashable]] = {}
-    for each in tried:
-        if each.before in vain and each.structure in vain[each.before]:
+def _may_be_distributed(function: Function) -> bool:
+    """Whether any factor of a matrix product is a sum."""
+    return any(
+        operand.kind == "add"
+        for expr in function.products
+        if isinstance(expr.params, Dot)
+        for operand, _, _ in expr.operands
+    )
+
+
+def _distributed(function: Function, min_gain: float) -> list[_Change]:
+    """The products of a function to distribute over sums."""
+    best: dict[Expr, tuple[float, _Change]] = {}
+    for expr in function.products:
+        if not isinstance(expr.params, Dot):
             continue
-        trees = each.multiplied(found)
-        cost = each.cost(trees)
-        if cost.ns(found.costs) * min_gain >= each.before.ns(found.costs):
-            vain.setdefault(each.before, set()).add(each.structure)
-        elif each.node not in best or cost.ns(found.costs) < best[each.node][0].ns(found.costs):
-            best[each.node] = cost, each, trees
-    for cost, each, trees in best.values():
-        if remarks_wanted():
-            remark(
-                each.node.op,
-                f"product with a sum of {len(each.terms)} terms as a sum of products: {cost} "
-                f"instead of {each.before}",
-            )
-        each.take_place(rules, trees)
-    return len(best)
+        for position in (0, 1):
+            terms = _distributable(function, expr, position)
+            each = _Distributed.of(function, expr, position, terms) if terms else None
+            if each is None:
+                continue
+            after = each.cost.ns(function.costs)
+            if after * min_gain < each.before.ns(function.costs) and (
+                expr not in best or after < best[expr][0]
+            ):
+                said = (
+                    f"product with a sum of {len(terms)} terms as a sum of products: {each.cost} "
+                    f"instead of {each.before}"
+                )
+                best[expr] = after, _Change(expr, said, each.tensor)
+    return [change for _, change in best.values()]
 
 
-class _Term(NamedTuple):
-    """One of what is added up to an operand.
-
-    Attributes:
-      value: in the program.
-      is_negative: whether it is subtracted.
-      permutation: of its dimensions, in the operand.
-    """
-
-    value: Node
-    is_negative: bool
-    permutation: tuple[int, ...]
-
-
-def _terms(value: Node) -> list[_Term]:
-    """The terms that a value is the sum of, as far as the sums are used for nothing else."""
-    rank = len(value.shape)
-    found: list[_Term] = []
-    pending = [_Term(value, False, tuple(range(rank)))]
-    while pending:
-        term = pending.pop()
-        node, negative, order = term
-        is_own = node is value or len(node.users) == 1
-        is_open = is_own and node.name in _LOOKED_THROUGH and len(node.shape) == rank
-        # What is asked of an op would be lost.
-        if not is_open or "jaxpr.ctx" in node.attributes:
-            found.append(term)
-        elif node.name == "jaxpr.neg":
-            pending.append(_Term(node.operands[0], not negative, order))
-        elif node.name == "jaxpr.transpose":
-            inner = tuple(node.get("permutation"))
-            pending.append(_Term(node.operands[0], negative, tuple(inner[d] for d in order)))
-        elif len(found) + len(pending) < MAX_TERMS:
-            a, b = node.operands
-            pending.append(_Term(b, negative != (node.name == "jaxpr.sub"), order))
-            pending.append(_Term(a, negative, order))
-        else:
-            found.append(term)
-    return found
-
-
-_SUMS = with_trait(Trait.ADDITIVE)
-_LOOKED_THROUGH = _SUMS | {"jaxpr.neg", "jaxpr.transpose"}
-
-
-def _distributable(value: Node) -> list[_Term]:
-    """The terms that a value is the sum of, if all but one, or all, may be cheap to multiply by,
-    and they cancel no more than they do now; else none.
+def _distributable(function: Function, expr: Expr, position: int) -> list[Tensor]:
+    """The terms that a factor of a product is the sum of, if all but one, or all, may be cheap to
+    multiply by, and they cancel no more than they do now; else none.
 
     What is a product has errors of its own, and an identity or a diagonal meets the other terms in
     few places. But of two dense arrays of data the difference can be small, and exact: forces of
     many bodies are products with differences of positions. A term that is not cheap is multiplied
     as the sum was, which saves nothing where the sum is needed anyway.
     """
-    # As most operands are none: the terms of what is no sum are not looked for.
-    if value.name not in _LOOKED_THROUGH or value.dtype is None:
+    total, labels, _ = expr.operands[position]
+    # As most factors are none.
+    if total.kind != "add":
         return []
-    terms = _terms(value)
-    dear = sum([not _may_be_cheap(term.value) for term in terms])
-    if len(terms) == 1 or dear > (len(value.users) == 1):
-        return []
-    return terms if sum([not _is_product(term.value) for term in terms]) <= 1 else []
+    terms: list[Tensor] = []
+    pending = [Tensor(total, labels)]
+    while pending:
+        term = pending.pop()
+        is_own = term.expr is total or term.expr.uses == 1
+        if term.expr.kind == "add" and is_own and len(terms) + len(pending) < MAX_TERMS:
+            inner = [Tensor(*operand).relabelled(term.labels) for operand in term.expr.operands]
+            pending += [t.times(term.sign) for t in reversed(inner)]
+        else:
+            terms.append(term)
+    dear = sum([not _may_be_cheap(function, t, total) for t in terms])
+    dense = sum([not _is_product(function, t.expr) for t in terms])
+    return terms if dear <= (total.uses == 1) and dense <= 1 else []
 
 
-def _may_be_cheap(value: Node) -> bool:
-    """Whether a value is made of smaller ones, or of the places of its elements."""
-    size = elements(value.type)
-    whole = [value]
-    while len(whole) == 1 and size > 1:
-        (node,) = whole
-        if node.name not in RULES:
+def _may_be_cheap(function: Function, term: Tensor, total: Expr) -> bool:
+    """Whether a term is made of smaller tensors, or of the places of its elements."""
+    expr = term.expr
+    whole = [expr] if expr.rank == total.rank else []
+    while len(whole) == 1:
+        (expr,) = whole
+        parts = function.parts(expr)
+        if parts is None:
             return False
-        if node.name in ("jaxpr.dot_general", "jaxpr.select_n") or is_mask(node):
-            return True
-        whole = [v for v in node.operands if elements(v.type) == size]
-    return size == 1 or not whole
+        whole = [] if sums(expr) else [e for e in parts if e.size == expr.size]
+    return not whole
 
 
-def _is_product(value: Node) -> bool:
-    """Whether a value is computed by products, or is an identity or a diagonal."""
+def _is_product(function: Function, expr: Expr) -> bool:
+    """Whether an expression is computed by products, or is an identity or a diagonal."""
     return any(
-        node.rule.contracts
-        or is_mask(node)
-        or (node.name == "jaxpr.mul" and all([elements(v.type) > 1 for v in node.operands]))
-        for node in _made_of(value)
+        sums(e)
+        or is_mask(e)
+        or (e.kind == "product" and all([operand.rank for operand, _, _ in e.operands]))
+        for e in _made_of(function, expr)
     )
 
 
-def _made_of(value: Node) -> set[Node]:
-    """A value that is a product, and those that it is made of and nothing else is."""
-    found: set[Node] = set()
-    pending = [value]
+def _made_of(function: Function, expr: Expr) -> set[Expr]:
+    """An expression that is a product, and those that it is made of and nothing else is."""
+    found: set[Expr] = set()
+    pending = [expr]
     while pending:
         inner = pending.pop()
-        if inner.parts is not None and (inner is value or len(inner.users) == 1):
+        parts = function.parts(inner)
+        if parts is not None and (inner is expr or inner.uses == 1):
             found.add(inner)
-            pending += inner.parts
+            pending += parts
     return found
 
 
-@dataclass(eq=False)
-class _Distributed:
-    """A product with a sum, whose place products with its terms may take.
+class _Distributed(NamedTuple):
+    """A product with a sum, whose place the sum of the products with its terms may take.
 
     Attributes:
-      node: the product.
-      position: of the operand that is the sum.
-      terms: what it is the sum of.
-      within: values that are a part of the terms and of nothing else.
-      before: what is saved where products with the terms take its place.
-      costs: of the values within.
+      products: these, none of which is in the program.
+      trees: of each.
+      before: what is saved.
+      cost: that of the products, each in its best order, and of their sum.
     """
 
-    node: Node
-    position: int
-    terms: list[_Term]
-    within: set[Node]
+    algebra: Algebra
+    products: list[Tensor]
+    trees: list[Tree]
     before: Cost
-    costs: Mapping[Node, Cost]
+    cost: Cost
 
     @staticmethod
-    def of(node: Node, position: int, terms: list[_Term]) -> _Distributed:
-        total = node.operands[position]
-        before = cost_of(node)
-        of_terms = [_made_of(term.value) for term in terms]
-        within = set[Node]().union(*of_terms)
-        costs = {value: cost_of(value) for value in within}
-        if len(total.users) == 1:
-            made = Cost(0, size(total.type), 1)
-            for term, values in zip(terms, of_terms, strict=True):
-                if len(term.value.users) == 1:
-                    made += sum([costs[value] for value in values], FREE)
+    def of(
+        function: Function, expr: Expr, position: int, terms: Sequence[Tensor]
+    ) -> _Distributed | None:
+        (total, _, _), other = expr.operands[position], Tensor(*expr.operands[1 - position])
+        of_terms = [_made_of(function, t.expr) for t in terms]
+        within = set[Expr]().union(*of_terms)
+        itemsize, before = expr.dtype.itemsize, function.cost(expr)
+        if total.uses == 1:
+            made = Cost(0, total.size * itemsize, 1)
+            for t, exprs in zip(terms, of_terms, strict=True):
+                if t.expr.uses == 1:
+                    made += sum([function.cost(e) for e in exprs], FREE)
             # What a loop's constants are summed up to is made before it.
-            read = {v for value in within for v in value.parts}
-            read |= {term.value for term in terms}
-            before += made.shared(min([v.fixed or 1 for v in read - within], default=1))
-        return _Distributed(node, position, terms, within, before, costs)
-
-    @functools.cached_property
-    def structure(self) -> Hashable:
-        """A key of all that the costs depend on."""
-        node = self.node
-        return (
-            self.position,
-            node.type,
-            tuple(node.attributes.items()),
-            tuple([(term.is_negative, term.permutation) for term in self.terms]),
-            _structure([*(term.value for term in self.terms), *node.operands], self.costs),
-        )
-
-    def multiplied(self, function: Function) -> list[Tree]:
-        """The products with each term, of which none is written yet."""
-        node, operands = self.node, list(self.node.operands)
-        total, products = operands[self.position], []
-        for term in self.terms:
-            steps = _whole(term, total)
-            operands[self.position] = steps[-1] if steps else term.value
-            product = Node(node.type, None, None, node.name, tuple(operands), node.attributes)
-            for step in (*steps, product):
-                function.read(step)
+            read = {e for inner in within for e in function.parts(inner)} | {t.expr for t in terms}
+            before += made.shared(min([function.fixed.get(e, 1) for e in read - within], default=1))
+        algebra, gone = function.reading.algebra, range(expr.rank, len(expr.sizes))
+        products, trees, cost = [], [], Cost(0, (len(terms) + 1) * expr.size * itemsize, 1)
+        for term in terms:
+            factors = (other, term) if position else (term, other)
+            met = {*term.labels, *other.labels}
+            times = math.prod([expr.sizes[k] for k in gone if k not in met])
+            product = algebra.scaled(algebra.raw_product(*factors, gone, expr.params), times)
+            tree = function.tree(product.expr, within, is_new=True)
+            if tree.best is None:
+                return None
+            cost += tree.best.cost
             products.append(product)
-        return [function.tree(product, self.within) for product in products]
+            trees.append(tree)
+        return _Distributed(algebra, products, trees, before, cost)
 
-    def cost(self, trees: Sequence[Tree]) -> Cost:
-        """The cost of the products, each in its best order, and of their sum."""
-        cost = Cost(0, (len(self.terms) + 1) * size(self.node.type), 1)
-        for tree in trees:
-            cost += tree.best.cost if tree.is_mixed and tree.best else tree.cost
-        return cost
-
-    def take_place(self, rules: Rules, trees: Sequence[Tree]) -> None:
-        """Uses the sum of the products instead of the product."""
-        op, products = self.node.op, []
-        with ir.InsertionPoint(op), op.location:
-            for tree in trees:
-                if tree.is_mixed and tree.best is not None:
-                    emit_best(rules, tree, op)
-                products.append(tree.root.value)
-            self.node.replace(_sum(products, [term.is_negative for term in self.terms]))
-
-
-def _structure(values: Sequence[Node], costs: Mapping[Node, Cost]) -> Hashable:
-    """A key of the ops that some values are computed by, the same for values that differ only in
-    what they are computed from.
-
-    Args:
-      costs: of the values that are a part of the products.
-    """
-    numbers: dict[Node, int] = {}
-    found: list[Hashable] = []
-    pending = [*values]
-    while pending:
-        value = pending.pop()
-        if value in numbers:
-            found.append(numbers[value])
-            continue
-        numbers[value] = len(numbers)
-        parts = value.parts
-        if parts is None or not (value in costs or value.rule.free):
-            found.append((value.type, value.fixed))
-            continue
-        attributes = tuple(value.attributes.items())
-        found.append((value.name, value.type, attributes, len(parts), costs.get(value)))
-        pending += parts
-    return tuple(found)
-
-
-def _whole(term: _Term, total: Node) -> list[Node]:
-    """The steps that give a term the shape and the type of the sum; none is written yet."""
-    shape = total.shape
-    value, steps, order = term.value, [], term.permutation
-
-    def step(name: str, type_: ir.Type, attributes: dict[str, ir.Attribute]) -> None:
-        steps.append(Node(type_, None, None, name, (steps[-1] if steps else value,), attributes))
-
-    inverse = sorted(range(len(order)), key=order.__getitem__)
-    made = tuple([shape[inverse[d]] for d in range(len(order))])
-    if value.shape != made:
-        rank = len(value.shape)
-        dims = tuple(range(len(made) - rank, len(made)) if rank else ())
-        attributes = {"shape": codec.encode(made), "broadcast_dimensions": codec.encode(dims)}
-        step("jaxpr.broadcast_in_dim", with_shape(value.type, made), attributes)
-    have, want = (steps[-1] if steps else value).type, with_shape(total.type, made)
-    if have != want:
-        step("jaxpr.convert_element_type", want, conversion(want))
-    if order != tuple(range(len(order))):
-        step("jaxpr.transpose", total.type, {"permutation": codec.encode(order)})
-    return steps
-
-
-def _sum(values: Sequence[ir.Value], are_negative: Sequence[bool]) -> ir.Value:
-    """Values added up or subtracted, one that is added first if there is one."""
-    terms = sorted(zip(are_negative, values, strict=True), key=lambda term: term[0])
-    (is_negative, total), *others = terms
-    if is_negative:
-        total = build("neg", [total], total.type)
-    for is_negative, value in others:
-        total = build("sub" if is_negative else "add", [total, value], total.type)
-    return total
+    def tensor(self) -> Tensor:
+        """The sum of the products."""
+        terms = [
+            tree.tensor().relabelled(product.labels).times(product.sign)
+            for product, tree in zip(self.products, self.trees, strict=True)
+        ]
+        # One that is added first, if there is one.
+        terms.sort(key=lambda t: -t.sign)
+        return functools.reduce(self.algebra.add, terms)

@@ -4,173 +4,153 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from jaxmlir.analysis.function_view import attributes_of
-from jaxmlir.dialect.builder import returned
-from jaxmlir.dialect.ir import func, ir
-from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.ir import ir
+from jaxmlir.optimize.algebra.labelled_tensors import selectors
+from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Dot, Expr, Tensor
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import Kind, kind_of
+from jaxmlir.optimize.algebra.labelled_tensors.reading import read
 from jaxmlir.optimize.algebra.products.network import (
-    LOOKED_AT,
+    PRODUCTS,
     Index,
-    Node,
-    Rule,
     Term,
     Unfit,
-    is_mask,
     leaf,
+    parts_of,
     resolve,
     size_of,
+    term_of,
 )
-from jaxmlir.optimize.algebra.products.order import FREE, Cost, Network, Plan, Selection, best_order
-from jaxmlir.optimize.algebra.products.selectors import SELECTING
+from jaxmlir.optimize.algebra.products.order import Network, Plan, Selection, best_order
 from jaxmlir.support.lazy import lazy
 from jaxmlir.targets.costs import Costs
 
 # A product of more ops than this is several.
 MAX_OPS = 1024
 
+_FREE = frozenset({"div", "eye", "reshape", "selector"})
+"""Kinds of expressions that cost next to nothing, as they are fused into their users."""
 
-@dataclass
+
+def sums(expr: Expr) -> bool:
+    """Whether a product sums, or leaves something out, so that the order can matter."""
+    return expr.sums or expr.kind == "diagonal" or expr.kind == "selection" or _is_masked(expr)
+
+
+def _is_masked(expr: Expr) -> bool:
+    """Whether a product is zero but for a diagonal."""
+    return any([operand.kind == "eye" for operand, _, _ in expr.operands])
+
+
+def _is_counted(expr: Expr) -> bool:
+    """Whether an expression is a sum that is no value, but one when it is counted how often it is
+    added up."""
+    return expr.kind == "product" and expr.sums and expr.value is None
+
+
+def is_mask(expr: Expr) -> bool:
+    """Whether it is a mask as numbers: an identity matrix, or one with a 1 in each row."""
+    return expr.kind == "eye" or (expr.kind == "selector" and expr.value is not None)
+
+
 class Function:
-    """The ops of a function that can be read as products.
+    """The expressions of a function that are products.
 
     Attributes:
-      rules: how each op is read, by name.
+      selects: whether selections of rows count as products.
       fixed: values that are the same in each iteration, and of how many iterations, if this is the
         body of a loop.
       costs: of the target.
-      nodes: what is known of values: those that ops that are looked at take and give.
-      products: those that are read as products, in order.
+      products: those that are products, in order.
       plans: the best orders that were found, for products of the same structure, each with the
         places of what it is computed from among the product's values.
     """
 
-    rules: Mapping[str, Rule]
-    fixed: Mapping[ir.Value, int]
-    costs: Costs
-    nodes: dict[ir.Value, Node] = field(default_factory=dict)
-    products: list[Node] = field(default_factory=list)
-    plans: dict[Hashable, tuple[Planned | None, list[int]]] = field(default_factory=dict)
+    def __init__(
+        self, body: FunctionView, selects: bool, fixed: Mapping[ir.Value, int], costs: Costs
+    ):
+        self.reading = reading = read(body)
+        self.selects = selects
+        self.costs = costs
+        arguments = range(body.arity if fixed else 0)
+        known = ((reading.tensors[v].expr, fixed.get(body.value(v))) for v in arguments)
+        self.fixed: dict[Expr, int] = {expr: times for expr, times in known if times is not None}
+        self.plans: dict[Hashable, tuple[Planned | None, list[int]]] = {}
+        self._parts: dict[Expr, tuple[Expr, ...] | None] = {}
+        products = [e for e in reading.ops if e.kind in PRODUCTS]
+        self.products: list[Expr] = [e for e in products if self.parts(e) is not None]
 
-    @staticmethod
-    def of(
-        function: func.FuncOp,
-        ops: Iterable[tuple[Any, str]],
-        rules: Mapping[str, Rule],
-        fixed: Mapping[ir.Value, int],
-        costs: Costs,
-        others: Collection[str] = (),
-    ) -> Function:
-        """
-        Args:
-          ops: those before the return, with their names.
-          others: the names of more ops to look at.
-        """
-        found = Function(rules, fixed, costs)
-        nodes, looked_at = found.nodes, {*rules, *LOOKED_AT, *others}
-        for op, name in ops:
-            if name in looked_at:
-                operands = tuple([nodes.get(v) or found._leaf(v) for v in op.operands])
-                result = op.result
-                # Of most of what is read they are asked for, which is dearer than to have them.
-                attributes = attributes_of(op) if name in rules else None
-                node = Node(result.type, result, op, name, operands, attributes)
-                nodes[result] = node
-                found.read(node)
-            else:
-                found._used(op.operands)
-        found._used(returned(function))
-        return found
+    def parts(self, expr: Expr) -> tuple[Expr, ...] | None:
+        """The operands of an expression that are parts of the product; ``None`` if it is none."""
+        if expr not in self._parts:
+            self._parts[expr] = parts_of(expr, self.selects)
+        return self._parts[expr]
 
-    def _leaf(self, value: ir.Value) -> Node:
-        """A value that none of the ops gives."""
-        found = self.nodes[value] = Node(value.type, value)
-        found.fixed = self.fixed.get(value)
-        return found
+    def is_free(self, expr: Expr) -> bool:
+        """Whether a part of a product costs nothing, or is no value by itself."""
+        return expr.kind in _FREE or expr.value is None
 
-    def _used(self, values: Iterable[ir.Value]) -> None:
-        """Notes that values are used by what is not looked at."""
-        for value in values:
-            node = self.nodes.get(value)
-            if node is not None:
-                node.users.append(None)
-
-    def read(self, node: Node) -> None:
-        """Reads an op, one that gives its operands having been read before it."""
-        rule = node.rule = self.rules.get(node.name)
-        parts = node.parts = None if rule is None else _parts_of(node, rule)
-        if parts is None:
-            for operand in node.operands:
-                operand.users.append(None)
-            return
-        self.products.append(node)
-        all_are_parts = len(parts) == len(node.operands)
-        for operand in node.operands:
-            operand.users.append(node if all_are_parts or operand in parts else None)
-
-    def users(self, value: Node, most: int) -> list[Node | None]:
-        """The uses of a value, seen through ops that are free: results of the ops of products that
-        it is a part of, and ``None`` for every other use; no more of them than ``most``."""
-        found: list[Node | None] = []
-        pending = [iter(value.users)]
+    def users(self, expr: Expr, most: int) -> list[Expr | None]:
+        """The uses of an expression, seen through products that are free: products that it is a
+        part of, and ``None`` for every other use; no more of them than ``most``."""
+        found: list[Expr | None] = []
+        pending = [(expr, iter(expr.users))]
         while pending and len(found) < most:
-            for user in pending[-1]:
-                if user is not None and user.rule.free:
-                    pending.append(iter(user.users))
+            part, users = pending[-1]
+            for user in users:
+                if user is None or part not in (self.parts(user) or ()):
+                    found.append(None)
+                elif self.is_free(user):
+                    pending.append((user, iter(user.users)))
                     break
-                found.append(user)
+                else:
+                    found.append(user)
                 if len(found) == most:
                     break
             else:
                 pending.pop()
         return found
 
-    def roots(self) -> list[Node]:
-        """The results of products that are not parts of just one other, and that sum."""
-        sums: set[Node] = set()
+    def roots(self) -> list[Expr]:
+        """The products that are not parts of just one other, and that sum."""
+        summing: set[Expr] = set()
         found = []
-        for node in self.products:
-            if node.rule.contracts or not sums.isdisjoint(node.parts):
-                sums.add(node)
-                if not node.rule.free and not self.is_inside(node):
-                    found.append(node)
+        for expr in self.products:
+            if sums(expr) or any([e in summing or _is_counted(e) for e in self.parts(expr)]):
+                summing.add(expr)
+                if not self.is_free(expr) and not self.is_inside(expr):
+                    found.append(expr)
         return found
 
-    def is_outer(self, node: Node) -> bool:
+    def is_outer(self, expr: Expr) -> bool:
         """Whether a product sums nothing, and has more elements than either factor."""
-        sizes = [math.prod(v.shape) for v in node.operands]
-        return math.prod(node.shape) > max(sizes)
+        return expr.size > max([operand.size for operand, _, _ in expr.operands], default=1)
 
-    def is_inside(self, node: Node) -> bool:
-        """Whether a value is a part of one product, and has no other use."""
-        users = self.users(node, 2)
+    def is_inside(self, expr: Expr) -> bool:
+        """Whether an expression is a part of one product, and has no other use."""
+        users = self.users(expr, 2)
         return len(users) == 1 and users[0] is not None
 
-    def tree(self, root: Node, absorbed: Collection[Node] = ()) -> Tree:
-        """The product that a value is the result of.
+    def tree(self, root: Expr, absorbed: Collection[Expr] = (), is_new: bool = False) -> Tree:
+        """The product that an expression is.
 
         Args:
-          absorbed: values with several users that count as parts of the products that use them.
+          absorbed: those with several users that count as parts of the products that use them.
+          is_new: whether it is one more user of what it is made of, and only these are parts.
         """
-        return Tree.of(self, root, absorbed)
+        return Tree.of(self, root, absorbed, is_new)
 
-
-def _parts_of(node: Node, rule: Rule) -> tuple[Node, ...] | None:
-    """The operands of an op that are parts of the product, if it is read as one."""
-    dtype, operands = node.dtype, node.operands
-    if dtype is None or "jaxpr.ctx" in node.attributes:
-        return None
-    which = rule.operands(node)
-    if which is None:
-        return None
-    for i in which:
-        # To NumPy, no dtype is float64.
-        if operands[i].dtype is None or operands[i].dtype != dtype:
-            return None
-    return operands if len(which) == len(operands) else tuple([operands[i] for i in which])
+    def cost(self, expr: Expr) -> Cost:
+        """The cost of an expression as the program computes it."""
+        index = self.reading.ops.get(expr)
+        if index is None:
+            return FREE
+        return _cost_of(expr, kind_of(self.reading.body.signatures[index]))
 
 
 class Planned(NamedTuple):
@@ -184,7 +164,7 @@ class Planned(NamedTuple):
 
     cost: Cost
     plan: Plan
-    values: list[Node]
+    values: list[Expr]
 
 
 @dataclass
@@ -194,62 +174,79 @@ class Tree:
     Attributes:
       function: where it is.
       root: its result.
-      values: those that it is made of, each after its users: the root, the results of ops on the
-        way, the factors; and whether they are on the way.
-      ops: those that it is computed by, the root's first; twice, if an absorbed value is.
+      values: those that it is made of, each after its users: the root, those on the way, the
+        factors; and whether they are on the way.
+      ops: those that it is computed by, the root first; twice, if an absorbed value is.
       unsuited: values within that have another precision, and are products of their own.
-      dot: a matrix product whose precision all have, if there is one.
+      dot: the mark of the matrix products, if there are any: all have the same.
     """
 
     function: Function
-    root: Node
-    values: list[tuple[Node, bool]] = field(default_factory=list)
-    ops: list[Node] = field(default_factory=list)
-    unsuited: list[Node] = field(default_factory=list)
-    dot: Node | None = None
+    root: Expr
+    values: list[tuple[Expr, bool]] = field(default_factory=list)
+    ops: list[Expr] = field(default_factory=list)
+    unsuited: list[Expr] = field(default_factory=list)
+    dot: Dot | None = None
 
     @staticmethod
-    def of(function: Function, root: Node, absorbed: Collection[Node]) -> Tree:
+    def of(function: Function, root: Expr, absorbed: Collection[Expr], is_new: bool) -> Tree:
         tree = Tree(function, root)
         pending = [root]
         while pending:
-            node = pending.pop()
-            is_inside = node is root or (
-                node.parts is not None
-                and (node.rule.free or node in absorbed or function.is_inside(node))
+            expr = pending.pop()
+            parts = function.parts(expr)
+            is_inside = parts is not None and (
+                expr is root
+                or function.is_free(expr)
+                or expr in absorbed
+                or (not is_new and function.is_inside(expr))
             )
             if is_inside:
-                if len(tree.ops) < MAX_OPS and tree._suits(node):
-                    tree.ops.append(node)
-                    pending += node.parts
+                if len(tree.ops) < MAX_OPS and tree._suits(expr):
+                    tree.ops.append(expr)
+                    pending += parts
                 else:
-                    tree.unsuited.append(node)
+                    tree.unsuited.append(expr)
                     is_inside = False
-            tree.values.append((node, is_inside))
+            tree.values.append((expr, is_inside))
         return tree
 
-    def _suits(self, node: Node) -> bool:
-        """Whether an op computes with the same precision as the others."""
-        if node.name != "jaxpr.dot_general":
+    def _suits(self, expr: Expr) -> bool:
+        """Whether it is computed with the same precision as the others."""
+        if not isinstance(expr.params, Dot):
             return True
         if self.dot is None:
-            self.dot = node
-            return True
-        return _precision(node) == _precision(self.dot)
+            self.dot = expr.params
+        return expr.params == self.dot
 
     @property
-    def leaves(self) -> list[Node]:
+    def leaves(self) -> list[Expr]:
         """The values that it is computed from."""
-        return [node for node, is_inside in self.values if not is_inside]
+        return [expr for expr, is_inside in self.values if not is_inside]
 
     @lazy
     def is_mixed(self) -> bool:
         """Whether there is more than one matrix product, or anything else in it to look at."""
-        contracting = sum([node.rule.contracts for node in self.ops])
-        return contracting > 1 or (contracting > 0 and any(map(_is_mixing, self.ops)))
+        free = self.function.is_free
+        summing = sum([_is_counted(e) or (sums(e) and not free(e)) for e in self.ops])
+        return summing > 1 or (summing > 0 and any(map(self._is_mixing, self.ops)))
+
+    def _is_mixing(self, expr: Expr) -> bool:
+        """Whether it can make it worth while to look at a product with one sum only: it multiplies
+        elements, is a mask, or repeats an operand."""
+        if is_mask(expr):
+            return True
+        if expr.kind == "product" and not expr.sums:
+            return all([operand.rank for operand, _, _ in expr.operands])
+        index = self.function.reading.ops.get(expr)
+        if index is None:
+            return True
+        shapes = kind_of(self.function.reading.body.signatures[index]).shapes
+        operands = [t.expr for t in self.function.reading.operands(index)]
+        return any([math.prod(n) > e.size for n, e in zip(shapes, operands, strict=True)])
 
     @lazy
-    def cuts(self) -> list[Node]:
+    def cuts(self) -> list[Expr]:
         """Values within that turned out not to fit, and are products of their own."""
         return self.unsuited + self._read[1]
 
@@ -259,93 +256,79 @@ class Tree:
         return self._read[0]
 
     @lazy
-    def _read(self) -> tuple[Term | None, list[Node]]:
-        cuts: list[Node] = []
+    def _read(self) -> tuple[Term | None, list[Expr]]:
+        cuts: list[Expr] = []
         terms: list[Term] = []
-        # Backwards: the terms of operands are there when an op is read.
-        for node, is_inside in reversed(self.values):
+        # Backwards: the terms of operands are there when an expression is read.
+        for expr, is_inside in reversed(self.values):
             if not is_inside:
-                terms.append(leaf(node))
+                terms.append(leaf(expr))
                 continue
-            operands = [terms.pop() for _ in node.parts][::-1]
+            parts = self.function.parts(expr)
+            of_parts = [terms.pop() for _ in parts][::-1]
             try:
-                term = node.rule.read(node, operands)
-                sizes = [dim[0].size if len(dim) == 1 else size_of(dim) for dim in term.dims]
-                if tuple(sizes) != node.shape:
-                    raise Unfit
-                terms.append(term)
+                terms.append(term_of(expr, of_parts))
             except Unfit:
-                cuts += node.parts
-                if node is self.root:
+                cuts += parts
+                if expr is self.root:
                     return None, cuts
-                terms.append(leaf(node))
+                terms.append(leaf(expr))
         (term,) = terms
         return term, cuts
 
     @lazy
     def cost(self) -> Cost:
         """An estimate for the ops as they are."""
-        total = FREE
-        trips: dict[Node, int] = {}
-        # A sum of single elements counts as a kernel, though it is none, where the same ops are
-        # written without it.  Sums of products may become products of matrices: of 8 x 6 x 16
-        # numbers, these took 1.03 of the time and 1.24 of the time to compile.
-        is_fused = self.function.costs.waits_for_kernels or any(map(_sums_products, self.ops))
+        total, fixed = FREE, self.function.fixed
+        trips: dict[Expr, int] = {}
         # Backwards: of operands it is known in how many iterations they are the same.
-        for node, is_inside in reversed(self.values):
+        for expr, is_inside in reversed(self.values):
             if is_inside:
-                times = min([trips.get(v, v.fixed or 1) for v in node.operands], default=1)
-                trips[node] = times
-                if not (is_fused and _is_elementwise(node)):
-                    total += cost_of(node).shared(times)
+                of_operands = [trips.get(e) or fixed.get(e, 1) for e, _, _ in expr.operands]
+                trips[expr] = times = min(of_operands, default=1)
+                total += self.function.cost(expr).shared(times)
         return total
 
     @lazy
     def best(self) -> Planned | None:
         """The best order, if there is any."""
-        if any([node.rule.has_others for node in self.ops]):
-            return _plan(self)
-        structure, places = self._structure()
+        structure, met = self._structure()
         known = self.function.plans.get(structure)
         if known is None:
             planned = _plan(self)
             values = [] if planned is None else planned.values
-            self.function.plans[structure] = planned, [places[value] for value in values]
+            self.function.plans[structure] = planned, [met.index(value) for value in values]
             return planned
         planned, taken = known
-        if planned is None:
-            return None
-        return Planned(planned.cost, planned.plan, [self.values[i][0] for i in taken])
+        return planned and Planned(planned.cost, planned.plan, [met[i] for i in taken])
 
-    def _structure(self) -> tuple[Hashable, dict[Node, int]]:
-        """A key of all that the best order depends on, and where each value is met first.
+    def _structure(self) -> tuple[Hashable, list[Expr]]:
+        """A key of all that the best order depends on, and what may be computed from.
 
         Also those on the way: one that does not fit is computed from as it is.
         """
-        places: dict[Node, int] = {}
+        places: dict[Expr, int] = {}
         found = []
-        for i, (node, is_inside) in enumerate(self.values):
-            place = places.setdefault(node, i)
+        for expr, is_inside in self.values:
+            place = places.setdefault(expr, len(places))
             if is_inside:
-                # Of a conversion the mask of an identity is no part, and an array is.
-                what = node.name, node.shape, place, len(node.parts)
-                found.append((*what, *node.attributes.items()))
+                operands = tuple([(labels, sign) for _, labels, sign in expr.operands])
+                found.append((expr.kind, expr.params, expr.sizes, expr.rank, operands, place))
             else:
-                found.append((node.shape, node.fixed, place))
-        return (self.root.dtype, *found), places
+                found.append((expr.sizes, self.function.fixed.get(expr), place))
+            if expr.kind == "div":
+                places.setdefault(expr.operands[1][0], len(places))
+        return (self.root.dtype, *found), [*places]
 
+    def described(self) -> str:
+        """What is gained by the best order."""
+        layout = self.function.reading.layout(self.root.value)
+        text = self.best.plan.text(d for d in layout if d is not None)
+        return f"product {text}: {self.best.cost} instead of {self.cost}"
 
-def _precision(node: Node) -> list[tuple[str, ir.Attribute]]:
-    """The attributes that say how precisely a matrix product is computed."""
-    keys = ("precision", "preferred_element_type")
-    return [(key, node.attributes[key]) for key in keys if key in node.attributes]
-
-
-def _is_mixing(node: Node) -> bool:
-    """Whether an op can make it worth while to look at a product with one sum only."""
-    if node.name == "jaxpr.mul":
-        return all(math.prod(v.shape) > 1 for v in node.operands)
-    return node.name == "jaxpr.broadcast_in_dim" or is_mask(node)
+    def tensor(self) -> Tensor:
+        """The product in its best order."""
+        return self.best.plan.tensor(self.function.reading.algebra, self.best.values)
 
 
 def _plan(tree: Tree) -> Planned | None:
@@ -359,34 +342,42 @@ def _plan(tree: Tree) -> Planned | None:
     def numbered(indices: Iterable[Index]) -> tuple[int, ...]:
         return tuple([numbers.setdefault(index, len(numbers)) for index in resolve(indices)])
 
-    factors = tuple([tuple(map(numbered, factor.dims)) for factor in term.factors])
-    selectors = []
+    factors = tuple([tuple(map(numbered, dims)) for _, dims in term.factors])
+    selected = []
     for s in term.selectors:
-        rows, selected = numbered([s.rows]), numbered(s.selected)
+        rows, of_selected = numbered([s.rows]), numbered(s.selected)
         # Rows that run together with the selected ones: no matrix product.
-        if len(rows) != 1 or len({*rows, *selected}) < 1 + len(selected):
+        if len(rows) != 1 or len({*rows, *of_selected}) < 1 + len(of_selected):
             return None
-        selectors.append((s.spec, rows[0], selected))
+        selected.append((rows[0], of_selected))
     out = tuple(map(numbered, term.dims))
     sizes = tuple([index.size for index in numbers])
-    values = [f.value for f in term.factors]
-    operands = [(value,) for value in values] + [s.operands for s in term.selectors]
-    trips = [v.fixed for of_one in operands for v in of_one if v.fixed is not None]
+    values = [*(expr for expr, _ in term.factors), *(s.value for s in term.selectors)]
+    function = tree.function
+    made_of = [[e] if e.kind != "selector" else [x for x, _, _ in e.operands] for e in values]
+    trips = [function.fixed[e] for of_one in made_of for e in of_one if e in function.fixed]
     fixed = 0
     if trips:
         fixed = _bits(
-            k for k, of_one in enumerate(operands) if all(v.fixed is not None for v in of_one)
+            k for k, of_one in enumerate(made_of) if all(e in function.fixed for e in of_one)
         )
     network = Network(
         sizes,
         tuple([_bits(itertools.chain(*dims)) for dims in factors]),
         tuple(
-            Selection(1 << rows, _bits(selected), spec.transposable, spec.picks)
-            for spec, rows, selected in selectors
+            [
+                Selection(
+                    1 << rows,
+                    _bits(of_selected),
+                    s.value.params.transposable,
+                    s.value.params.is_indexed,
+                )
+                for s, (rows, of_selected) in zip(term.selectors, selected, strict=True)
+            ]
         ),
         _bits(itertools.chain(*out)),
         tree.root.dtype.itemsize,
-        tree.function.costs,
+        function.costs,
         fixed,
         min(trips, default=1),
     )
@@ -396,21 +387,17 @@ def _plan(tree: Tree) -> Planned | None:
     plan = Plan(
         sizes=sizes,
         factors=factors,
-        selectors=tuple(selectors),
+        selectors=tuple(selected),
         out=out,
         order=ordered.order,
         scalars=tuple([kind for kind, _ in term.scalars]),
         scaled=ordered.smallest,
         times=size_of({*resolve(term.made)} - numbers.keys()) if term.made else 1,
+        sign=term.sign,
         exact=frozenset([number for index, number in numbers.items() if index.exact]),
-        shape=tree.root.shape,
-        dtype=tree.root.dtype,
-        precision=tree.dot and tree.dot.get("precision"),
-        preferred_element_type=tree.dot and tree.dot.get("preferred_element_type"),
+        dot=tree.dot or Dot(None),
     )
-    values += [v for s in term.selectors for v in s.operands]
-    values += [v for _, v in term.scalars if v is not None]
-    return Planned(ordered.cost, plan, values)
+    return Planned(ordered.cost, plan, values + [number for _, number in term.scalars])
 
 
 def _bits(numbers: Iterable[int]) -> int:
@@ -420,104 +407,52 @@ def _bits(numbers: Iterable[int]) -> int:
     return found
 
 
-def _sums_products(node: Node) -> bool:
-    """Whether an op sums elementwise products, which are fused with the sum."""
-    inner = _fused(node) if node.name == "jaxpr.reduce_sum" else None
-    return inner is not None and inner.name == "jaxpr.mul" and not _is_elementwise(node)
+# -- What a product costs as the program computes it --
 
 
-def _is_elementwise(node: Node) -> bool:
-    """Whether an op sums over dimensions of size 1, or none: what reads it computes it, where that
-    saves starting a kernel."""
-    if node.name == "jaxpr.dot_general":
-        (contracted, _), _ = node.get("dimension_numbers")
-        return math.prod([node.operands[0].shape[d] for d in contracted]) == 1
-    if node.name != "jaxpr.reduce_sum":
-        return False
-    return math.prod(node.operands[0].shape) == math.prod(node.shape)
-
-
-def cost_of(node: Node) -> Cost:
-    """The cost of an op as it is, which XLA fuses into what uses it if it can.
+def _cost_of(expr: Expr, kind: Kind) -> Cost:
+    """The cost of an expression by an op, which XLA fuses into what uses it if it can.
 
     Rather too little than too much: what is rewritten should be worth it.
     """
-    name = node.name
-    if name not in _COSTLY and name not in SELECTING:
-        return FREE
-    size = math.prod(node.shape)
-    itemsize = node.dtype.itemsize
-    of_operands = [math.prod(v.shape) for v in node.operands]
-    match name:
+    size, itemsize = math.prod(kind.shape), kind.dtype.itemsize
+    of_operands = [math.prod(shape) for shape in kind.shapes]
+    match kind.name:
         case "jaxpr.dot_general":
-            (contracted, _), _ = node.get("dimension_numbers")
-            lhs = node.operands[0].shape
-            summed = math.prod([lhs[d] for d in contracted])
-            return Cost(2 * size * summed, (sum(of_operands) + size) * itemsize, 1)
+            (contracted, _), _ = kind.attributes["dimension_numbers"]
+            summed = math.prod([kind.shapes[0][d] for d in contracted])
+            return Cost.of_product(size * summed, (*of_operands, size), itemsize)
         case "jaxpr.reduce_sum":
-            if (inner := _fused(node)) is None:
-                return Cost(0, (of_operands[0] + size) * itemsize, 1)
-            if inner.name != "jaxpr.mul":
-                return Cost(0, size * itemsize, 1)
-            stored = 2 if _is_spread_for_others(inner) else 3 if _is_spread_over(inner, node) else 0
-            return Cost(2 * of_operands[0], (size + stored * of_operands[0]) * itemsize, 1)
+            (inner, labels, _), *_ = expr.operands
+            if inner.kind == "product" and not inner.sums:
+                gone = [d for d, k in enumerate(labels) if k >= expr.rank]
+                stored = _stored(inner, {*gone})
+                return Cost(2 * of_operands[0], (size + stored * of_operands[0]) * itemsize, 1)
+            is_spread = inner.size < of_operands[0]
+            return Cost(0, ((0 if is_spread else of_operands[0]) + size) * itemsize, 1)
         case "jaxpr.scatter_add" | "jaxpr.pad" | "jaxpr.dynamic_update_slice":
-            (updates,) = (of_operands[i] for i in SELECTING[name].operands(node))
+            updates = of_operands[{"jaxpr.scatter_add": 2, "jaxpr.pad": 0}.get(kind.name, 1)]
             return Cost(0, (2 * updates + size) * itemsize, 1)
-    return Cost(0, 2 * size * itemsize, 1)
+    is_moving = kind.name in selectors.READERS or kind.name == "jaxpr.convert_element_type"
+    return Cost(0, 2 * size * itemsize, 1) if is_moving else FREE
 
 
-_COSTLY = ("jaxpr.dot_general", "jaxpr.reduce_sum")
-
-
-def _fused(node: Node) -> Node | None:
-    """The op that a reduction is fused with: its operand has no memory of its own."""
-    inner = node.operands[0]
-    while inner.name in _VIEWS:
-        inner = inner.operands[0]
-    return inner if inner.name in ("jaxpr.mul", "jaxpr.broadcast_in_dim") else None
-
-
-def _is_spread_for_others(product: Node) -> bool:
-    """Whether both factors of a product that is summed are spread out, and one of them for others
-    as well.
+def _stored(product: Expr, summed: Set[int]) -> int:
+    """How many arrays as large as an elementwise product are stored where that is summed over
+    some of its dimensions.
 
     XLA makes such a sum a product of matrices only if what it sums is not shared.  The gradient of
     ``sum(x[:, None] * y[None], -1)`` spreads the cotangent for two products, both of which are
     computed element by element: of 1000 x 1000 x 64 numbers, that takes 250 times as long as the
     products of matrices on JAX 0.10 and 100 times on 0.12.
-    """
-    size = math.prod(product.shape)
-    shared = False
-    for value in product.operands:
-        if value.name == "jaxpr.broadcast_in_dim":
-            shared |= len(value.users) > 1
-            value = value.operands[0]
-        if math.prod(value.shape) == size:
-            return False
-    return shared
-
-
-def _is_spread_over(product: Node, reduction: Node) -> bool:
-    """Whether a factor of a product that is summed is the same along the axes of the sum.
 
     XLA's library of reductions takes the product for a part of the sum, and what both are made of
-    is stored for it, the spread factor as well.  The sum of 5000 x 64 x 8 numbers along the
-    first axis takes 0.3 ms on JAX 0.10 and 0.12; of their products with 64 x 8 others 0.7 and 2.1.
+    is stored for it, also a factor that is the same along the axes of the sum.  The sum of 5000 x
+    64 x 8 numbers along the first axis takes 0.3 ms on JAX 0.10 and 0.12; of their products with
+    64 x 8 others 0.7 and 2.1.
     """
-    shape = reduction.operands[0].shape
-    summed = {d for d in reduction.get("axes") if shape[d] > 1}
-    if reduction.operands[0] is not product or not summed:
-        return False
-    for value in product.operands:
-        runs = {d for d, size in enumerate(value.shape) if size > 1}
-        if value.name == "jaxpr.broadcast_in_dim":
-            made_of = value.operands[0].shape
-            dims = value.get("broadcast_dimensions")
-            runs = {d for d, size in zip(dims, made_of, strict=True) if size > 1}
-        if runs and not runs & summed:
-            return True
-    return False
-
-
-_VIEWS = with_trait(Trait.RESHAPE) | {"jaxpr.neg", "jaxpr.transpose"}
+    factors = [(expr, {*labels}) for expr, labels, _ in product.operands]
+    if all(len(runs) < product.rank for _, runs in factors):
+        if any(expr.uses > 1 for expr, _ in factors):
+            return 2
+    return 3 if any(runs and runs.isdisjoint(summed) for _, runs in factors) else 0

@@ -149,7 +149,7 @@ LEAST = 100
 # nevertheless, a softmax 0.9, and distances of points in space 0.5.
 
 
-@dataclass
+@dataclass(eq=False)
 class Gain:
     """The work that batching changes in each iteration."""
 
@@ -579,8 +579,8 @@ def _in_batches(
             for total, value, negative in zip(carried, outs[num_rows:], subtracted, strict=True)
         ]
     body = new.finish([*totals, *outs[:num_rows]])
-    loop = replace(
-        scan, body=body, num_carry=len(sums), length=count, reverse=False, other=_plain(scan)
+    loop = scan._replace(
+        body=body, num_carry=len(sums), length=count, reverse=False, other=_plain(scan)
     )
     cut = [
         _reshaped(rules, v, stacked(t, count))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -191,8 +191,7 @@ def _insert(rank: int, source: int, target: int) -> tuple[int, ...]:
 _Span = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """A ``dynamic_slice`` or ``dynamic_update_slice`` in a loop's body, or a scatter of a single
     window that is combined with what is there."""
 
@@ -373,7 +372,7 @@ def is_written(value: ir.Value, combined: Combined) -> bool:
     return not isinstance(op, ir.Block) and op.name == "jaxpr.dynamic_update_slice"
 
 
-@dataclass
+@dataclass(eq=False)
 class Chain:
     """The accesses to a carried array, each write of which gives the next *version* of it."""
 

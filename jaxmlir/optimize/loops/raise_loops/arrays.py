@@ -21,7 +21,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -86,8 +86,7 @@ class Outside:
             return None if any(v is None for v in operands) else copy(op, op.name, operands)[0]
 
 
-@dataclass
-class Frame:
+class Frame(NamedTuple):
     """The layout of an array's slabs in it."""
 
     axis: int
@@ -418,7 +417,7 @@ class ArrayRaiser:
             put_together()
 
 
-@dataclass
+@dataclass(eq=False)
 class _Plan:
     """The plan by which a carried array is raised."""
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.op_counts import elements
@@ -148,8 +148,7 @@ _STORED_ALONE = _LAID_OUT | {"jaxpr.slice", "jaxpr.split"}
 _TIE = 1e-3
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What is stored of each iteration, and what that takes."""
 
     stored: list[int]

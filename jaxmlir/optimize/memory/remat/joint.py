@@ -13,8 +13,8 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from jax import lax
 
@@ -346,8 +346,7 @@ def needed_for(
     return kept[::-1], live
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(NamedTuple):
     """Two loops that may stand in the place of a pair, or of any other that is like it.
 
     Operands are numbered: those of the first loop of the pair, those of the second, and what the
@@ -392,7 +391,7 @@ class Parts:
             scan.with_body(symbol, *scan.counts)
             for scan, symbol in zip((self.first, self.second), bodies, strict=True)
         )
-        return replace(self, first=first, second=second)
+        return self._replace(first=first, second=second)
 
     def take_place(self, rules: Rules, pair: Pair) -> tuple[Loop | None, Loop]:
         """Writes the loops in the place of a pair; of the first, nothing may be left."""
@@ -579,10 +578,9 @@ def _rewrite(
     consts, carry, whole_slices = loop.operands
     with ir.InsertionPoint(loop.op), loop.op.location:
         for part in reversed(parts) if loop.scan.reverse else parts:
-            scan = replace(loop.scan, length=(part.stop - part.start) // part.count)
+            scan = loop.scan._replace(length=(part.stop - part.start) // part.count)
             if part.count > 1:
-                scan = replace(
-                    scan,
+                scan = scan._replace(
                     body=_segment(rules, loop, scan),
                     length=part.count,
                     other={k: v for k, v in scan.other.items() if k != "unroll"},

@@ -23,9 +23,8 @@ in another order, and products of matrices as the library rounds them for fewer 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
 from math import inf
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
@@ -78,8 +77,7 @@ MARGIN = 1.5
 TILE_BYTES = 16_777_216
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What a stage takes, in bytes.
 
     Attributes:
@@ -211,8 +209,7 @@ SEEDS = 3
 SWEEPS = 4
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Loops over a batch.
 
     Attributes:
@@ -257,7 +254,7 @@ class Plan:
 
     def only(self, number: int) -> Plan:
         """With one of the stages."""
-        return replace(self, estimates={number: self.estimates[number]})
+        return self._replace(estimates={number: self.estimates[number]})
 
 
 def best_plan(
@@ -282,8 +279,7 @@ def best_plan(
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
 
 
-@dataclass(frozen=True)
-class _Search:
+class _Search(NamedTuple):
     """The plans for a function."""
 
     body: FunctionView

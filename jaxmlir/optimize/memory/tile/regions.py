@@ -135,7 +135,7 @@ def _join(signature: Signature, dims: tuple[int | None, ...]) -> RowOp | None:
     return None if None in op.results else op
 
 
-@dataclass
+@dataclass(eq=False)
 class Stage:
     """What is computed between two cuts: first ops on whole values, then a loop over rows."""
 
@@ -341,8 +341,7 @@ class Tiles:
         return self.rows % self.size
 
 
-@dataclass
-class _Rows:
+class _Rows(NamedTuple):
     """What a loop has given of a value.
 
     Attributes:

@@ -21,8 +21,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,8 +57,7 @@ MOST_PARTS = 64
 """The most parts of which it is found out whether one of them has been written."""
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(NamedTuple):
     """One write: ``update`` takes the place of a part of ``array``."""
 
     array: ir.Value
@@ -202,13 +200,11 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     text: str
 
     def of(self, dtype: Any) -> np.generic | None:
@@ -226,15 +222,13 @@ class Number:
         return found if complex(found) == float(self.text) else None
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     op: str
     attributes: tuple[tuple[str, int], ...]
     operands: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Equation:
+class Equation(NamedTuple):
     text: str
     left: Term
     right: Any

@@ -68,7 +68,7 @@ class Node(OpView):
         return self.results[0].type
 
 
-@dataclass
+@dataclass(eq=False)
 class Written:
     """The array that a chain of writes has left.
 

@@ -1,32 +1,20 @@
-"""Tensors whose dimensions have labels, as the letters of an Einstein sum are.
+"""How the dimensions of an op's operands and result run together.
 
-Products, sums and what only moves dimensions are read without their layout by several passes.  All
-of them read an op by its :class:`Wiring`, which says what dimensions of the operands and the result
-run together::
+Each has labels, as the letters of an Einstein sum are::
 
     dot_general, batch 0, contracting 2 and 1     [b,i,k] [b,k,j] -> [b,i,j]
     transpose, permutation 1, 0                   [i,j] -> [j,i]
     broadcast_in_dim, dimensions 0                [i] -> [i,j]
     reduce_sum, axes 1                            [i,j] -> [i]
     reshape of (6, 4) to (3, 8)                   [ab,c] -> [a,bc]
-
-and all of them write what they have found as operations on :class:`LabelledArray`.  What they make
-of wirings differs, as they search for different things.  An order of multiplication is one of a
-single product whose factors are known, so that labels which meet can become one and be split
-(:mod:`.products.network`).  What sums have in common is found between all values of a function, so
-that their labels are local to each, and equal expressions are one object
-(:mod:`.factor_linear_sums.tensors`).
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
-from jax import lax
 
 from jaxmlir.dialect.ops import Trait, with_trait
 
@@ -207,65 +195,3 @@ _READERS: dict[str, Callable[[Get, Sequence[Shape], Shape], Wiring | None]] = {
     "jaxpr.transpose": _transpose,
 }
 """How the wirings of ops are read, by name."""
-
-
-# -- Arrays with labels, in a JAX function that is traced --
-
-
-class LabelledArray(NamedTuple):
-    """An array with a label on each dimension."""
-
-    array: Any
-    labels: tuple[int, ...]
-
-    def relabelled(self, new: Sequence[int]) -> LabelledArray:
-        """The array with the labels that a sequence has for its own."""
-        return LabelledArray(self.array, tuple([new[k] for k in self.labels]))
-
-    def spread(self, labels: Sequence[int], sizes: Any) -> Any:
-        """The elements with a dimension for each of some labels, which include all of its own.
-
-        Args:
-          sizes: of the labels.
-        """
-        at = [labels.index(k) for k in self.labels]
-        dims, array = sorted(at), self.array
-        if at != dims:
-            array = lax.transpose(array, sorted(range(len(at)), key=at.__getitem__))
-        if len(dims) == len(labels):
-            return array
-        return lax.broadcast_in_dim(array, [sizes[k] for k in labels], dims)
-
-    def summed(self, gone: Collection[int]) -> LabelledArray:
-        """The array summed over those of some labels that it has."""
-        axes = tuple([d for d, k in enumerate(self.labels) if k in gone])
-        if not axes:
-            return self
-        # Not ``jnp.sum``, which computes in another type.
-        array = lax.reduce(self.array, np.zeros((), self.array.dtype), lax.add, axes)
-        return LabelledArray(array, tuple([k for k in self.labels if k not in gone]))
-
-
-def contracted(
-    a: LabelledArray,
-    b: LabelledArray,
-    gone: Collection[int],
-    precision: Any,
-    preferred_element_type: Any,
-) -> LabelledArray:
-    """The product of two arrays summed over labels, as a ``dot_general``: with the labels that both
-    have first, then those of the first array, then those of the second."""
-    both = [k for k in a.labels if k in b.labels]
-    groups = [k for k in both if k in gone], [k for k in both if k not in gone]
-    numbers = tuple(
-        tuple(tuple(x.labels.index(k) for k in group) for x in (a, b)) for group in groups
-    )
-    array = lax.dot_general(
-        a.array,
-        b.array,
-        numbers,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
-    free = [k for x in (a, b) for k in x.labels if k not in both]
-    return LabelledArray(array, (*groups[1], *free)).summed(gone)

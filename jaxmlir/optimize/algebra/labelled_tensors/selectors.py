@@ -1,0 +1,401 @@
+"""Ops that select rows, as matrices with a single 1 in each row.
+
+``x[idx]`` is ``S x`` with ``S[e, n] = 1`` where ``n == idx[e]``, and so is a slice; adding up rows,
+``zeros.at[idx].add(u)``, is ``S^T u``, and so is padding with zeros.  So both are linear, commute
+with matrix products over other dimensions, and are each other's transpose: ``(S x)^T u = x^T (S^T
+u)``.  Either way costs as much as it moves.
+
+The matrix may be there as one: ``one_hot(idx)``, a comparison with the numbers of the rows as
+numbers.  Multiplied by a table it selects rows, and ``sum_n one_hot(idx)[e, n] x[e, n]`` *picks* an
+element of each row.  Elements that are not selected no longer take part: where a table has an
+infinity or a NaN, a product with a zero was NaN, and now is not.
+
+A gather that fills what is out of bounds by NaN has no transpose; one that fills integers is not
+linear.  An update of an array is a sum, and linear only if the array is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Labels, Tensor
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import Kind, Reader
+
+
+class Spec:
+    """A way to select rows of arrays, and its transpose; hashable.
+
+    Attributes:
+      transposable: whether rows may be added up where they were to be selected.
+      is_indexed: whether its operand has a number for each selected row, and there is :meth:`pick`.
+    """
+
+    transposable = True
+    is_indexed = False
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        """The rows selected along an axis, which dimensions of some sizes take the place of."""
+        raise NotImplementedError
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        """Zeros of so many rows, to which those of the array are added; they are its first
+        ``count`` dimensions."""
+        raise NotImplementedError
+
+    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
+        """The row of each index of the first ``count`` dimensions, out of those along the next."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Indexed(Spec):
+    """Rows whose numbers are in an array: gather and scatter-add.
+
+    Of indices that are promised to be in bounds, JAX says that those that are not are clipped by a
+    gather, and dropped by a scatter.  So they are by the transpose of either.
+
+    Attributes:
+      selects: whether it is a gather, not a scatter.
+    """
+
+    mode: Any
+    fill_value: Any = 0
+    indices_are_sorted: bool = False
+    unique_indices: bool = False
+    selects: bool = True
+
+    is_indexed = True
+
+    @property
+    def transposable(self) -> bool:  # type: ignore[override]
+        return self.mode != lax.GatherScatterMode.FILL_OR_DROP or self.fill_value == 0
+
+    def _flags(self, selects: bool) -> dict[str, Any]:
+        """The parameters of a gather, or of a scatter."""
+        mode, modes = self.mode, lax.GatherScatterMode
+        if mode == modes.PROMISE_IN_BOUNDS and selects != self.selects:
+            mode = modes.FILL_OR_DROP if selects else modes.CLIP
+        # Those that are clipped may be equal.
+        repeats = not selects and mode == modes.CLIP
+        return {
+            "mode": mode,
+            "indices_are_sorted": self.indices_are_sorted,
+            "unique_indices": self.unique_indices and not repeats,
+        }
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        rank, count = array.ndim, len(sizes)
+        numbers = lax.GatherDimensionNumbers(
+            offset_dims=(*range(axis), *range(axis + count, rank + count - 1)),
+            collapsed_slice_dims=(axis,),
+            start_index_map=(axis,),
+        )
+        window = [1 if k == axis else n for k, n in enumerate(array.shape)]
+        return self._gather(array, sizes, numbers, window, operands)
+
+    def _gather(
+        self, array: Any, sizes: Any, numbers: Any, window: Any, operands: Sequence[Any]
+    ) -> Any:
+        indices = lax.reshape(operands[0], [*sizes, 1])
+        flags = self._flags(selects=True)
+        fill = self.fill_value if flags["mode"] == lax.GatherScatterMode.FILL_OR_DROP else None
+        return lax.gather(array, indices, numbers, window, fill_value=fill, **flags)
+
+    def pick(self, array: Any, count: int, operands: Sequence[Any]) -> Any:
+        batch = tuple(range(count))
+        numbers = lax.GatherDimensionNumbers(
+            offset_dims=tuple(range(count, array.ndim - 1)),
+            collapsed_slice_dims=(count,),
+            start_index_map=(count,),
+            operand_batching_dims=batch,
+            start_indices_batching_dims=batch,
+        )
+        window = [1 if k <= count else n for k, n in enumerate(array.shape)]
+        return self._gather(array, array.shape[:count], numbers, window, operands)
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        numbers = lax.ScatterDimensionNumbers(
+            update_window_dims=tuple(range(count, array.ndim)),
+            inserted_window_dims=(0,),
+            scatter_dims_to_operand_dims=(0,),
+        )
+        indices = lax.reshape(operands[0], [*array.shape[:count], 1])
+        zeros = lax.full((rows, *array.shape[count:]), 0, array.dtype)
+        return lax.scatter_add(zeros, indices, array, numbers, **self._flags(selects=False))
+
+
+@dataclass(frozen=True)
+class Sliced(Spec):
+    """Every ``stride``-th row of those from ``start`` to ``limit``."""
+
+    start: int
+    limit: int
+    stride: int
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        starts = [self.start if k == axis else 0 for k in range(array.ndim)]
+        limits = [self.limit if k == axis else n for k, n in enumerate(array.shape)]
+        strides = [self.stride if k == axis else 1 for k in range(array.ndim)]
+        part = lax.slice(array, starts, limits, strides if self.stride != 1 else None)
+        return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        array = _merged(array, count)
+        end = self.start + (array.shape[0] - 1) * self.stride + 1
+        padding = [(self.start, rows - end, self.stride - 1), *[(0, 0, 0)] * (array.ndim - 1)]
+        return lax.pad(array, np.zeros((), array.dtype), padding)
+
+
+@dataclass(frozen=True)
+class DynamicallySliced(Spec):
+    """A number of rows from one on that is known when the program runs."""
+
+    size: int
+
+    def select(self, array: Any, axis: int, sizes: Sequence[int], operands: Sequence[Any]) -> Any:
+        starts = _starts(operands[0], axis, array.ndim)
+        window = [self.size if k == axis else n for k, n in enumerate(array.shape)]
+        # By the primitive: the function adds the array's size to negative starts.
+        part = lax.dynamic_slice_p.bind(array, *starts, slice_sizes=tuple(window))
+        return lax.reshape(part, [*array.shape[:axis], *sizes, *array.shape[axis + 1 :]])
+
+    def add(self, array: Any, count: int, rows: int, operands: Sequence[Any]) -> Any:
+        array = _merged(array, count)
+        zeros = lax.full((rows, *array.shape[1:]), 0, array.dtype)
+        starts = _starts(operands[0], 0, array.ndim)
+        return lax.dynamic_update_slice_p.bind(zeros, array, *starts)
+
+
+def _merged(array: Any, count: int) -> Any:
+    """An array with its first dimensions made one."""
+    rest = array.shape[count:]
+    return lax.reshape(array, [int(np.prod(array.shape[:count], dtype=np.int64)), *rest])
+
+
+def _starts(start: Any, axis: int, rank: int) -> list[Any]:
+    return [start if k == axis else np.zeros((), start.dtype) for k in range(rank)]
+
+
+# -- How the ops are read --
+
+
+def _selection(
+    algebra: Algebra,
+    x: Tensor,
+    spec: Spec,
+    rows: tuple[int, int],
+    selected: Sequence[tuple[int, int]],
+    operands: Sequence[Tensor],
+    gone: Labels,
+) -> Tensor:
+    """The product of a tensor and a selector.
+
+    Args:
+      rows, selected: labels and sizes.
+      operands: the numbers of the rows, labelled as these.
+    """
+    dims = [rows, *[(k, n) for k, n in selected if n != 1]]
+    selector = _selector(algebra, spec, dims, operands, x.expr.dtype)
+    return algebra.selected(x, selector, gone)
+
+
+def _selector(
+    algebra: Algebra,
+    spec: Spec,
+    dims: Sequence[tuple[int, int]],
+    operands: Sequence[Tensor],
+    dtype: Any,
+) -> Tensor:
+    """A selector.
+
+    Args:
+      dims: the label and the size of the rows, and those of each dimension of the selected ones.
+      operands: what says which rows these are, with the labels of the selected ones.
+    """
+    at = {label: k for k, (label, _) in enumerate(dims)}
+    used = tuple([(t.expr, t.relabelled(at).labels, t.sign) for t in operands])
+    found = algebra.operation("selector", spec, used, [size for _, size in dims], dtype)
+    return Tensor(found, tuple(at))
+
+
+# Pattern: gather(x, idx)[..., e, ...] = S[e,n] x[..., n, ...]
+# Pattern: gather(x, (i, i))[i] = x[i,i]
+def _gather(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    (x, idx), shape = operands, kind.shapes[0]
+    numbers, fill = kind.attributes["dimension_numbers"], kind.attributes.get("fill_value")
+    axes, mode = tuple(numbers.start_index_map), kind.attributes.get("mode")
+    if not kind.sums_to(x) or {*numbers.collapsed_slice_dims} != {*axes}:
+        return None
+    if numbers.operand_batching_dims:
+        return None
+    if sorted(axes) == [0, 1] and shape == (kind.shape[0],) * 2 and idx.labels == (0,):
+        # A promise or not: the numbers of rows are in bounds.
+        is_all = idx.expr.kind == "iota" and idx.sign == 1 and idx.expr.sizes == kind.shape
+        return algebra.diagonal(x.relabelled((0, 0))) if is_all else None
+    window = tuple(1 if d in axes else n for d, n in enumerate(shape))
+    if len(axes) != 1 or tuple(kind.attributes["slice_sizes"]) != window:
+        return None
+    (axis,) = axes
+    if axis not in x.labels or not _is_linear(mode, fill):
+        return None
+    # Where the dimensions of the operand are in the result, and those of the indices.
+    kept = dict(zip([d for d in range(len(shape)) if d != axis], numbers.offset_dims, strict=True))
+    new = [d for d in range(len(kind.shape)) if d not in numbers.offset_dims]
+    rows = len(kind.shape)
+    # One object for NaN, which does not equal itself.
+    spec = Indexed(mode, math.nan if fill != fill else 0, *_flags_of(kind))
+    return _selection(
+        algebra,
+        x.relabelled(kept | {axis: rows}),
+        spec,
+        (rows, shape[axis]),
+        [(d, kind.shape[d]) for d in new],
+        [idx.relabelled(new)],
+        (rows,),
+    )
+
+
+def _is_linear(mode: Any, fill: Any) -> bool:
+    if mode == lax.GatherScatterMode.FILL_OR_DROP:
+        return fill is not None and (fill == 0 or fill != fill)
+    return mode in (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _flags_of(kind: Kind) -> tuple[bool, bool]:
+    get = kind.attributes.get
+    return get("indices_are_sorted", False), get("unique_indices", False)
+
+
+# Pattern: scatter_add(0, idx, u)[..., n, ...] = S[e,n] u[..., e, ...]
+def _scatter_add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    (zero, idx, updates), shape = operands, kind.shape
+    numbers, mode = kind.attributes["dimension_numbers"], kind.attributes.get("mode")
+    axes, windows = tuple(numbers.scatter_dims_to_operand_dims), numbers.update_window_dims
+    others = [d for d in range(len(shape)) if d not in axes]
+    if len(axes) != 1 or shape[axes[0]] == 1 or tuple(numbers.inserted_window_dims) != axes:
+        return None
+    if numbers.operand_batching_dims or mode == lax.GatherScatterMode.ONE_HOT:
+        return None
+    sizes = kind.shapes[2]
+    if [sizes[d] for d in windows] != [shape[d] for d in others]:
+        return None
+    if not kind.sums_to(updates) or not algebra.is_zero(zero):
+        return None
+    at = dict(zip(windows, others, strict=True))
+    added = [d for d in range(len(sizes)) if d not in at]
+    at |= {d: len(shape) + d for d in added}
+    return _selection(
+        algebra,
+        updates.relabelled(at),
+        Indexed(mode, 0, *_flags_of(kind), selects=False),
+        (axes[0], shape[axes[0]]),
+        [(at[d], sizes[d]) for d in added],
+        [idx.relabelled([at[d] for d in added])],
+        tuple([at[d] for d in added]),
+    )
+
+
+def _slice(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    get = kind.attributes.get
+    bounds = zip(get("start_indices"), get("limit_indices"), strict=True)
+    strides = get("strides") or (1,) * len(kind.shape)
+    specs = [Sliced(*bound, stride) for bound, stride in zip(bounds, strides, strict=True)]
+    return _sliced(algebra, kind, operands[0], specs, [()] * len(specs))
+
+
+def _dynamic_slice(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    x, *starts = operands
+    return _sliced(
+        algebra, kind, x, list(map(DynamicallySliced, kind.shape)), [(t,) for t in starts]
+    )
+
+
+def _sliced(
+    algebra: Algebra, kind: Kind, x: Tensor, specs: list[Any], operands: list[Any]
+) -> Tensor | None:
+    """A part of each dimension, where that is not all."""
+    if not kind.sums_to(x):
+        return None
+    for d, (have, want) in enumerate(zip(kind.shapes[0], kind.shape, strict=True)):
+        if have != want and d in x.labels:
+            rows = len(kind.shape) + d
+            x = x.relabelled({k: rows if k == d else k for k in x.labels})
+            x = _selection(algebra, x, specs[d], (rows, have), [(d, want)], operands[d], (rows,))
+    return x
+
+
+# Pattern: pad(x, 0)[n] = S[e,n] x[e]
+def _pad(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    config = kind.attributes["padding_config"]
+    if not algebra.is_zero(operands[1]) or any(low < 0 or high < 0 for low, high, _ in config):
+        return None
+    specs = [
+        Sliced(low, low + (size - 1) * (interior + 1) + 1, interior + 1)
+        for size, (low, _, interior) in zip(kind.shapes[0], config, strict=True)
+    ]
+    return _added(algebra, kind, operands[0], kind.shapes[0], specs, [()] * len(specs))
+
+
+# Pattern: dynamic_update_slice(0, x, i)[n] = S[e,n] x[e]
+def _dynamic_update_slice(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+    zero, x, *starts = operands
+    if not algebra.is_zero(zero):
+        return None
+    sizes = kind.shapes[1]
+    specs = list(map(DynamicallySliced, sizes))
+    return _added(algebra, kind, x, sizes, specs, [(t,) for t in starts])
+
+
+def _added(
+    algebra: Algebra,
+    kind: Kind,
+    x: Tensor,
+    sizes: Sequence[int],
+    specs: list[Any],
+    operands: list[Any],
+) -> Tensor | None:
+    """Dimensions of some sizes put among zeros, if there are any."""
+    if not kind.sums_to(x):
+        return None
+    for d, (have, want) in enumerate(zip(sizes, kind.shape, strict=True)):
+        if have != want:
+            row = len(sizes) + d
+            x = x.relabelled({k: row if k == d else k for k in x.labels})
+            gone = (row,) if have != 1 else ()
+            x = _selection(algebra, x, specs[d], (d, want), [(row, have)], operands[d], gone)
+    return x
+
+
+# Pattern: convert(i[e] == n)[..., e, n, ...] = S[e,n]
+def one_hot(algebra: Algebra, mask: Tensor, dtype: Any) -> Tensor | None:
+    """A comparison as numbers, if it is with the numbers of rows: an integer for each place in the
+    other dimensions says which row has the 1."""
+    operands = mask.expr.operands
+    for (counting, at, sign), (numbers, labels, other) in (operands, operands[::-1]):
+        (size,) = counting.sizes if counting.kind == "iota" else (0,)
+        if not size or sign != 1 or at[0] in labels or len(labels) != mask.expr.rank - 1:
+            continue
+        if numbers.dtype.kind not in "iu" or np.iinfo(numbers.dtype).max < size:
+            continue
+        dims = [(at[0], size), *[(k, mask.expr.sizes[k]) for k in sorted(labels)]]
+        spec = Indexed(lax.GatherScatterMode.FILL_OR_DROP)
+        found = _selector(algebra, spec, dims, [Tensor(numbers, labels, other)], dtype)
+        return found.relabelled(mask.labels)
+    return None
+
+
+READERS: dict[str, Reader] = {
+    "jaxpr.dynamic_slice": _dynamic_slice,
+    "jaxpr.dynamic_update_slice": _dynamic_update_slice,
+    "jaxpr.gather": _gather,
+    "jaxpr.pad": _pad,
+    "jaxpr.scatter_add": _scatter_add,
+    "jaxpr.slice": _slice,
+}
+"""How the ops that select rows, or add them up, are read, by name."""

@@ -1,0 +1,394 @@
+"""Writing an expression as ops: one JAX function, traced once for each recipe and types."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.dialect.builder import converted
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.algebra.labelled_tensors.arrays import (
+    LabelledArray,
+    contracted,
+    reshaped,
+)
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
+    Dot,
+    Expr,
+    Labels,
+    Parts,
+    Tensor,
+    numbered,
+)
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import SUMS, kind_of
+from jaxmlir.optimize.algebra.labelled_tensors.reading import Reading
+from jaxmlir.transforms.templates import Rules
+
+
+class Unfit(Exception):
+    """Something would have to be computed again that cannot be."""
+
+
+def write(
+    rules: Rules,
+    reading: Reading,
+    root: Expr,
+    recipe: Recipe,
+    inputs: Sequence[Expr],
+    new: dict[Expr, ir.Value],
+) -> None:
+    """Computes a value of the program by a recipe, where it stands.
+
+    Args:
+      root: the expression of which it is the value.
+      inputs: what the recipe takes.
+      new: the values that have taken the place of others; this one is added.
+    """
+    body = reading.body
+    values = [new[e] if e in new else body.value(e.value) for e in inputs]
+    new[root] = _replace(rules, body, root.value, recipe, values)
+
+
+def share(rules: Rules, reading: Reading) -> int:
+    """Computes no matrix product that is another value, but for its layout and sign, and no sum
+    over no dimension; how many."""
+    body, count = reading.body, 0
+    for index, name in enumerate(body.names):
+        if name not in SUMS:
+            continue
+        number, _ = body.results[index]
+        expr = reading.tensors[number].expr
+        is_sum = name == "jaxpr.reduce_sum"
+        if expr.value == number or (is_sum and kind_of(body.signatures[index]).attributes["axes"]):
+            continue
+        same = Tensor(expr, numbered(expr.rank))
+        recipe, inputs = recipe_of(reading, number, same, lambda _: True)
+        _replace(rules, body, number, recipe, [body.value(e.value) for e in inputs])
+        count += 1
+    return count
+
+
+def _replace(
+    rules: Rules, body: FunctionView, number: int, recipe: Recipe, values: Sequence[ir.Value]
+) -> ir.Value:
+    op, old = body.ops[body.makers[number]], body.value(number)
+    with ir.InsertionPoint(op), op.location:
+        (value,) = rules.emit(recipe, values)
+        value = converted(value, old.type)
+    old.replace_all_uses_with(value)
+    return value
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation; operands are numbers of inputs and steps, with labels and a sign each.
+
+    Attributes:
+      kind, params, sizes, rank, dtype, is_dot: as of an :class:`Expr`; of a selection, the
+        parameters are the way to select and the labels of the selector.
+      elements: how many it has.
+    """
+
+    kind: str
+    params: Any
+    operands: tuple[tuple[int, Labels, int], ...]
+    sizes: tuple[int, ...]
+    rank: int
+    dtype: Any
+    is_dot: bool
+    elements: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe that computes a tensor, as a function that JAX traces; hashable.
+
+    Attributes:
+      inputs: for each dimension of a value the dimension of the expression, or ``None``.
+      steps: what is computed, in order.
+      labels: of the dimensions of the last one.
+      sign: of the result.
+      layout: for each dimension of the result the label, or ``None`` if it is repeated.
+      shape: of the result.
+    """
+
+    inputs: tuple[tuple[int | None, ...], ...]
+    steps: tuple[Step, ...]
+    labels: Labels
+    sign: int
+    layout: tuple[int | None, ...]
+    shape: tuple[int, ...]
+
+    def __call__(self, *args: Any) -> list[Any]:
+        arrays: dict[int, LabelledArray] = {}
+        # The order in which the result has the dimensions of the last step.
+        wanted = tuple([self.labels.index(k) for k in self.layout if k in self.labels])
+
+        def array_of(number: int, labels: Labels, rows: Labels | None = None) -> LabelledArray:
+            """An operand; of numbers of rows, one that has dimensions of size 1 besides."""
+            if number < len(args) and rows is not None:
+                layout, x = self.inputs[number], args[number]
+                own = tuple([labels[k] for k in layout if k is not None])
+                if own == rows and all(
+                    k is not None or x.shape[d] == 1 for d, k in enumerate(layout)
+                ):
+                    return LabelledArray(x, own)
+            if number not in arrays:
+                arrays[number] = _input(args[number], self.inputs[number])
+            return arrays[number].relabelled(labels)
+
+        for number, step in enumerate(self.steps, start=len(args)):
+            rows = step.params[1][1:] if step.kind == "selection" else None
+            operands = [
+                (array_of(i, labels, rows if k else None), s)
+                for k, (i, labels, s) in enumerate(step.operands)
+            ]
+            is_last = step is self.steps[-1]
+            arrays[number] = _computed(step, operands, wanted if is_last else None)
+        found = array_of(len(args) + len(self.steps) - 1, self.labels)
+        if self.sign < 0:
+            found = found.negative
+        # Each dimension that is repeated has a label of its own.
+        labels = [-1 - d if k is None else k for d, k in enumerate(self.layout)]
+        return [found.spread(labels, dict(zip(labels, self.shape, strict=True)))]
+
+
+def recipe_of(
+    reading: Reading, value: int, new: Tensor, is_there: Callable[[Expr], bool]
+) -> tuple[Recipe, list[Expr]]:
+    """How to compute a tensor in the place of a value, and the expressions that it takes.
+
+    Args:
+      new: labelled by the dimensions of the value's expression.
+      is_there: whether an expression has been computed by then.
+
+    Raises:
+      Unfit: something has to be computed again that cannot be.
+    """
+    inputs, order = _needed(new.expr, is_there)
+    signs = {e: reading.tensors[e.value].sign for e in inputs}
+    steps = _steps(inputs, order, signs)
+    sign = new.sign * reading.tensors[value].sign * signs[new.expr]
+    if sign < 0:
+        sign = _push_sign(steps, [e.size for e in inputs])
+    found = Recipe(
+        tuple([tuple(reading.layout(e.value)) for e in inputs]),
+        tuple(steps),
+        new.labels,
+        sign,
+        tuple(reading.layout(value)),
+        tuple(aval_of(reading.body.types[value]).shape),
+    )
+    return found, inputs
+
+
+def _needed(new: Expr, is_there: Callable[[Expr], bool]) -> tuple[list[Expr], list[Expr]]:
+    """What there is of what an expression is computed from, and what to compute, in order."""
+    inputs: list[Expr] = []
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    pending = [(new, False)]
+    while pending:
+        expr, done = pending.pop()
+        if done:
+            order.append(expr)
+        elif expr not in seen:
+            seen.add(expr)
+            if is_there(expr) and expr.kind != "constant":
+                inputs.append(expr)
+            elif expr.kind not in _KINDS:
+                raise Unfit
+            else:
+                pending.append((expr, True))
+                pending += [(e, False) for e, _, _ in reversed(_operands(expr))]
+    return inputs, order
+
+
+def _steps(inputs: Sequence[Expr], order: Sequence[Expr], signs: dict[Expr, int]) -> list[Step]:
+    """The steps that compute some expressions, each of which may get the other sign.
+
+    Args:
+      signs: with which inputs are there; those of the expressions are added.
+    """
+    number = {expr: k for k, expr in enumerate((*inputs, *order))}
+    steps = []
+    for expr in order:
+        operands = [(number[e], labels, s * signs[e]) for e, labels, s in _operands(expr)]
+        params = expr.params
+        # The signs of factors make that of the product, and those of terms if they are the same.
+        signed = [s for _, _, s in operands]
+        match expr.kind:
+            case "selection":
+                selector, own, _ = expr.operands[1]
+                params, signed = (selector.params, own), signed[:1]
+            case "add" if signed[0] != signed[1]:
+                signed = []
+        for k in range(len(signed)):
+            operands[k] = (*operands[k][:2], 1)
+        signs[expr] = math.prod(signed[:1] if expr.kind == "add" else signed)
+        steps.append(
+            Step(
+                expr.kind,
+                params,
+                tuple(operands),
+                expr.sizes,
+                expr.rank,
+                expr.dtype,
+                expr.is_dot,
+                expr.size,
+            )
+        )
+    return steps
+
+
+def _operands(expr: Expr) -> Sequence[tuple[Expr, Labels, int]]:
+    """What an expression is computed of: a selection of no matrix, but of the numbers of rows."""
+    if expr.kind != "selection":
+        return expr.operands
+    array, (selector, own, _) = expr.operands
+    return [array, *[(e, tuple([own[k] for k in labels]), s) for e, labels, s in selector.operands]]
+
+
+def _push_sign(steps: list[Step], inputs: list[int]) -> int:
+    """Changes the sign of the last step where that takes fewest elements; the sign that is left."""
+    sizes = [*inputs, *(step.elements for step in steps)]
+    uses = Counter(i for step in steps for i, _, _ in step.operands)
+    at, found = len(steps) - 1, None
+    while at >= 0 and steps[at].kind in _MULTIPLICATIVE:
+        factors = [i for i, _, _ in steps[at].operands[: 2 if steps[at].kind == "product" else 1]]
+        k = min(range(len(factors)), key=lambda k: sizes[factors[k]])
+        if sizes[factors[k]] > steps[at].elements:
+            break
+        found = at, (k,)
+        at = factors[k] - len(inputs) if uses[factors[k]] == 1 else -1
+    if at >= 0 and steps[at].kind == "add" and len({s for _, _, s in steps[at].operands}) > 1:
+        found = at, (0, 1)
+    if found is None:
+        return -1
+    at, which = found
+    operands = enumerate(steps[at].operands)
+    changed = tuple([(i, labels, -s if k in which else s) for k, (i, labels, s) in operands])
+    steps[at] = replace(steps[at], operands=changed)
+    return 1
+
+
+_KINDS = frozenset(
+    {"add", "constant", "diagonal", "div", "eye", "mask", "product", "reshape", "selection"}
+)
+"""What can be written."""
+_MULTIPLICATIVE = frozenset({"diagonal", "div", "product", "reshape", "selection"})
+
+
+def _input(value: Any, layout: Sequence[int | None]) -> LabelledArray:
+    """A value without dimensions that the expression has not."""
+    kept = [d for d, k in enumerate(layout) if k is not None]
+    limits = [n if d in kept else 1 for d, n in enumerate(value.shape)]
+    if tuple(limits) != value.shape:
+        value = lax.slice(value, [0] * value.ndim, limits)
+    if len(kept) < value.ndim:
+        value = lax.reshape(value, [value.shape[d] for d in kept])
+    return LabelledArray(value, tuple([layout[d] for d in kept]))
+
+
+def _computed(
+    step: Step, operands: Sequence[tuple[LabelledArray, int]], wanted: Labels | None
+) -> LabelledArray:
+    """The result of a step.
+
+    Args:
+      wanted: the order of dimensions that is asked for.
+    """
+    match step.kind:
+        case "constant":
+            return LabelledArray(np.frombuffer(step.params, step.dtype)[0].reshape(()), ())
+        case "eye":
+            i, j = (lax.broadcasted_iota(np.int32, step.sizes, axis) for axis in (0, 1))
+            return LabelledArray(lax.convert_element_type(lax.eq(i, j), step.dtype), (0, 1))
+        case "add":
+            return _sum(step, operands)
+        case "product":
+            return _product(step, [x.negative if sign < 0 else x for x, sign in operands], wanted)
+    x, *others = (array if sign > 0 else array.negative for array, sign in operands)
+    match step.kind:
+        case "diagonal":
+            return x.diagonal()
+        case "reshape":
+            return _reshaped(step.params, x)
+        case "selection":
+            return _selected(step, x, others)
+    arrays, labels = _alike(step, [x, *others])
+    if step.kind == "div":
+        return LabelledArray(lax.div(*arrays), labels)
+    zero = lax.full_like(arrays[1], 0)
+    cases = [arrays[1], zero] if step.params else [zero, arrays[1]]
+    return LabelledArray(lax.select_n(arrays[0], *cases), labels)
+
+
+def _alike(step: Step, operands: Sequence[LabelledArray]) -> tuple[list[Any], Labels]:
+    """Operands in the shape of the result, which has its dimensions in the order of the largest
+    one, and its labels."""
+    labels = max((x.labels for x in operands), key=len)
+    labels = (*labels, *(k for k in range(len(step.sizes)) if k not in labels))
+    return [x.spread(labels, step.sizes) for x in operands], labels
+
+
+def _sum(step: Step, operands: Sequence[tuple[LabelledArray, int]]) -> LabelledArray:
+    (a, b), labels = _alike(step, [x for x, _ in operands])
+    signs = [sign for _, sign in operands]
+    if signs[0] < 0 and signs[1] > 0:
+        return LabelledArray(lax.sub(b, a), labels)
+    a = lax.neg(a) if signs[0] < 0 else a
+    return LabelledArray(lax.add(a, b) if signs[1] > 0 else lax.sub(a, b), labels)
+
+
+def _product(step: Step, factors: list[LabelledArray], wanted: Labels | None) -> LabelledArray:
+    gone = range(step.rank, len(step.sizes))
+    if not step.is_dot:
+        arrays, labels = _alike(step, factors)
+        found = arrays[0] if len(arrays) == 1 else lax.mul(*arrays)
+        return LabelledArray(found, labels).summed(gone)
+    a, b = factors
+    shared = [k for k in b.labels if k in a.labels and k not in gone]
+    own_a, own_b = ([k for k in x.labels if k not in (*gone, *shared)] for x in factors)
+    if own_a and own_b and (*shared, *own_b, *own_a) == wanted:
+        # The dimensions come out in the order of the operands: no transpose this way.
+        a, b = b, a
+    # A sum that was none of a matrix product keeps all digits.
+    dot = step.params or Dot(lax.Precision.HIGHEST)
+    return contracted(a, b, gone, dot.precision, a.array.dtype)
+
+
+def _reshaped(parts: Parts, x: LabelledArray) -> LabelledArray:
+    dims = [parts.operand[k] for k in x.labels]
+    labels = tuple(itertools.chain(*dims))
+    array = LabelledArray(reshaped(x.array, [parts.sizes[k] for k in labels]), labels)
+    array = array.spread([k for of_dim in parts.result for k in of_dim], parts.sizes)
+    shape = [math.prod([parts.sizes[k] for k in of_dim]) for of_dim in parts.result]
+    return LabelledArray(reshaped(array, shape), tuple(range(len(shape))))
+
+
+def _selected(step: Step, x: LabelledArray, numbers: Sequence[LabelledArray]) -> LabelledArray:
+    """Rows of an array selected, picked, or added up."""
+    spec, (rows, *selected) = step.params
+    sizes = [step.sizes[k] for k in selected]
+    operands = [n.spread(selected, step.sizes) if spec.is_indexed else n.array for n in numbers]
+    others = tuple([k for k in x.labels if k != rows and k not in selected])
+    if rows not in x.labels:
+        array = x.spread((*selected, *others), step.sizes)
+        array = spec.add(array, len(selected), step.sizes[rows], operands)
+        return LabelledArray(array, (rows, *others))
+    if selected and {*selected} <= {*x.labels}:
+        array = x.spread((*selected, rows, *others), step.sizes)
+        return LabelledArray(spec.pick(array, len(selected), operands), (*selected, *others))
+    axis = x.labels.index(rows)
+    array = spec.select(x.array, axis, sizes, operands)
+    return LabelledArray(array, (*x.labels[:axis], *selected, *x.labels[axis + 1 :]))
