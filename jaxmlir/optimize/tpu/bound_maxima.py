@@ -31,7 +31,7 @@ from jaxmlir.dialect.ir import ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.shift_invariance import does_depend
 from jaxmlir.passes.base import Pass
-from jaxmlir.passes.levels import NEEDED_OPS
+from jaxmlir.passes.levels import COMPILERS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -40,7 +40,7 @@ class BoundMaxima(Pass):
     """Take maxima of bounded numbers where infinite ones are replaced, as in a log-sum-exp."""
 
     name: ClassVar[str] = "jaxpr-bound-maxima"
-    compilers: ClassVar[tuple[str, ...]] = ("tpu",)
+    compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
 
     def run(self, program: Module) -> bool:
         changed = False

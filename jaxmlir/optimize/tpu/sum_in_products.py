@@ -175,8 +175,7 @@ def _is_computed_again(g: ir.Value) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class _RowSum:
+class _RowSum(NamedTuple):
     """The sum of an array over its first dimensions, by a product; hashable.
 
     Attributes:
