@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.raising.source import python_value, shape_of
+from jaxmlir.raising.source import attribute, shape_of
 
 BROADCASTING = frozenset(
     f"stablehlo.{name}"
@@ -28,19 +28,20 @@ class Broadcasts:
     def __init__(self) -> None:
         self._operands: dict[ir.Value, ir.Value] = {}
 
-    def note(self, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Value]) -> None:
-        """Remembers an op that is a broadcast, if it is of a scalar or keeps the rank."""
-        if name not in _BROADCASTS:
-            return
-        operand, result = operands[0], results[0]
-        shape, full = shape_of(operand), shape_of(result)
-        if shape:
-            if len(shape) != len(full):
-                return
-            dims = python_value(result.owner.attributes["broadcast_dimensions"])
-            if list(dims) != list(range(len(full))):
-                return
-        self._operands[result] = operand
+    def note(
+        self, op: Any, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Value]
+    ) -> None:
+        """Remembers an op of the source that broadcasts a scalar, or keeps the rank.
+
+        Args:
+          operands, results: the dialect's values; what is computed of sizes may be no broadcast.
+        """
+        if name in _BROADCASTS:
+            operand, result = operands[0], results[0]
+            rank = len(shape_of(operand))
+            dims = attribute(op, "broadcast_dimensions")
+            if not rank or (rank == len(shape_of(result)) and list(dims) == list(range(rank))):
+                self._operands[result] = operand
 
     def undone(self, name: str, values: list[ir.Value]) -> list[ir.Value]:
         """The operands of an op, before they were broadcast as far as they have its shape still."""

@@ -407,8 +407,6 @@ def _taken_for(value: ir.Value) -> list[ir.Value]:
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What the regions of an op compute, and the function that it calls."""
-    if not len(op.regions) and "callee" not in op.attributes:
-        return []
     around = {value: f"around {k}" for k, value in enumerate(captured(op))}
     blocks = [block for region in op.regions for block in region.blocks]
     if "callee" in op.attributes:

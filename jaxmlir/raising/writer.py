@@ -470,7 +470,7 @@ class Writer:
             except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of what an op of it may be.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
-            self._broadcasts.note(name, operands, results)
+            self._broadcasts.note(op, name, operands, results)
             env.update(zip(before, results, strict=True))
         raise self.located(ImportingError("expected an op that ends the block"), "func.func")
 

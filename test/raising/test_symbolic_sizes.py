@@ -368,3 +368,17 @@ def test_sizes_that_cannot_be_followed_are_an_error_of_that_op(arguments, op, me
     name = "'stablehlo." + op.partition(" ")[0]
     assert name in str(error.value) and "-:2:" in str(error.value)
     assert "jaxmlir.from_exported(exported, *args)" in str(error.value)
+
+
+def test_sizes_that_are_broadcast_to_several_are_a_constant():
+    program = jaxmlir.from_stablehlo("""
+func.func public @main(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<2x2xf32>) {
+  %v = stablehlo.constant dense<2> : tensor<1xi32>
+  %s = stablehlo.broadcast_in_dim %v, dims = [0] : (tensor<1xi32>) -> tensor<2xi32>
+  %c = stablehlo.constant dense<3.0> : tensor<f32>
+  %r = stablehlo.dynamic_broadcast_in_dim %c, %s, dims = []
+    : (tensor<f32>, tensor<2xi32>) -> tensor<2x2xf32>
+  return %x, %r : tensor<?xf32>, tensor<2x2xf32>
+}""")
+    _, threes = program(np.ones(3, np.float32))
+    np.testing.assert_array_equal(threes, np.full((2, 2), 3.0, np.float32))
