@@ -47,6 +47,7 @@ from jaxmlir.optimize.loops.scan_editor import (
     ScanEditor,
     can_change,
     loops_of,
+    reshaped,
 )
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -153,16 +154,16 @@ class Rows(NamedTuple):
         dims, sizes, others = self.view.dims[1:], self.view.sizes, self.others
         type_ = with_shape(array.type, self._sizes)
         row = build("dynamic_slice", [array, *self._indices(index)], type_, slice_sizes=self._sizes)
-        row = _reshaped(row, [sizes[d] for d in sorted(others)])
+        row = reshaped(row, [sizes[d] for d in sorted(others)])
         row = _transposed(row, [sorted(others).index(d) for d in others])
-        return _reshaped(row, [1 if d is None else sizes[d] for d in dims])
+        return reshaped(row, [1 if d is None else sizes[d] for d in dims])
 
     def write(self, array: ir.Value, index: ir.Value, row: ir.Value) -> ir.Value:
         """The array with a row written, at the insertion point."""
         others = self.others
-        row = _reshaped(row, [self.view.sizes[d] for d in others])
+        row = reshaped(row, [self.view.sizes[d] for d in others])
         row = _transposed(row, [others.index(d) for d in sorted(others)])
-        row = _reshaped(row, self._sizes)
+        row = reshaped(row, self._sizes)
         return build("dynamic_update_slice", [array, row, *self._indices(index)], array.type)
 
     @property
@@ -287,13 +288,6 @@ def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
         return value
     type_ = with_shape(value.type, tuple(value.type.shape[d] for d in permutation))
     return build("transpose", [value], type_, permutation=tuple(permutation))
-
-
-def _reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    if list(value.type.shape) == list(shape):
-        return value
-    type_ = with_shape(value.type, shape)
-    return build("reshape", [value], type_, new_sizes=tuple(shape))
 
 
 class InplaceScans(Pass):

@@ -31,7 +31,7 @@ from jaxmlir.analysis.op_counts import is_array, size, with_shape
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
 from jaxmlir.dialect.ir import body_of, ir
-from jaxmlir.dialect.types import aval_of, shape_of
+from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.known import Known
 from jaxmlir.optimize.loops.raise_loops import accesses as _rows
 from jaxmlir.optimize.loops.raise_loops.accesses import (
@@ -45,7 +45,14 @@ from jaxmlir.optimize.loops.raise_loops.accesses import (
     is_written,
     varies,
 )
-from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
+from jaxmlir.optimize.loops.scan_editor import (
+    Carried,
+    Constant,
+    ScanEditor,
+    Sliced,
+    Stacked,
+    reshaped,
+)
 from jaxmlir.passes.remarks import remark
 
 # The most iterations back that a body may look: each is a carried slab.
@@ -203,11 +210,11 @@ class ArrayRaiser:
                 with ir.InsertionPoint(self.editor.op), self.editor.op.location:
                     source = _rows.part(self.rules, array, frame.starts, frame.part)
                     rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
-                    rows = self._reshaped(rows, (len(numbers), *shape))
+                    rows = reshaped(rows, (len(numbers), *shape))
                 self.editor.xs.append(Sliced(rows, argument))
                 begin = ir.InsertionPoint.at_block_begin(body_of(self.editor.body))
                 with begin, self.editor.op.location:
-                    argument = self._reshaped(argument, frame.slab)
+                    argument = reshaped(argument, frame.slab)
             else:
                 self.editor.consts.append(
                     Constant(self._block(array, frame, int(numbers[0])), argument)
@@ -233,11 +240,6 @@ class ArrayRaiser:
             value = converted(value, access.result.type)
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()
-
-    def _reshaped(self, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
-        if shape_of(value) == shape:
-            return value
-        return self.rules.emit(functools.partial(_reshape, shape=shape), [value])[0]
 
     def _within(self, access: Access, frame: Frame) -> list[ir.Value]:
         """The indices at which an access begins in its slab."""
@@ -471,10 +473,6 @@ def _are_equal(numbers: np.ndarray, others: np.ndarray) -> bool:
 
 def _slice(x: Any, *, start: int, size: int, axis: int) -> list[Any]:
     return [lax.slice_in_dim(x, start, start + size, axis=axis)]
-
-
-def _reshape(x: Any, *, shape: tuple[int, ...]) -> list[Any]:
-    return [lax.reshape(x, shape)]
 
 
 def _part(x: Any, *at: Any, sizes: tuple[int, ...]) -> list[Any]:
