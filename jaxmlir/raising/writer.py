@@ -55,6 +55,7 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
+from jaxmlir.raising.tuples import flatten_tuples
 from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
@@ -141,6 +142,7 @@ class Raising:
         self.of_import = of_import
         self.module = source
         self.source: dict[str, Any] = functions(source)
+        flatten_tuples(self.source)
         self.meshes: dict[str, Any] = {
             op.sym_name.value: op.mesh
             for op in source.body.operations
