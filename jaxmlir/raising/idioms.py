@@ -26,6 +26,7 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
+from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.raising.arrays import all_equal, held_by
@@ -123,23 +124,25 @@ SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
 
 def written(w: Writer, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
-    by_first = LAST[op.name]
-    for name in (_name_of(op.operands[0]), "_"):
+    by_first, operands = LAST[op.name], op.operands
+    names = [_name_of(v) for v in operands]
+    for name in (names[0], "_"):
         for idiom in by_first.get(name, ()):
-            if all(map(_is_made_by, idiom.last[1:], op.operands)):
+            if all(map(_is_made_by, idiom.last[1:], names, operands)):
                 found = _traced(w, idiom, op.results[0], w.env)
                 if found is not None:
                     return found
     return None
 
 
-def _is_made_by(ops: Ops, value: ir.Value) -> bool:
-    """Whether a value of the source is the result of an op, and its operands those of some."""
+def _is_made_by(ops: Ops, name: str, value: ir.Value) -> bool:
+    """Whether a value of the source, the result of an op of a name, is that of some ops."""
     if isinstance(ops, str):
-        return ops == "_" or ops == _name_of(value)
-    if ops[0] != _name_of(value):
+        return ops == "_" or ops == name
+    if ops[0] != name:
         return False
-    return all(map(_is_made_by, ops[1:], _maker_of(value).operands))
+    operands = _maker_of(value).operands
+    return all(map(_is_made_by, ops[1:], map(_name_of, operands), operands))
 
 
 IDIOMS.update(dict.fromkeys(LAST, written))
@@ -352,10 +355,9 @@ class _Match:
             self.values[pattern] = value
             if isinstance(pattern.owner, ir.Block):
                 continue
-            number = _held_by_pattern(pattern)
+            number = _number_of_pattern(pattern)
             if number is not None:
-                held = held_by(value)
-                if held is None or not held.size or not all_equal(held, number.reshape(-1)[0]):
+                if not _is_number(value, number):
                     return False
             elif self._are_alike(pattern, value, self._pattern):
                 pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
@@ -385,9 +387,13 @@ class _Match:
         one, other = a.owner.operation, b.owner.operation
         if one.name != other.name or a.result_number != b.result_number:
             return False
+        if len(_taken_for(a)) != len(_taken_for(b)):
+            return False
+        if not (len(one.attributes) or len(other.attributes) or len(one.regions)):
+            return True
         if (one, other) in self._inner:
             return True
-        if said_by(one) != said_by(other) or len(_taken_for(a)) != len(_taken_for(b)):
+        if said_by(one) != said_by(other):
             return False
         if _inside(one, of_a) != _inside(other, self._source):
             return False
@@ -396,13 +402,33 @@ class _Match:
 
 
 # A pattern is kept as long as the function that it is of.
-_held_by_pattern = functools.lru_cache(1024)(held_by)
+@functools.lru_cache(1024)
+def _number_of_pattern(value: ir.Value) -> np.generic | None:
+    """The number that every element of a constant of a pattern is."""
+    held = held_by(value)
+    return None if held is None or not held.size else held.reshape(-1)[0]
+
+
+def _is_number(value: ir.Value, number: np.generic) -> bool:
+    """Whether every element of a value of the source has the bits of a number."""
+    maker = _maker_of(value)
+    if maker is not None and maker.name == "stablehlo.constant":
+        return _is_filled(maker.attributes["value"], number.tobytes())
+    held = held_by(value)
+    return held is not None and all_equal(held, number)
+
+
+@functools.lru_cache(1024)
+def _is_filled(constant: ir.Attribute, number: bytes) -> bool:
+    """Whether every element of a constant, which is often that of many ops, has some bits."""
+    held = codec.decode(constant)
+    return held.tobytes() == number * held.size
 
 
 def _taken_for(value: ir.Value) -> list[ir.Value]:
     """What the op that gives a value takes, and what its regions take from around them."""
     op = value.owner.operation
-    return [*op.operands, *captured(op)]
+    return [*op.operands, *captured(op)] if len(op.regions) else list(op.operands)
 
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
