@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -26,12 +28,15 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
+from jaxmlir._compat import core
 from jaxmlir.dialect import codec
+from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import all_equal, held_by
+from jaxmlir.raising.arrays import SPREADING, all_equal, held_by
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
-from jaxmlir.raising.source import end_of
+from jaxmlir.raising.sizes import global_constants
+from jaxmlir.raising.source import end_of, tensor
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
 
 Ops = str | tuple[Any, ...]
@@ -174,17 +179,65 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
 def _called(
     w: Writer, function: Callable[..., Any], name: str, operands: list[ir.Value]
 ) -> Values | None:
-    """The results of a call of a function of the source, if JAX writes those of a function so."""
-    types = tuple(v.type for v in operands)
-    if not all(isinstance(t, ir.RankedTensorType) and t.has_static_shape for t in types):
+    """The results of a call of a function of the source, if JAX writes those of a function so.
+
+    A function of arrays of symbolic shapes takes their sizes, too, and all others of the module.
+    """
+    arrays = [v for v in operands if v not in w.sizes]
+    if not all(isinstance(v.type, ir.RankedTensorType) for v in arrays):
         return None
-    block = body_of(w.raising.source[name])
+    callee = w.raising.source[name]
+    block = body_of(callee)
     wanted = [v.type for v in end_of(block).operands]
     found = computation(block, w.raising.source)
-    for known in _computations(function, types):
-        if all(text in known for text in found):
-            return w.traced(_Results(function, tuple(map(known.index, found))), operands, wanted)
+    types, sizes = tuple(v.type for v in arrays), tuple(global_constants(callee).values())
+    for spread in _spreads(function, types, wanted):
+        for known in _computations(spread, types, sizes):
+            if all(text in known for text in found):
+                chosen = _Results(spread, tuple(map(known.index, found)))
+                return w.traced(chosen, arrays, wanted)
     return None
+
+
+def _spreads(
+    function: Callable[..., Any], types: Sequence[ir.Type], wanted: Sequence[ir.Type]
+) -> Iterator[Callable[..., Any]]:
+    """A function; if JAX vectorizes it, also for operands that lack dimensions of the result."""
+    yield function
+    if len(wanted) != 1:
+        return
+    rank, shape = wanted[0].rank, wanted[0].shape
+
+    def fit(type_: ir.Type, dims: tuple[int, ...]) -> bool:
+        pairs = zip(type_.shape, dims, strict=True)
+        return all(n == shape[d] or min(n, shape[d]) < 0 for n, d in pairs)
+
+    present = [
+        [dims for dims in itertools.combinations(range(rank), type_.rank) if fit(type_, dims)]
+        for type_ in types
+    ]
+    for dims in itertools.product(*present):
+        some_lack = min(map(len, dims)) < rank
+        if some_lack and {d for kept in dims for d in kept} == set(range(rank)):
+            yield _Spread(function, rank, dims)
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A function of arrays, some of which lack dimensions.
+
+    Attributes:
+      rank: of the arrays that the function takes.
+      present: for each of them, the dimensions that it has.
+    """
+
+    function: Callable[..., Any]
+    rank: int
+    present: tuple[tuple[int, ...], ...]
+
+    def __call__(self, *args: Any) -> Any:
+        lacking = [[d for d in range(self.rank) if d not in dims] for dims in self.present]
+        return self.function(*map(jnp.expand_dims, args, lacking))
 
 
 @functools.cache
@@ -210,16 +263,23 @@ class _Results(NamedTuple):
 
 @functools.cache
 def _computations(
-    function: Callable[..., Any], types: tuple[ir.Type, ...]
+    function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
-    """What JAX exports, and lowers, a function of operands of some types to."""
+    """What JAX exports, and lowers, a function of operands of some types to.
+
+    Args:
+      sizes: the symbolic dimensions of the module.
+    """
     found = []
-    for _, there, block in _patterns(function, types):
-        first, *others = (view.operation for view in block.operations)
-        if first.name == "func.call" and len(others) == 1:
-            block = body_of(there[ir.FlatSymbolRefAttr(first.attributes["callee"]).value])
+    for _, there, block in _patterns(function, types, sizes):
+        *before, call, _ = (view.operation for view in block.operations)
+        if call.name == "func.call" and all(op.name in _RESHAPES for op in before):
+            block = body_of(there[ir.FlatSymbolRefAttr(call.attributes["callee"]).value])
         found.append(computation(block, there))
     return found
+
+
+_RESHAPES = frozenset(("stablehlo.reshape", "stablehlo.broadcast_in_dim"))
 
 
 class _Pattern(NamedTuple):
@@ -230,24 +290,48 @@ class _Pattern(NamedTuple):
     body: Any
 
 
-def _patterns(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[_Pattern]:
-    """What JAX exports, and lowers, a function of operands of some types to."""
+def _patterns(
+    function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...] = ()
+) -> Iterator[_Pattern]:
+    """What JAX exports, and lowers, a function of operands of some types to.
+
+    Args:
+      sizes: the symbolic dimensions of the module, which all of its functions take.
+    """
     for exported in (True, False):
         # JAX cannot export all that it lowers.
-        if (pattern := _pattern(function, types, exported)) is not None:
+        if (pattern := _pattern(function, types, sizes, exported)) is not None:
             yield pattern
 
 
 @functools.cache
 def _pattern(
-    function: Callable[..., Any], types: tuple[ir.Type, ...], exported: bool
+    function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...], exported: bool
 ) -> _Pattern | None:
-    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    avals = [aval_of(type_) for type_ in types]
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    symbols = [d for a in avals for d in a.shape if core.is_symbolic_dim(d)]
+    if symbols:
+        if not exported:
+            return None
+        every = symbolic_shape(", ".join(sizes), remember_scope(symbols[0]))
+        args.insert(0, jax.ShapeDtypeStruct(every, np.float32))
+        function = _AfterSizes(function)
     module = written_by_jax(function, args, exported=exported)
     if module is None:
         return None
     there = functions(module)
-    return _Pattern(module, there, body_of(there["main"]))
+    return _Pattern(module, there, body_of(there.get("_wrapped_jax_export_main") or there["main"]))
+
+
+@dataclass(frozen=True)
+class _AfterSizes:
+    """A function that takes one array more, first: its shape is all symbolic dimensions."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, sizes: Any, *args: Any) -> Any:
+        return self.function(*args)
 
 
 def _traced(
@@ -276,13 +360,16 @@ def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | No
     if not idiom.has_loops:
         type_ = ir.RankedTensorType.get([3], type_.element_type)
     elif not type_.has_static_shape:
-        return None
+        # Which sizes these are, the match tells.
+        names = [f"d{k}" for k in range(type_.rank)]
+        sizes = ", ".join(d if n < 0 else str(n) for d, n in zip(names, type_.shape, strict=True))
+        type_ = tensor(symbolic_shape(sizes, ()), type_.element_type)
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
     for _, there, block in _patterns(function, (type_,) * idiom.arguments):
         match = _Match(there, w.raising.source)
         if match.extend(end_of(block).operands[0], result):
-            return [match.values[v] for v in block.arguments]
+            return [match.values[v] for v in list(block.arguments)[-idiom.arguments :]]
     return None
 
 
@@ -452,7 +539,7 @@ def _maker_of(value: ir.Value) -> Any:
     op = None
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation
-        if op.name != "stablehlo.broadcast_in_dim":
+        if op.name not in SPREADING[:2]:
             break
         value = op.operands[0]
     return op

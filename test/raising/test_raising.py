@@ -697,6 +697,10 @@ FUNCTIONS = {
     "betainc": lambda x: lax.betainc(jnp.full_like(x, 1.5), jnp.full_like(x, 2.5), lax.logistic(x)),
     "expi": jax.scipy.special.expi,
     "exp1": lambda x: jax.scipy.special.exp1(jnp.abs(x) + 0.25),
+    "expn": lambda x: jax.scipy.special.expn(
+        jnp.arange(1.0, 3.0)[:, None], (jnp.abs(x) + 0.25)[None]
+    ),
+    "hyp1f1": lambda x: jax.scipy.special.hyp1f1(1.5, 2.5, jnp.tanh(x)),
     "gamma": lambda x: jax.random.gamma(jax.random.key(3), jnp.abs(x) + 0.5),
 }
 

@@ -214,6 +214,19 @@ def test_functions_that_jax_writes_as_several_ops_have_its_derivatives():
     close(jax.grad(total(program))(x), jax.grad(total(f))(x))
 
 
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", ["expn", "igamma"])
+def test_series_have_their_derivatives(name):
+    """Also in a module with a size that is none of theirs."""
+    f = {
+        "expn": lambda x, y: (jax.scipy.special.expn(2, jnp.exp(x)), y),
+        "igamma": lambda x, y: (lax.igamma(jnp.full_like(x, 1.5), jnp.exp(x)), y),
+    }[name]
+    program = jaxmlir.from_exported(exported(f, array(3, N), array(B)))
+    args = list(values(program.in_avals, SIZES[0]))
+    close(jax.grad(total(program))(*args), jax.grad(total(f))(*args))
+
+
 def test_one_function_at_two_sizes_is_two():
     @jax.jit
     def double(x):
