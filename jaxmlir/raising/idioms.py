@@ -36,7 +36,7 @@ from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.raising.arrays import SPREADING, all_equal, held_by
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.sizes import global_constants
-from jaxmlir.raising.source import end_of, tensor
+from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
 
 Ops = str | tuple[Any, ...]
@@ -186,17 +186,24 @@ def _called(
     arrays = [v for v in operands if v not in w.sizes]
     if not all(isinstance(v.type, ir.RankedTensorType) for v in arrays):
         return None
-    callee = w.raising.source[name]
-    block = body_of(callee)
+    block = body_of(w.raising.source[name])
     wanted = [v.type for v in end_of(block).operands]
     found = computation(block, w.raising.source)
-    types, sizes = tuple(v.type for v in arrays), tuple(global_constants(callee).values())
+    types = tuple(v.type for v in arrays)
     for spread in _spreads(function, types, wanted):
-        for known in _computations(spread, types, sizes):
+        for known in _computations(spread, types, _sizes_of(w)):
             if all(text in known for text in found):
                 chosen = _Results(spread, tuple(map(known.index, found)))
                 return w.traced(chosen, arrays, wanted)
     return None
+
+
+def _sizes_of(w: Writer) -> tuple[str, ...]:
+    """The symbolic dimensions of a module, which each of its functions takes."""
+    if not w.raising.symbolic:
+        return ()
+    found = (tuple(global_constants(op).values()) for op in w.raising.source.values())
+    return next(filter(None, found), ())
 
 
 def _spreads(
@@ -338,7 +345,7 @@ def _traced(
     w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> Values | None:
     """The idiom's function, applied to what a value of the source is made of by the idiom's ops."""
-    arguments = _arguments(w, idiom, result)
+    arguments = _arguments(w, idiom, result, env)
     if arguments is None or any(v.type != result.type or v not in env for v in arguments):
         return None
     operands = [env[v] for v in arguments]
@@ -352,7 +359,9 @@ def _traced(
     return results
 
 
-def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | None:
+def _arguments(
+    w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
+) -> list[ir.Value] | None:
     """What a value of the source is made of by the ops that JAX writes an idiom's function as."""
     type_ = result.type
     if not jnp.issubdtype(dtype_of(type_.element_type), np.floating):
@@ -360,13 +369,12 @@ def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | No
     if not idiom.has_loops:
         type_ = ir.RankedTensorType.get([3], type_.element_type)
     elif not type_.has_static_shape:
-        # Which sizes these are, the match tells.
-        names = [f"d{k}" for k in range(type_.rank)]
-        sizes = ", ".join(d if n < 0 else str(n) for d, n in zip(names, type_.shape, strict=True))
-        type_ = tensor(symbolic_shape(sizes, ()), type_.element_type)
+        # One of those that are chosen from last.
+        type_ = next(env[v].type for v in result.owner.operands if v.type == result.type)
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
-    for _, there, block in _patterns(function, (type_,) * idiom.arguments):
+    types = (type_,) * idiom.arguments
+    for _, there, block in _patterns(function, types, _sizes_of(w)):
         match = _Match(there, w.raising.source)
         if match.extend(end_of(block).operands[0], result):
             return [match.values[v] for v in list(block.arguments)[-idiom.arguments :]]
