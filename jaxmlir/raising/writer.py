@@ -107,11 +107,6 @@ _REPEATING = frozenset(("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.conver
 # What JAX says of an op that cannot be.
 _BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
-# What says nothing of what is computed.
-_NO_MEANING = frozenset(
-    "mhlo.sharding mhlo.frontend_attributes mhlo.layout_mode sdy.sharding sdy.sharding_rule".split()
-)
-
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Registers the rule of some ops of StableHLO."""
@@ -403,7 +398,7 @@ class Writer:
         self.block: Any = body_of(function)
         self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
-        self._broadcasts = Broadcasts()
+        self._broadcasts = Broadcasts(self.broadcast)
         self.sizes: dict[Any, sizes.Sizes] = {}
         self._given_sizes = sizes or {}
         self._depth = 0
