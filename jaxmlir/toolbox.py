@@ -3,7 +3,8 @@
 A pass walks ``program.functions`` with :func:`ops_of`, builds new ops at an op (``with
 ir.InsertionPoint(op), op.location:``) and puts their results in its place with :func:`replace`.
 New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from MLIR's bindings
-(``ir.Operation.create``).  All of that needs the process's context: ``with scope():``.
+(``ir.Operation.create``).  All of that needs the process's context, which the pass manager has
+entered; elsewhere: ``with scope():``.
 
     ir, functions, scope      MLIR's bindings, the functions of a module, the context
     ops_of, returned          the ops of a function with their names and operands; what it returns

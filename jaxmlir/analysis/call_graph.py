@@ -161,9 +161,9 @@ def visit_functions(
     graph: CallGraph,
     names: Collection[str],
     uses: Uses | None = None,
-) -> None:
+) -> bool:
     """Changes the functions with an op of some names in place, those called before their callers,
-    but none of a kernel.
+    but none of a kernel; whether any was changed.
 
     What then nobody refers to goes.
 
@@ -179,6 +179,7 @@ def visit_functions(
     ]
     if any(changed):
         keep_reachable(program, entries, uses)
+    return any(changed)
 
 
 def keep_reachable(program: Module, entries: Sequence[str], uses: Uses | None = None) -> None:

@@ -15,7 +15,7 @@ from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.dialect.types import aval_of, is_key, type_of
+from jaxmlir.dialect.types import aval_of, is_key, shape_of, type_of, with_shape
 from jaxmlir.errors import Diagnostic, PassError
 
 if TYPE_CHECKING:
@@ -136,6 +136,13 @@ def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes:
     """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}
     return ir.Operation.create(f"jaxpr.{name}", [type_], list(operands), encoded).result
+
+
+def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """An array in another shape; the same value if it has that."""
+    if shape_of(value) == tuple(shape):
+        return value
+    return build("reshape", [value], with_shape(value.type, shape), new_sizes=tuple(shape))
 
 
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:

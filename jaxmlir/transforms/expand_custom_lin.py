@@ -15,7 +15,7 @@ from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, zeros
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
@@ -35,8 +35,7 @@ class ExpandCustomLin(Pass):
     name: ClassVar[str] = "jaxpr-expand-custom-lin"
 
     def run(self, program: Module) -> None:
-        with scope():
-            expand_custom_lin(Rules(program))
+        expand_custom_lin(Rules(program))
 
 
 def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jaxmlir.dialect.builder import copy, instantiated, set_attribute
-from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
@@ -50,11 +49,10 @@ class Jvp(Pass):
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
         discharge_refs(program)
-        with scope():
-            symbol, rules = program.chosen(self.func), Rules(program)
-            new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
-            if self.custom_vjp_forward == "transpose":
-                expand_custom_lin(rules, [new])
+        symbol, rules = program.chosen(self.func), Rules(program)
+        new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
+        if self.custom_vjp_forward == "transpose":
+            expand_custom_lin(rules, [new])
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:

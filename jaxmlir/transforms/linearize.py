@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import Mask, chosen, filled
@@ -62,13 +62,12 @@ class Linearize(Pass):
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            rules = Rules(program)
-            found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
-            if self.custom_vjp_forward == "transpose":
-                expand_custom_lin(rules, [found.lin])
+        symbol = program.chosen(self.func)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        rules = Rules(program)
+        found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
+        if self.custom_vjp_forward == "transpose":
+            expand_custom_lin(rules, [found.lin])
 
 
 class Linearized(NamedTuple):

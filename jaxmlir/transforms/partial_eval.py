@@ -14,7 +14,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute
 from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import stands_for_primitive
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
@@ -44,10 +44,9 @@ class PartialEval(Pass):
     func: str = ""
 
     def run(self, program: Module) -> None:
-        with scope():
-            symbol = program.chosen(self.func)
-            unknown = named_arguments(program, symbol, self.unknown)
-            partial_eval(Rules(program), symbol, unknown)
+        symbol = program.chosen(self.func)
+        unknown = named_arguments(program, symbol, self.unknown)
+        partial_eval(Rules(program), symbol, unknown)
 
 
 class Split(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import clone, filled, set_attribute, zeros
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
@@ -54,14 +54,13 @@ class Vjp(Pass):
 
     def run(self, program: Module) -> None:
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            vjp(
-                Rules(program, reverse=True),
-                symbol,
-                active_arguments(program, symbol, self.argnums),
-            )
+        symbol = program.chosen(self.func)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        vjp(
+            Rules(program, reverse=True),
+            symbol,
+            active_arguments(program, symbol, self.argnums),
+        )
 
 
 class Grad(Pass):
@@ -86,12 +85,11 @@ class Grad(Pass):
 
     def run(self, program: Module) -> None:
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            active = active_arguments(program, symbol, self.argnums)
-            rules = Rules(program, reverse=True)
-            grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
+        symbol = program.chosen(self.func)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        active = active_arguments(program, symbol, self.argnums)
+        rules = Rules(program, reverse=True)
+        grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
 
 
 class Pullback(NamedTuple):

@@ -19,7 +19,7 @@ from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
@@ -57,15 +57,14 @@ class Vmap(Pass):
 
     def run(self, program: Module) -> None:
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            signature = call_signature(program, symbol)
-            if not 0 <= self.axis_size < 2**63:
-                raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
-            in_axes = _axes("in-axes", self.in_axes, signature.operands)
-            out_axes = _axes("out-axes", self.out_axes, signature.results)
-            axis = batch_axis(self.axis_size, self.axis_name or None)
-            vmap(Rules(program), symbol, in_axes, axis, out_axes)
+        symbol = program.chosen(self.func)
+        signature = call_signature(program, symbol)
+        if not 0 <= self.axis_size < 2**63:
+            raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
+        in_axes = _axes("in-axes", self.in_axes, signature.operands)
+        out_axes = _axes("out-axes", self.out_axes, signature.results)
+        axis = batch_axis(self.axis_size, self.axis_name or None)
+        vmap(Rules(program), symbol, in_axes, axis, out_axes)
 
 
 def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Dims:

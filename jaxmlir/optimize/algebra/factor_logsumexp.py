@@ -45,7 +45,7 @@ from jaxmlir.dialect.builder import (
     symbol_ref,
     symbols_of,
 )
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.logsumexps import (
     MIN_RATIO,
@@ -231,24 +231,23 @@ class FactorLogsumexp(Pass):
         graph = analyses_of(program).graph
         if not any(names >= NEEDED for names in graph.names.values()):
             return False
-        with scope():
-            entries = graph.entry_points()
-            loops = _Loops(program, self)
-            count = 0
-            # The derivatives of a version do not hide its exponentials any more.
-            answered = {
-                next(symbols_of(op))
-                for ops in graph.ops.values()
-                for op, name in ops
-                if name == "jaxpr.cond" and is_near(op.operands[0])
-            }
-            for function in outside_kernels(program, SCANS):
-                if function.name.value in answered:
-                    continue
-                for op, name in named_ops(function):
-                    count += name == "jaxpr.scan" and loops.rewrite(function, op)
-            if count:
-                keep_reachable(program, entries, loops.uses)
+        entries = graph.entry_points()
+        loops = _Loops(program, self)
+        count = 0
+        # The derivatives of a version do not hide its exponentials any more.
+        answered = {
+            next(symbols_of(op))
+            for ops in graph.ops.values()
+            for op, name in ops
+            if name == "jaxpr.cond" and is_near(op.operands[0])
+        }
+        for function in outside_kernels(program, SCANS):
+            if function.name.value in answered:
+                continue
+            for op, name in named_ops(function):
+                count += name == "jaxpr.scan" and loops.rewrite(function, op)
+        if count:
+            keep_reachable(program, entries, loops.uses)
         return count > 0
 
 

@@ -27,7 +27,7 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import copy, is_used, trip_count
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
@@ -69,17 +69,16 @@ class FuseScans(Pass):
     max_work: Amount = MAX_WORK
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            entries = graph.entry_points()
-            fusion = _Fusion(program, self.max_work)
-            uses = graph.uses_in(program)
-            for function in graph.outside_kernels(SCANS):
-                if fusion.visit(function):
-                    del uses[function.name.value]
-            if fusion.changed:
-                uses.update(fusion.rules.functions.copied)
-                keep_reachable(program, entries, uses)
+        graph = analyses_of(program).graph
+        entries = graph.entry_points()
+        fusion = _Fusion(program, self.max_work)
+        uses = graph.uses_in(program)
+        for function in graph.outside_kernels(SCANS):
+            if fusion.visit(function):
+                del uses[function.name.value]
+        if fusion.changed:
+            uses.update(fusion.rules.functions.copied)
+            keep_reachable(program, entries, uses)
         return bool(fusion.changed)
 
 

@@ -23,7 +23,7 @@ from jaxmlir.analysis.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
 from jaxmlir.dialect.builder import named_ops, reachable
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
@@ -64,14 +64,13 @@ class RollCalls(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            mapping = _Mapping(Rules(program), self.min_calls)
-            for function in outside_kernels(program, NEEDED_OPS["jaxpr-roll-calls"]):
-                body = analyses_of(program).body(function)
-                while mapping.visit(body):
-                    changed = True
-                    # Calls that were computed above one of these loops may be together in one.
-                    body = FunctionView(function)
+        mapping = _Mapping(Rules(program), self.min_calls)
+        for function in outside_kernels(program, NEEDED_OPS["jaxpr-roll-calls"]):
+            body = analyses_of(program).body(function)
+            while mapping.visit(body):
+                changed = True
+                # Calls that were computed above one of these loops may be together in one.
+                body = FunctionView(function)
         return changed
 
 

@@ -56,7 +56,7 @@ from jaxmlir.dialect.builder import (
     returned,
     zeros,
 )
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -107,11 +107,8 @@ class SinkReductions(Pass):
     memory: Amount = MEMORY
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            deferral = _Deferral(program, graph, self)
-            visit_functions(program, deferral.visit, graph, SCANS)
-        return deferral.changed
+        graph = analyses_of(program).graph
+        return visit_functions(program, _Deferral(program, graph, self).visit, graph, SCANS)
 
 
 @dataclass(eq=False)
@@ -178,7 +175,6 @@ class _Deferral:
     """Takes sums out of the loops of one program."""
 
     def __init__(self, program: Module, graph: CallGraph, options: SinkReductions):
-        self.changed = False
         self.options = options
         self.rules = Rules(program)
         self.work = Work(program)
@@ -190,15 +186,14 @@ class _Deferral:
     def visit(self, function: func.FuncOp) -> bool:
         """Takes sums out of the loops of a function; whether there are any."""
         changed = False
-        for op, name in loops_of(function):
-            if name == "jaxpr.scan":
-                signature = op_signature.of_op(op, name, list(op.operands))
-                if signature in self._left_alone:
-                    continue
-                if self._scan(op):
-                    changed = True
-                else:
-                    self._left_alone.add(signature)
+        for op, name in loops_of(function, SCANS):
+            signature = op_signature.of_op(op, name, list(op.operands))
+            if signature in self._left_alone:
+                continue
+            if self._scan(op):
+                changed = True
+            else:
+                self._left_alone.add(signature)
         return changed
 
     def _scan(self, op: Any) -> bool:
@@ -215,7 +210,6 @@ class _Deferral:
             editor.cancel()
             return False
         _write(self.rules, editor, body, sums)
-        self.changed = True
         return True
 
 

@@ -28,7 +28,7 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import named_ops, reachable
-from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.scan_editor import LOOPS, loops_of
@@ -67,12 +67,11 @@ class UnrollScans(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            unrolling = _Unrolling(program, self)
-            for function in outside_kernels(program, SCANS):
-                for op, name in loops_of(function):
-                    if name == "jaxpr.scan" and PLAIN_SCAN.issuperset(dict(op.attributes.items())):
-                        changed |= unrolling.visit(op, function.name.value)
+        unrolling = _Unrolling(program, self)
+        for function in outside_kernels(program, SCANS):
+            for op, _ in loops_of(function, SCANS):
+                if PLAIN_SCAN.issuperset(dict(op.attributes.items())):
+                    changed |= unrolling.visit(op, function.name.value)
         return changed
 
 

@@ -23,7 +23,6 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.purity import Counted
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
@@ -39,22 +38,12 @@ class Cse(Pass):
     name: ClassVar[str] = "jaxpr-cse"
 
     def run(self, program: Module) -> bool:
-        return cse(program) > 0
-
-
-def cse(program: Module) -> int:
-    """Merges common subexpressions in place; how many ops went."""
-    with scope():
-        counted = Counted(program)
-        merged = sum(
-            _merge(analyses_of(program).body(f), counted) for f in program.functions.values()
-        )
-    if merged:
-        program.changed()
-    return merged
+        counted, body = Counted(program), analyses_of(program).body
+        return sum(_merge(body(f), counted) for f in program.functions.values()) > 0
 
 
 def _merge(body: FunctionView, counted: Counted) -> int:
+    """Merges common subexpressions of a function; how many ops went."""
     # Of each value the number of the first one that is the same.
     same = list(range(len(body.types)))
     first: dict[Any, int] = {}

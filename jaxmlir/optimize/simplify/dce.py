@@ -41,11 +41,10 @@ class Dce(Pass):
 def dce(program: Module) -> bool:
     """Removes dead ops, operands, arguments, results and functions in place; whether there are
     any."""
-    with scope():
-        functions = program.functions
-        liveness = Liveness(functions, read=analyses_of(program).body)
-        entries = analyses_of(program).graph.entry_points()
-        return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
+    functions = program.functions
+    liveness = Liveness(functions, read=analyses_of(program).body)
+    entries = analyses_of(program).graph.entry_points()
+    return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
 def prune(program: Module, entry: Variant) -> None:

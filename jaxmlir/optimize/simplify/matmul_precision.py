@@ -25,7 +25,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import OPS
 from jaxmlir.dialect.types import aval_of, dtype_of, element_of, type_of
 from jaxmlir.errors import PassError
@@ -56,13 +56,12 @@ class MatmulPrecision(Pass):
     ops: tuple[str, ...] = ("dot_general", "conv_general_dilated")
 
     def run(self, program: Module) -> None:
-        with scope():
-            narrow = self.checked()
-            names = {f"jaxpr.{name}" for name in self.ops}
-            for function in program.functions.values():
-                for op, name, operands in list(ops_of(function)):
-                    if name in names and self.wants(op, operands):
-                        _narrow(op, operands, narrow)
+        narrow = self.checked()
+        names = {f"jaxpr.{name}" for name in self.ops}
+        for function in program.functions.values():
+            for op, name, operands in list(ops_of(function)):
+                if name in names and self.wants(op, operands):
+                    _narrow(op, operands, narrow)
 
     def checked(self) -> ir.Type:
         """The type of the operands; the options mean something.
