@@ -33,8 +33,8 @@ from jaxmlir._compat import (
     version_matches,
 )
 from jaxmlir.bridge import manual_axes, params
+from jaxmlir.bridge.custom_rules.closures import PASSING, note_origins
 from jaxmlir.bridge.custom_rules.pending import Pending
-from jaxmlir.bridge.origins import PASSING, note_origins
 from jaxmlir.dialect import (
     codec,
     custom_rule_ops,

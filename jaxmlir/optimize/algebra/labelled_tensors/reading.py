@@ -29,11 +29,11 @@ from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
     Kind,
     Reader,
+    Wiring,
     can_be_summed,
     described,
     kind_of,
 )
-from jaxmlir.optimize.algebra.labelled_tensors.wirings import Wiring
 
 
 def read(body: FunctionView) -> Reading:
