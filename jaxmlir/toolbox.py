@@ -20,20 +20,18 @@ entered; elsewhere: ``with scope():``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import exporter
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import attribute, copy, erase, returned
 from jaxmlir.dialect.ir import functions, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PassError
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import replace, rewrite_ops
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def definition(value: ir.Value) -> tuple[ir.Operation, str] | None:

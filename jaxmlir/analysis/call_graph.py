@@ -5,20 +5,18 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import Uses, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import context, func, ir, is_private
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.kernels import HARDWARE
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # What who looks for loops of a known number of iterations asks for.
 SCANS = frozenset({"jaxpr.scan"})

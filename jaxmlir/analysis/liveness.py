@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, custom_rule_ops
 from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.effect_attributes import is_droppable
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.support.masks import Mask, chosen, fixpoint
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Variant(NamedTuple):

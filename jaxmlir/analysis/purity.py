@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import ops
 from jaxmlir.dialect.builder import named_ops, reachable
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.random import RANDOM
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def is_pure(name: str) -> bool:

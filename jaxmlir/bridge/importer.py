@@ -19,7 +19,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -54,12 +54,10 @@ from jaxmlir.dialect.ir import (
     new_function,
     scope,
 )
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
+from jaxmlir.targets import Target
 
 T = TypeVar("T")
 

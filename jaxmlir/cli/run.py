@@ -28,7 +28,6 @@ from jaxmlir.errors import Diagnostic, LoweringError, count, nearest
 if TYPE_CHECKING:
     import numpy as np
 
-    from jaxmlir.dialect.ir import ir
     from jaxmlir.program.program import Program
 
 FLAGS = (

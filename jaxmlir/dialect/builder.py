@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,10 @@ from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, is_key, shape_of, type_of, with_shape
 from jaxmlir.errors import Diagnostic, PassError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:

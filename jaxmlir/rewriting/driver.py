@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import OpView
@@ -21,11 +21,9 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PassError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Rewrite = Callable[[OpView], "ir.Value | Sequence[ir.Value] | None"]
 

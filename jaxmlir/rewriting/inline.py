@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.call_graph import CALLS, callee_of
 from jaxmlir.analysis.manager import analyses_of
@@ -19,11 +19,9 @@ from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import inline as inline_body
 from jaxmlir.dialect.builder import ops_with_symbols, put_instead, references
 from jaxmlir.dialect.ir import func, ir, is_private, new_function
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Inline(Pass):

@@ -8,7 +8,7 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -34,6 +34,7 @@ from jaxmlir.analysis.liveness import Cut, Variant, liveness_of
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.exporter import Exporter, count_constvars
 from jaxmlir.dialect.ir import context, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import in_scope
 from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
@@ -41,10 +42,6 @@ from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, Pruned
 from jaxmlir.runtime.placement import check_devices
 from jaxmlir.support.masks import chosen
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
 # (see :mod:`jaxmlir.runtime.placement`).

@@ -9,19 +9,17 @@ derivatives are loops of that kind too, so the choice is made once, for derivati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import KERNELS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.options import integer
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 POLICIES = ("error", "checkpointed")
 

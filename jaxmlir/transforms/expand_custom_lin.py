@@ -9,13 +9,14 @@ does not follow from the ops: an affine rule, transposed, would lose its constan
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, zeros
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
@@ -24,9 +25,6 @@ from jaxmlir.transforms.higher_order.custom_rules import out_zeros, rule_symbol
 from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class ExpandCustomLin(Pass):

@@ -21,7 +21,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from jaxmlir._compat import ConfigSnapshot, core
 from jaxmlir.caching import setting
@@ -30,6 +30,7 @@ from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable
 from jaxmlir.dialect.custom_rule_ops import OPS
 from jaxmlir.dialect.handles import Box, get_box
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, functions, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.rewriting.dedupe import (
     Copy,
     ExportedFunction,
@@ -44,9 +45,6 @@ from jaxmlir.transforms.higher_order import rule_of
 from jaxmlir.transforms.higher_order.call import Call
 from jaxmlir.transforms.memo import Copied
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Unavailable(BaseException):

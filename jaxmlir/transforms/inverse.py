@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.dialect.builder import drop_dead_ops, inline, reachable, zeros
 from jaxmlir.dialect.ir import free_symbol, func, functions, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
@@ -25,9 +26,6 @@ from jaxmlir.transforms.inverses.invert import forward, invert
 from jaxmlir.transforms.inverses.solver import Inverted, Known
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Inverse(Pass):

@@ -9,9 +9,10 @@ has a tangent is copied as it is, and so everything that depends on integers, co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxmlir.dialect.builder import copy, instantiated, set_attribute
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
@@ -22,9 +23,6 @@ from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Jvp(Pass):

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import Mask, chosen, filled
@@ -30,9 +31,6 @@ from jaxmlir.transforms.emitters import Linearization
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Linearize(Pass):

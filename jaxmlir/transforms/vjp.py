@@ -10,12 +10,13 @@ The gradient of a scalar function is one after the other, from a cotangent of 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import clone, filled, set_attribute, zeros
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
@@ -30,9 +31,6 @@ from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_pri
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, cotangent_type, transpose_function
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Vjp(Pass):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import lax
@@ -20,6 +20,7 @@ from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
@@ -30,9 +31,6 @@ from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Shared = Literal["sum", "first"]
 

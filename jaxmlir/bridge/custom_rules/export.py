@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -15,12 +15,10 @@ from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
 from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
 from jaxmlir.support.masks import Dims, Mask
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class _Exporter(codec.Reader, Protocol):

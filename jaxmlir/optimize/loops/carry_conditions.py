@@ -19,7 +19,7 @@ in them how often a loop runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
@@ -27,6 +27,7 @@ from jaxmlir.analysis.op_counts import elements
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect.builder import drop_dead_ops, inline, is_used, returned, set_results
 from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import count
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change, loops_of
 from jaxmlir.optimize.simplify.dce import dce
@@ -36,9 +37,6 @@ from jaxmlir.rewriting.driver import replace, rewrite_functions
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import WhileOp
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class CarryConditions(Pass):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.call_graph import SCANS, CallGraph
 from jaxmlir.analysis.function_view import FunctionView
@@ -29,15 +29,13 @@ from jaxmlir.dialect.builder import (
 )
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, copy_function
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class LoopEditor:

@@ -16,20 +16,18 @@ show.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.purity import Counted
 from jaxmlir.dialect import codec, ops
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Cse(Pass):

@@ -14,19 +14,17 @@ What is live is found in :mod:`jaxmlir.analysis.liveness`; here it is acted upon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.liveness import Cut, Liveness, Mask, Variant, whole
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import free_symbol, func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.masks import chosen
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Dce(Pass):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -26,14 +26,12 @@ from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import OPS
 from jaxmlir.dialect.types import aval_of, dtype_of, element_of, type_of
 from jaxmlir.errors import PassError
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class MatmulPrecision(Pass):

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
@@ -59,17 +59,15 @@ from jaxmlir.analysis.strided_view import view_of
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_functions
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
 
 _SUM, _PRODUCT = "jaxpr.reduce_sum", "jaxpr.dot_general"
 _FUNCTIONS = with_trait(Trait.TRANSCENDENTAL)
