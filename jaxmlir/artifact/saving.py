@@ -16,15 +16,7 @@ from jaxmlir.artifact import module_text as _module
 from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
-from jaxmlir.dialect.ir import (
-    DIALECT_VERSION,
-    TREES,
-    context,
-    frames,
-    functions,
-    ir,
-    module_text,
-)
+from jaxmlir.dialect.ir import DIALECT_VERSION, TREES, context, frames, functions, ir, module_text
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped

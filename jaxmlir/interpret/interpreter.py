@@ -301,11 +301,7 @@ def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
     for iteration in range(length):
         index = length - 1 - iteration if backwards else iteration
         frame = Frame(
-            body,
-            node,
-            iteration=iteration,
-            length=length,
-            index=index if backwards else None,
+            body, node, iteration=iteration, length=length, index=index if backwards else None
         )
         outs = interpreter.enter(
             frame, [*consts, *carry, *(interpreter.slice(x, index) for x in xs)]

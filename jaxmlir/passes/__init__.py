@@ -104,10 +104,7 @@ BUILTIN_PASSES = (
     ("jaxpr-shift-invariance", "jaxmlir.optimize.algebra.shift_invariance:ShiftInvariance"),
     ("jaxpr-sink-recompute", "jaxmlir.optimize.memory.sink_recompute:SinkRecompute"),
     ("jaxpr-sink-reductions", "jaxmlir.optimize.loops.sink_reductions:SinkReductions"),
-    (
-        "jaxpr-slices-to-split",
-        "jaxmlir.optimize.cpu.slices_to_split:SlicesToSplit",
-    ),
+    ("jaxpr-slices-to-split", "jaxmlir.optimize.cpu.slices_to_split:SlicesToSplit"),
     ("jaxpr-slp-vectorize", "jaxmlir.optimize.vectorize.slp:SlpVectorize"),
     ("jaxpr-sum-in-products", "jaxmlir.optimize.tpu.sum_in_products:SumInProducts"),
     ("jaxpr-tile", "jaxmlir.optimize.memory.tile:Tile"),

@@ -31,11 +31,7 @@ MOST_BYTES = 4 << 20
 
 
 def run_kept(
-    pipeline: Pipeline,
-    program: Module,
-    remarks: Sink | None = None,
-    *,
-    verify_each: bool = False,
+    pipeline: Pipeline, program: Module, remarks: Sink | None = None, *, verify_each: bool = False
 ) -> None:
     """Runs a pipeline on a program in place, unless it is known what that gives.
 

@@ -323,9 +323,7 @@ def _verify(program: Module, where: str) -> None:
 
 
 def parse_pipeline(
-    text: str,
-    find: Callable[[str], type[Pass] | None],
-    suggest: Callable[[str], str | None],
+    text: str, find: Callable[[str], type[Pass] | None], suggest: Callable[[str], str | None]
 ) -> Pipeline:
     """Parses a textual pipeline, looking up passes by ``find``.
 

@@ -548,10 +548,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @derived_once
     def jacfwd(
-        self,
-        argnums: int | Sequence[int] = 0,
-        has_aux: bool = False,
-        holomorphic: bool = False,
+        self, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
     ) -> Program:
         """The Jacobian, by forward mode; options as for ``jax.jacfwd``.
 

@@ -264,11 +264,7 @@ class Tunable(Module):
     __slots__ = ()
 
     def tune(
-        self,
-        *args: Any,
-        seconds: float = SECONDS,
-        remarks: Sink | None = None,
-        **kwargs: Any,
+        self, *args: Any, seconds: float = SECONDS, remarks: Sink | None = None, **kwargs: Any
     ) -> Self:
         """The program in the form that runs fastest on the device here, for some arguments.
 

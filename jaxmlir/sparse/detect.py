@@ -152,12 +152,7 @@ def _written_out(
         rows = rows.multiply(rows.T).tocsr()
         rows.sort_indices()
     return SparsityPattern(
-        rows.shape,
-        rows.indptr,
-        rows.indices,
-        in_shapes=in_shapes,
-        out_shapes=out_shapes,
-        **options,
+        rows.shape, rows.indptr, rows.indices, in_shapes=in_shapes, out_shapes=out_shapes, **options
     )
 
 

@@ -621,10 +621,6 @@ _RULES: dict[str, Rule] = {
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """The rules for an op, to be tried in order."""
     full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
-    kinds = (
-        (Trait.RESHAPE, _reshape),
-        (Trait.UPDATE, _update),
-        (Trait.CUMULATIVE, _cumulative),
-    )
+    kinds = ((Trait.RESHAPE, _reshape), (Trait.UPDATE, _update), (Trait.CUMULATIVE, _cumulative))
     found += [rule for trait, rule in kinds if full in with_trait(trait)]
     return (*found, _along_loops)

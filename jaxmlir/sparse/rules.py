@@ -660,11 +660,7 @@ _RULES: dict[str, Rule] = {
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """The rules for an op, to be tried in order."""
     full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
-    kinds = (
-        (Trait.UPDATE, _update),
-        (Trait.MOVEMENT, _moved),
-        (Trait.CUMULATIVE, _cumulative),
-    )
+    kinds = ((Trait.UPDATE, _update), (Trait.MOVEMENT, _moved), (Trait.CUMULATIVE, _cumulative))
     found += [rule for trait, rule in kinds if full in with_trait(trait)]
     if full in with_trait(Trait.UPDATE, Trait.MOVEMENT):
         # Overwriting at known places is a movement; elsewhere old and new are taken together.

@@ -54,11 +54,7 @@ class Vjp(Pass):
         discharge_refs(program)
         symbol = program.chosen(self.func)
         checkpoint_while(program, symbol, self.while_, self.checkpoints)
-        vjp(
-            Rules(program, reverse=True),
-            symbol,
-            active_arguments(program, symbol, self.argnums),
-        )
+        vjp(Rules(program, reverse=True), symbol, active_arguments(program, symbol, self.argnums))
 
 
 class Grad(Pass):

@@ -31,14 +31,7 @@ import numpy as np
 from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
 from jaxmlir.bridge import params
 from jaxmlir.caching import configuration
-from jaxmlir.dialect import (
-    codec,
-    custom_rule_ops,
-    effect_attributes,
-    locations,
-    op_signature,
-    ops,
-)
+from jaxmlir.dialect import codec, custom_rule_ops, effect_attributes, locations, op_signature, ops
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.handles import Unread

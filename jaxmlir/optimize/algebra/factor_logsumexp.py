@@ -118,8 +118,7 @@ class Plan:
         asked = [f.operands[i] for f in found for i in f.sum.constants]
         self.check: list[int] = _needed(body, asked)
         self.unused_far: list[int] = _unused(
-            body,
-            {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)},
+            body, {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)}
         )
         self.unused_near: list[int] = _unused(body, {f.op: f.operands for f in found})
 
@@ -340,12 +339,7 @@ class _Loops:
         return True
 
     def _branch(
-        self,
-        name: str,
-        versions: _Versions,
-        scan: ScanOp,
-        op: Any,
-        operands: Sequence[ir.Value],
+        self, name: str, versions: _Versions, scan: ScanOp, op: Any, operands: Sequence[ir.Value]
     ) -> str:
         """A function that is a loop with another body, what is the same in each iteration being
         computed before it."""

@@ -141,7 +141,5 @@ def _with_numbers(
         new = inline(test, [*own[consts : consts + loop.cond_consts], *carry])
     set_results(body, [*carry, *new])
     return loop._replace(
-        cond=function.name.value,
-        body=body.name.value,
-        body_consts=consts + loop.cond_consts,
+        cond=function.name.value, body=body.name.value, body_consts=consts + loop.cond_consts
     )

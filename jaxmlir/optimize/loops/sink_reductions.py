@@ -48,14 +48,7 @@ from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
-from jaxmlir.dialect.builder import (
-    clone,
-    converted,
-    is_constant,
-    overwrites,
-    returned,
-    zeros,
-)
+from jaxmlir.dialect.builder import clone, converted, is_constant, overwrites, returned, zeros
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -493,11 +486,7 @@ def _added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
 
 
 def _summed(
-    rules: Rules,
-    term: _Term,
-    rows: dict[ir.Value, ir.Value],
-    op: _Outside | None,
-    length: int,
+    rules: Rules, term: _Term, rows: dict[ir.Value, ir.Value], op: _Outside | None, length: int
 ) -> ir.Value:
     """The sum of a core over all iterations.
 

@@ -92,10 +92,7 @@ def _make(program: Module, variants: dict[str, list[Variant]]) -> dict[Variant, 
 
 
 def _trim(
-    function: func.FuncOp,
-    variant: Variant,
-    liveness: Liveness,
-    made: dict[Variant, func.FuncOp],
+    function: func.FuncOp, variant: Variant, liveness: Liveness, made: dict[Variant, func.FuncOp]
 ) -> bool:
     """Makes a whole function the variant that it is to be; whether it was another one."""
     live = liveness.of(variant.symbol, variant.results)

@@ -107,10 +107,7 @@ def _call_instead(op: Any, symbol: str) -> None:
     attributes = {
         key: op.attributes[key] for key in ("jaxpr.effects", "jaxpr.ctx") if key in op.attributes
     }
-    attributes |= {
-        "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
-        "name": ir.StringAttr.get(symbol),
-    }
+    attributes |= {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(symbol)}
     types_, operands = [v.type for v in op.results], list(op.operands)[1:]
     with ir.InsertionPoint(op):
         call = ir.Operation.create("jaxpr.jit", types_, operands, attributes, loc=op.location)

@@ -463,11 +463,7 @@ class _ForwardLaplacian(Interpreter):
 
 
 def _with_derivatives(
-    x: Any,
-    jacobian: Any,
-    laplacian: Any,
-    layout: slots.Layout | None = None,
-    first: bool = False,
+    x: Any, jacobian: Any, laplacian: Any, layout: slots.Layout | None = None, first: bool = False
 ) -> _Value:
     return _Value(x, _Base(jacobian, layout), laplacian, first=first)
 

@@ -328,10 +328,7 @@ def _batch_lin_attributes(
 
 
 def _batch_rules(
-    rules: Rules,
-    given: dict[str, tuple[str, ...]],
-    batch: Batch,
-    entry: BatchedRules,
+    rules: Rules, given: dict[str, tuple[str, ...]], batch: Batch, entry: BatchedRules
 ) -> Dims:
     """Writes the batched rules of a call; the dimensions of its results.
 

@@ -20,12 +20,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.labelled_tensors import selectors
-from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
-    Algebra,
-    Expr,
-    Labels,
-    Tensor,
-)
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Expr, Labels, Tensor
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
     Kind,
     Reader,

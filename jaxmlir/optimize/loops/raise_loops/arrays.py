@@ -54,13 +54,7 @@ from jaxmlir.optimize.loops.raise_loops.accesses import (
     is_written,
     varies,
 )
-from jaxmlir.optimize.loops.scan_editor import (
-    Carried,
-    Constant,
-    ScanEditor,
-    Sliced,
-    Stacked,
-)
+from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
 from jaxmlir.passes.remarks import remark
 
 # The most iterations back that a body may look: each is a carried slab.

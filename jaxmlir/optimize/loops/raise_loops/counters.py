@@ -15,13 +15,7 @@ from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.known import (
-    Known,
-    affine,
-    counted,
-    room,
-    vector,
-)
+from jaxmlir.optimize.loops.known import Known, affine, counted, room, vector
 from jaxmlir.optimize.loops.scan_editor import Carried, ScanEditor, Sliced
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked

@@ -26,12 +26,7 @@ from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
 from jaxmlir.optimize.loops.sink_reductions import SinkReductions
-from jaxmlir.optimize.memory.price import (
-    SLOWDOWN,
-    Prices,
-    most_at_once,
-    traffic,
-)
+from jaxmlir.optimize.memory.price import SLOWDOWN, Prices, most_at_once, traffic
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
 from jaxmlir.optimize.memory.remat.joint import (
     Joint,

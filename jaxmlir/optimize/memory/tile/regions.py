@@ -403,10 +403,7 @@ class Writer:
         rest: dict[int, ir.Value] = {}
         if self._tiles.rest:
             rest = self._ops(
-                number,
-                self._tiles.rest,
-                {read: self._rest_of(read) for read in reads},
-                self._whole,
+                number, self._tiles.rest, {read: self._rest_of(read) for read in reads}, self._whole
             )
             carried = [t.add(c, rest[v]) for t, c, v in zip(totals, carried, sums, strict=True)]
         for v, total, value in zip(sums, totals, carried, strict=True):
@@ -501,11 +498,7 @@ class Writer:
         return reshaped(value, (self._tiles.count, self._tiles.size, *shape[1:]))
 
     def _ops(
-        self,
-        number: int,
-        size: int,
-        rows: Mapping[Read, ir.Value],
-        wholes: Mapping[int, ir.Value],
+        self, number: int, size: int, rows: Mapping[Read, ir.Value], wholes: Mapping[int, ir.Value]
     ) -> dict[int, ir.Value]:
         """The ops of a stage on some rows, at the insertion point; their results.
 
