@@ -397,12 +397,8 @@ def _either(*masks: Sequence[bool]) -> Mask:
 
 
 _RULES: dict[str, _Rule] = {
-    "jaxpr.jit": _call("jaxpr"),
-    "jaxpr.remat2": _call("jaxpr"),
-    "jaxpr.shard_map": _call("jaxpr"),
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    **{f"jaxpr.{name}": _call("jaxpr") for name in ("jit", "remat2", "shard_map")},
+    **{f"jaxpr.{name}": _call("call_jaxpr") for name in ("call", "closed_call", "eval_jaxpr")},
     "jaxpr.cond": _cond,
     "jaxpr.remat_opt": _remat_opt,
     "jaxpr.scan": _scan,

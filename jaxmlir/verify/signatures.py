@@ -32,6 +32,7 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, linear_aval, size_variable, type_of
 from jaxmlir.errors import count
 from jaxmlir.support.masks import chosen
@@ -677,19 +678,9 @@ _ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
 ON_ELEMENTS = frozenset(_ON_ELEMENTS)
 
 _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
-    "jaxpr.jit": _call("jaxpr"),
+    **{name: _call(attribute) for name, attribute in CALLEES.items()},
     "jaxpr.remat2": _remat,
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
     "jaxpr.composite": _composite,
-    "jaxpr.custom_inverse_call": _call("call_jaxpr"),
-    "jaxpr.custom_vmap_call": _call("call"),
-    "jaxpr.program_order": _call("call_jaxpr"),
-    "jaxpr.custom_partitioning": _call("call"),
-    "jaxpr.compute_on": _call("jaxpr"),
-    "jaxpr.xla_metadata_call": _call("jaxpr"),
-    "jaxpr.fused_call": _call("jaxpr"),
     "jaxpr.cond": _cond,
     "jaxpr.scan": _scan,
     "jaxpr.while": _while,
@@ -700,16 +691,8 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.pallas_call": _pallas_call,
     "jaxpr.dot_general": _product,
     "jaxpr.conv_general_dilated": _both(_windows(2), _product),
-    **{
-        f"jaxpr.{name}": _windows()
-        for name in (
-            "reduce_window_sum",
-            "reduce_window_max",
-            "reduce_window_min",
-            "select_and_scatter_add",
-            "select_and_gather_add",
-        )
-    },
+    **{f"jaxpr.reduce_window_{kind}": _windows() for kind in ("sum", "max", "min")},
+    **{f"jaxpr.select_and_{kind}_add": _windows() for kind in ("scatter", "gather")},
     "jaxpr.sort": _sort,
     "jaxpr.stack": _stack,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,
