@@ -581,13 +581,8 @@ def _product(op: _Op) -> Iterator[str]:
 
 # Attributes with one entry for each dimension that a window slides along.
 _OF_WINDOWS = (
-    "window_dimensions",
-    "window_strides",
-    "padding",
-    "base_dilation",
-    "window_dilation",
-    "lhs_dilation",
-    "rhs_dilation",
+    *("window_dimensions", "window_strides", "padding"),
+    *("base_dilation", "window_dilation", "lhs_dilation", "rhs_dilation"),
 )
 
 

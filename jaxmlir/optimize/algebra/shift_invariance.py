@@ -264,8 +264,7 @@ def _dot_general(node: OpView, laws: Laws) -> Law:
 RULES: dict[str, Rule] = {
     f"jaxpr.{name}": rule
     for name, rule in {
-        "add": _sum(1),
-        "add_any": _sum(1),
+        **dict.fromkeys(("add", "add_any"), _sum(1)),
         "sub": _sum(-1),
         "mul": _product(1),
         "div": _product(-1),

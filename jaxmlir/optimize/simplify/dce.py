@@ -141,13 +141,8 @@ def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:
 
 
 # What is said of a function as an entry point or as a rule, which a variant of it is not.
-_ABOUT_WHOLE_FUNCTIONS = (
-    "jaxpr.in_tree",
-    "jaxpr.out_tree",
-    "jaxpr.num_res",
-    "jaxpr.in_zeros",
-    "jaxpr.out_zeros",
-    "jaxpr.input_fwds",
+_ABOUT_WHOLE_FUNCTIONS = tuple(
+    f"jaxpr.{name}" for name in "in_tree out_tree num_res in_zeros out_zeros input_fwds".split()
 )
 
 

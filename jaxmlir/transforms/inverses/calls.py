@@ -212,9 +212,6 @@ def _text(functions: Mapping[str, func.FuncOp], symbol: str) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["LIBRARY", "Known", "learn"]
-
-
 class Call(Rule):
     """The call of the called function's inverse."""
 

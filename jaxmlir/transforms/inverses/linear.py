@@ -150,11 +150,8 @@ whole(
     "conv_general_dilated",
     {(0,): Formula(_unconvolve, _convolution_log_det)},
     attributes=(
-        "window_strides",
-        "padding",
-        "dimension_numbers",
-        "feature_group_count",
-        "batch_group_count",
+        *("window_strides", "padding", "dimension_numbers"),
+        *("feature_group_count", "batch_group_count"),
     ),
     check=_pixel_kernel,
 )
