@@ -674,10 +674,5 @@ def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:
     if isinstance(error, ImportingError) and error.diagnostics[0].line:
         return error
     file, line, col = locations.user_position(eqn.source_info)
-    return ImportingError(
-        [
-            Diagnostic(
-                "error", f"importing '{eqn.primitive.name}': {message_of(error)}", file, line, col
-            )
-        ]
-    )
+    message = f"importing '{eqn.primitive.name}': {message_of(error)}"
+    return ImportingError([Diagnostic("error", message, file, line, col)])

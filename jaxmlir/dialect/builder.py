@@ -86,15 +86,9 @@ def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
     """The op again, on other operands; its results."""
-    return list(
-        ir.Operation.create(
-            name,
-            list(op.results.types),
-            list(operands),
-            dict(op.attributes.items()),
-            loc=op.location,
-        ).results
-    )
+    types, attributes = list(op.results.types), dict(op.attributes.items())
+    new = ir.Operation.create(name, types, list(operands), attributes, loc=op.location)
+    return list(new.results)
 
 
 def put_instead(op: Any, values: Sequence[ir.Value]) -> None:

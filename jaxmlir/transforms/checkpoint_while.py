@@ -75,13 +75,8 @@ def checkpoint_while(
         functions = program.functions
         reached = reachable(functions, symbol)
         # A kernel has no derivative, and its compiler knows while loops only.
-        kernels = {
-            kernel
-            for name in reached
-            for op, op_name in ops_with_symbols(functions[name])
-            if op_name in KERNELS
-            for kernel in symbols_of(op)
-        }
+        ops = (found for name in reached for found in ops_with_symbols(functions[name]))
+        kernels = {kernel for op, name in ops if name in KERNELS for kernel in symbols_of(op)}
         for name in reached - reachable(functions, *kernels):
             for op, op_name, operands in list(ops_of(functions[name])):
                 if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:

@@ -461,11 +461,6 @@ def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
 
 def _boxes(functions: Iterable[func.FuncOp]) -> dict[str, Box]:
     """The boxes of the Python objects that the ops of some functions name."""
-    names = {
-        name
-        for function in functions
-        for op, _ in named_ops(function)
-        for attr in op.attributes.values()
-        for name in codec.handles_in(attr)
-    }
+    ops = (op for function in functions for op, _ in named_ops(function))
+    names = {name for op in ops for a in op.attributes.values() for name in codec.handles_in(a)}
     return {name: get_box(name) for name in names}

@@ -305,12 +305,9 @@ def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _Split:
         ]
         given = [None if t is None or t.is_known() else t for t in given]
         info = debug_info("linearize", eqn.primitive.name, sum(active), len(given))
-        jaxpr, consts, _ = pe.tracers_to_jaxpr(
-            chosen(tangents, active),
-            [t for t in given if t is not None],
-            trace.effect_handles,
-            info.with_unknown_names(),
-        )
+        about = trace.effect_handles, info.with_unknown_names()
+        outs = [t for t in given if t is not None]
+        jaxpr, consts, _ = pe.tracers_to_jaxpr(chosen(tangents, active), outs, *about)
     jaxpr = pe.convert_constvars_jaxpr(jaxpr)
     kept = [False] * len(consts) + [True] * sum(active)
     jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)

@@ -51,11 +51,8 @@ from jaxmlir.errors import JaxmlirError
 # What a program has too of the parameters of primitives with custom rules.  How a backward rule
 # gives cotangents, and what it logs, are no matter there.
 _MATCHED = frozenset(
-    {
-        *("traced", "fwd", "bwd", "jvp_fun", "jvp_rule"),
-        *("symbolic_zeros", "static_argnums", "opt_remat"),
-        *("bwd_accums", "with_logs"),
-    }
+    "traced fwd bwd jvp_fun jvp_rule symbolic_zeros static_argnums opt_remat bwd_accums "
+    "with_logs".split()
 )
 
 

@@ -234,12 +234,8 @@ class FactorLogsumexp(Pass):
         loops = _Loops(program, self)
         count = 0
         # The derivatives of a version do not hide its exponentials any more.
-        answered = {
-            next(symbols_of(op))
-            for ops in graph.ops.values()
-            for op, name in ops
-            if name == "jaxpr.cond" and is_near(op.operands[0])
-        }
+        conds = [op for ops in graph.ops.values() for op, name in ops if name == "jaxpr.cond"]
+        answered = {next(symbols_of(op)) for op in conds if is_near(op.operands[0])}
         for function in outside_kernels(program, SCANS):
             if function.name.value in answered:
                 continue

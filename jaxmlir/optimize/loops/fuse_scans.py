@@ -233,12 +233,8 @@ class _Fusion:
             rows = [[*e, *op.operands] for e, op in zip(extra, members, strict=True)]
             slices = len(rows[0]) - len(scan.operands(list(members[0].operands))[2])
             columns = list(zip(*rows, strict=True))
-            dims = tuple(
-                [
-                    None if all(v == c[0] for v in c) else int(i >= slices)
-                    for i, c in enumerate(columns)
-                ]
-            )
+            same = [all(v == c[0] for v in c) for c in columns]
+            dims = tuple([None if s else int(i >= slices) for i, s in enumerate(same)])
             if extra[0]:
                 model = scan._replace(body=lifted, num_consts=scan.num_consts + len(extra[0]))
                 example = model.write(self.rules, rows[0])[0].owner

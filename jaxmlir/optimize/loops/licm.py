@@ -544,13 +544,8 @@ class _Motion:
         if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
             return
         of_cond, of_body, init = loop.operands(list(op.operands))
-        cond, body = (
-            self._splits.of_while(symbol, len(consts), len(init), may_not_run)
-            for symbol, consts, may_not_run in (
-                (loop.cond, of_cond, False),
-                (loop.body, of_body, True),
-            )
-        )
+        cond = self._splits.of_while(loop.cond, len(of_cond), len(init), False)
+        body = self._splits.of_while(loop.body, len(of_body), len(init), True)
         if cond is None and body is None:
             return
         self._splits.changed = True

@@ -107,14 +107,11 @@ def _reshaped_rows(program: Module, op: Any) -> list[int]:
 def _is_reshaped(value: ir.Value) -> bool:
     """Whether a value is a plain array that nothing but reshapes reads."""
     users = [use.owner for use in value.uses]
-    return (
-        bool(users)
-        and is_plain_array(value.type)
-        and all(user.name in _RESHAPES for user in users)
-        and not any(
-            user.name == "jaxpr.reshape" and "dimensions" in user.attributes for user in users
-        )
-    )
+    if not users or not is_plain_array(value.type):
+        return False
+    if not all(user.name in _RESHAPES for user in users):
+        return False
+    return not any(u.name == "jaxpr.reshape" and "dimensions" in u.attributes for u in users)
 
 
 def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:

@@ -52,12 +52,8 @@ def can_batch(program: Module, signature: Signature) -> bool:
         return True
     functions = program.functions
     uses = [use for _, attr in signature.attributes for use in symbol_uses(attr)]
-    return all(
-        _has_rule(name)
-        for symbol in reachable(functions, *uses)
-        for op, name in named_ops(functions[symbol])
-        if op.operands
-    )
+    ops = (found for s in reachable(functions, *uses) for found in named_ops(functions[s]))
+    return all(_has_rule(name) for op, name in ops if op.operands)
 
 
 def _has_rule(name: str) -> bool:

@@ -89,12 +89,8 @@ class CustomJvp(HigherOrderRule):
         rule, uses = _Rule(rules, op, active), _taken(op, active)
         n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
-        halves = linearize_rule_of(
-            rules,
-            rule.symbol,
-            rule.unknown,
-            tuple(i < n or i in asked for i in range(rule.num_outs)),
-        )
+        needed = tuple(i < n or i in asked for i in range(rule.num_outs))
+        halves = linearize_rule_of(rules, rule.symbol, rule.unknown, needed)
         if any(halves.pattern[:n]):
             raise error_at(
                 op, f"the values that the rule @{rule.symbol} gives depend on the tangents"

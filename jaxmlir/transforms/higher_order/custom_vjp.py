@@ -85,12 +85,8 @@ class CustomVjp(HigherOrderRule):
 
         # Which backward rule it is may depend on the op, and one that is missing is the op's error.
         is_known = "bwd" in attributes and "symbolic_zeros" not in attributes
-        return Linearization(
-            Emitter(pattern, primal),
-            Emitter(pattern, tangent),
-            active,
-            pull=pull if is_known else None,
-        )
+        halves = Emitter(pattern, primal), Emitter(pattern, tangent)
+        return Linearization(*halves, active, pull=pull if is_known else None)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         return batch_call(rules, op, dims, axis, _batch_attributes)

@@ -230,18 +230,8 @@ def _steps(inputs: Sequence[Expr], order: Sequence[Expr], signs: dict[Expr, int]
         for k in range(len(signed)):
             operands[k] = (*operands[k][:2], 1)
         signs[expr] = math.prod(signed[:1] if expr.kind == "add" else signed)
-        steps.append(
-            Step(
-                expr.kind,
-                params,
-                tuple(operands),
-                expr.sizes,
-                expr.rank,
-                expr.dtype,
-                expr.is_dot,
-                expr.size,
-            )
-        )
+        of_result = expr.sizes, expr.rank, expr.dtype, expr.is_dot, expr.size
+        steps.append(Step(expr.kind, params, tuple(operands), *of_result))
     return steps
 
 
@@ -454,13 +444,7 @@ def contracted(
     numbers = tuple(
         tuple(tuple(x.labels.index(k) for k in group) for x in (a, b)) for group in groups
     )
-    array = lax.dot_general(
-        a.array,
-        b.array,
-        numbers,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
+    array = lax.dot_general(a.array, b.array, numbers, precision, preferred_element_type)
     free = [k for x in (a, b) for k in x.labels if k not in both]
     return LabelledArray(array, (*groups[1], *free)).summed(gone)
 

@@ -219,12 +219,8 @@ MAX_TERMS = 8
 
 def _may_be_distributed(function: Function) -> bool:
     """Whether any factor of a matrix product is a sum."""
-    return any(
-        operand.kind == "add"
-        for expr in function.products
-        if isinstance(expr.params, Dot)
-        for operand, _, _ in expr.operands
-    )
+    dots = (expr for expr in function.products if isinstance(expr.params, Dot))
+    return any(operand.kind == "add" for dot in dots for operand, _, _ in dot.operands)
 
 
 def _distributed(function: Function, min_gain: float) -> list[_Change]:
