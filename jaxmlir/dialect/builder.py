@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, S
 from typing import Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
@@ -43,6 +44,17 @@ def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
     for axis in sorted(numbers.inserted_window_dims):
         sizes.insert(axis, 1)
     return sizes
+
+
+def gather_of(numbers: Any) -> lax.GatherDimensionNumbers:
+    """The dimension numbers of the gather of what a scatter of some numbers writes."""
+    return lax.GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
 
 
 def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
@@ -345,6 +357,14 @@ def reachable(
             found = uses[name]
         pending.extend(reversed(found))
     return reached.keys()
+
+
+def reached_ops(
+    functions: Mapping[str, func.FuncOp], *symbols: str, custom_rules: bool = True
+) -> Iterator[tuple[Any, str]]:
+    """The ops of the functions that :func:`reachable` gives, with their names."""
+    for name in reachable(functions, *symbols, custom_rules=custom_rules):
+        yield from named_ops(functions[name])
 
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:

@@ -17,7 +17,7 @@ import jax
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import custom_rule_ops
-from jaxmlir.dialect.builder import named_ops, reachable, returned, set_results
+from jaxmlir.dialect.builder import reached_ops, returned, set_results
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -66,12 +66,8 @@ def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Pa
     """
     copy = _copy(program)
     with scope():
-        functions = copy.functions
-        has_rules = any(
-            name in custom_rule_ops.OPS
-            for function in reachable(functions, symbol)
-            for _, name in named_ops(functions[function])
-        )
+        ops = reached_ops(copy.functions, symbol)
+        has_rules = any(name in custom_rule_ops.OPS for _, name in ops)
         active = active_arguments(copy, symbol, tuple(argnums))
         gradient = grad(Rules(copy, reverse=True), symbol, active)
         _put_in_order(copy.function(gradient), active, argnums)

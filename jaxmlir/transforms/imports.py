@@ -26,7 +26,14 @@ from typing import Any, ParamSpec, TypeVar
 from jaxmlir._compat import ConfigSnapshot, core
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
+from jaxmlir.dialect.builder import (
+    Uses,
+    named_ops,
+    ops_with_symbols,
+    reachable,
+    reached_ops,
+    symbols_of,
+)
 from jaxmlir.dialect.custom_rule_ops import OPS
 from jaxmlir.dialect.handles import Box, get_box
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, functions, ir, scope
@@ -56,12 +63,7 @@ class Unavailable(BaseException):
 
 def has_custom_rules(program: Module, symbol: str) -> bool:
     """Whether a function reaches ops that have custom rules, traced or not."""
-    known = program._functions
-    return any(
-        name in OPS
-        for reached in reachable(known, symbol)
-        for _, name in ops_with_symbols(known[reached])
-    )
+    return any(name in OPS for _, name in reached_ops(program._functions, symbol))
 
 
 class SharedFunctions:
@@ -451,10 +453,9 @@ def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
         return False
     if custom and program.rule_tracing.table is None:
         return False
-    for name in reachable(known, symbol):
-        for op, kind in named_ops(known[name]):
-            if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in op.attributes):
-                return False
+    for op, kind in reached_ops(known, symbol):
+        if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in op.attributes):
+            return False
     boxes = _boxes(known[name] for name in reachable(known, symbol))
     return not any(isinstance(box.value, core.Ref) for box in boxes.values())
 

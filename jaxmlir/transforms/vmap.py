@@ -18,7 +18,7 @@ from jaxmlir._compat import batching, core
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import attribute, reached_ops, symbols_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -242,12 +242,8 @@ def _may_hide(op: Any, name: str, axis: Any) -> bool:
 
 
 def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:
-    functions = rules.program.functions
-    return any(
-        _may_hide(op, name, axis)
-        for reached in reachable(functions, symbol)
-        for op, name in named_ops(functions[reached])
-    )
+    ops = reached_ops(rules.program.functions, symbol)
+    return any(_may_hide(op, name, axis) for op, name in ops)
 
 
 def _destinations(

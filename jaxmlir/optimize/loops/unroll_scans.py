@@ -27,7 +27,7 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import named_ops, reachable
+from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
@@ -117,11 +117,7 @@ class _Unrolling:
 
     def _ops(self, symbol: str) -> int | None:
         """How many ops a run of ``@symbol`` has; ``None`` if there is a loop among them."""
-        names = [
-            name
-            for callee in reachable(self._functions, symbol, custom_rules=False)
-            for _, name in named_ops(self._functions[callee])
-        ]
+        names = [name for _, name in reached_ops(self._functions, symbol, custom_rules=False)]
         return len(names) if LOOPS.isdisjoint(names) else None
 
 
