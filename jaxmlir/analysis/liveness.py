@@ -282,7 +282,7 @@ class Liveness:
                 cut = self._cut(body, i, tuple(map(bool, live[first:last])), pinned)
                 if cut is not None:
                     cuts[i] = cut
-                    operands = [v for v, used in zip(operands, cut.operands, strict=True) if used]
+                    operands = chosen(operands, cut.operands)
             for value in operands:
                 live[value] = True
         return Live(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)

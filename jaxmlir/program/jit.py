@@ -37,6 +37,7 @@ from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 from jaxmlir.runtime.placement import devices_of
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.masks import chosen
 from jaxmlir.support.options import check_budget
 from jaxmlir.targets import Target
 
@@ -91,7 +92,7 @@ class Stager:
         jaxpr, values = traced.jaxpr, [*traced._consts, *operands]
         if not (keep_unused or rules_may_read(jaxpr)):
             jaxpr, used = without_dead_code(jaxpr)
-            values = [value for value, use in zip(values, used, strict=True) if use]
+            values = chosen(values, used)
         program = import_for(jaxpr, name, self.target)
         recipe = program.recipe
         # No pass of level 1 asks for the target.

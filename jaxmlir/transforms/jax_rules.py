@@ -122,11 +122,8 @@ def _tangent_eqns(eqn: Any, tangents: dict[int, Any], parts: list[Sequence[int]]
     if len(parts) == 2:
         terms = [e.outvars[0] for e in eqns]
         total = core.Var(terms[0].aval)
-        eqns.append(
-            core.new_jaxpr_eqn(
-                terms, [total], ad_util.add_any_p, {}, core.no_effects, eqn.source_info, eqn.ctx
-            )
-        )
+        about = core.no_effects, eqn.source_info, eqn.ctx
+        eqns.append(core.new_jaxpr_eqn(terms, [total], ad_util.add_any_p, {}, *about))
     return eqns
 
 

@@ -35,7 +35,7 @@ from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, linear_aval, size_variable, type_of
 from jaxmlir.errors import count
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import chosen, left_out
 
 
 def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
@@ -277,7 +277,7 @@ class _Function:
         zeros = self.get(attribute, (False,) * len(avals))
         if len(zeros) != len(avals):
             return list(avals)
-        return [aval for aval, zero in zip(avals, zeros, strict=True) if not zero]
+        return left_out(avals, zeros)
 
 
 def _tangents(avals: Sequence[Any]) -> list[Any]:

@@ -583,11 +583,8 @@ def _payload_type(aval: Any) -> ir.Type:
 
 def _given_effects(op: Any) -> Iterable[Any]:
     attributes = op.attributes
-    return (
-        effect_attributes.listed(attributes["jaxpr.effects"])
-        if "jaxpr.effects" in attributes
-        else ()
-    )
+    has_any = "jaxpr.effects" in attributes
+    return effect_attributes.listed(attributes["jaxpr.effects"]) if has_any else ()
 
 
 def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:

@@ -18,7 +18,7 @@ from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
-from jaxmlir.support.masks import Dims, Mask
+from jaxmlir.support.masks import Dims, Mask, left_out
 
 
 class _Exporter(codec.Reader, Protocol):
@@ -137,7 +137,7 @@ def _instantiate_tangents(
         ]
         return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
 
-    avals = [*in_avals, *(a for a, zero in zip(tangent_avals, in_zeros, strict=True) if not zero)]
+    avals = [*in_avals, *left_out(tangent_avals, in_zeros)]
     name = jaxpr.debug_info.func_name
     info = debug_info("custom_jvp jvp", name, len(avals), 0)._replace(
         arg_names=None, result_paths=None

@@ -343,11 +343,8 @@ class Splits:
 
     def _read(self, function: func.FuncOp) -> FunctionView:
         is_unchanged = function.name.value in self._unchanged
-        return (
-            analyses_of(self._rules.program).body(function)
-            if is_unchanged
-            else FunctionView(function)
-        )
+        body = analyses_of(self._rules.program).body
+        return body(function) if is_unchanged else FunctionView(function)
 
     def _split(
         self, body: FunctionView, uses: Uses, in_remat: bool, may_not_run: bool

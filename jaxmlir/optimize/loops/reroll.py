@@ -310,11 +310,9 @@ class _Loop(Group):
         body, packs = self.body, self.packs
         first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]]
         slices = [c for c in self.inputs if c not in self.carry and not self.is_same(c)]
-        remark(
-            first,
-            f"rolled up: {self.count} blocks of {len(packs)} ops are one loop, "
-            f"with {len(self.carry)} carried values and {len(slices)} slices",
-        )
+        takes = f"{len(self.carry)} carried values and {len(slices)} slices"
+        blocks = f"{self.count} blocks of {len(packs)} ops"
+        remark(first, f"rolled up: {blocks} are one loop, with {takes}")
         outs = self.write_scan(self._name, self.carry, self.outputs, last, first.location)
         with ir.InsertionPoint(last), first.location:
             for before, out in zip(self.carry.values(), outs, strict=False):

@@ -239,11 +239,9 @@ class ScanEditor:
         arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
         arguments = set_arguments(self.body, arguments, types)
         new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))
-        operands = [
-            *(item.operand for item in self.consts),
-            *(item.init for item in self.carry),
-            *(item.operand for item in self.xs),
-        ]
+        operands = [item.operand for item in self.consts]
+        operands += [item.init for item in self.carry]
+        operands += [item.operand for item in self.xs]
         with ir.InsertionPoint(self.op), self.op.location:
             results = new.write(self.rules, operands, types)
         self.written = results[0].owner if results else None

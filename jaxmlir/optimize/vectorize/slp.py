@@ -526,11 +526,8 @@ class Tree(Group):
         """Writes the batch before the sink, which uses it then."""
         body, seed, rules = self.body, self.seed, self.rules
         sink = body.ops[seed.sink].operation
-        remark(
-            sink,
-            f"packed: {self.count} lanes of {len(self.packs)} ops are one, of which "
-            f"{len(self.inputs)} values go in",
-        )
+        lanes = f"{self.count} lanes of {len(self.packs)} ops are one"
+        remark(sink, f"packed: {lanes}, of which {len(self.inputs)} values go in")
         results = list(dict.fromkeys([seed.values, *self.outputs]))
         name, location = f"{body.function.name.value}.lane", body.ops[self.packs[-1][0]].location
         batch = self.write_batch(name, results, sink, location)

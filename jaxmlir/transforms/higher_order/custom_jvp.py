@@ -312,11 +312,8 @@ def _batch_attributes(
     key = (*given, *transposes, dims, axis, out_dims)
     symbols = {rule: rule for rule in (*given, *transposes)}
     entry = batch_rules(rules, key, symbols, out_dims, write)
-    found = {
-        name: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
-        for name in ("jvp_jaxpr", "jvp_with_zeros", "transposes")
-        if name in attributes
-    }
+    names = [n for n in ("jvp_jaxpr", "jvp_with_zeros", "transposes") if n in attributes]
+    found = {n: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[n])] for n in names}
     encoded = {
         name: refs[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(refs)
         for name, refs in found.items()

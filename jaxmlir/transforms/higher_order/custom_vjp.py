@@ -113,11 +113,8 @@ class CustomLin(HigherOrderRule):
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
             return [*create(name, types, args, attributes), *args[:num_res]]
 
-        return Linearization(
-            Emitter(pattern, primal),
-            Emitter(pattern, lambda args: create(name, types, args, narrowed)),
-            active,
-        )
+        tangent = Emitter(pattern, lambda args: create(name, types, args, narrowed))
+        return Linearization(Emitter(pattern, primal), tangent, active)
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """A call of the backward rule; a cotangent that is zero is written down for it, unless it

@@ -570,11 +570,9 @@ def _rewrite(
         for part in reversed(parts) if loop.scan.reverse else parts:
             scan = loop.scan._replace(length=(part.stop - part.start) // part.count)
             if part.count > 1:
-                scan = scan._replace(
-                    body=_segment(rules, loop, scan),
-                    length=part.count,
-                    other={k: v for k, v in scan.other.items() if k != "unroll"},
-                )
+                body = _segment(rules, loop, scan)
+                other = {k: v for k, v in scan.other.items() if k != "unroll"}
+                scan = scan._replace(body=body, length=part.count, other=other)
             slices = [views.of(v, part) for v in whole_slices]
             outs = scan.write(rules, [*consts, *carry, *slices])
             ops[part] = outs[0].owner
