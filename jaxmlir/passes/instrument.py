@@ -9,14 +9,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from jaxlib.mlir import ir
 
 from jaxmlir.dialect.ir import inner_ops, module_text
-from jaxmlir.dialect.module import Module
 from jaxmlir.passes import cxx
 from jaxmlir.passes.remarks import Sink, listening
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
 _RULE = "===" + "-" * 73 + "==="
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxlib.mlir import ir
 
 from jaxmlir.dialect.ir import context, diagnostics_of, functions, scope
-from jaxmlir.dialect.module import Module
 from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
@@ -28,6 +27,9 @@ from jaxmlir.passes.levels import COMPILERS, LEVELS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.progress import progress
+
+if TYPE_CHECKING:
+    from jaxmlir.dialect.module import Module
 
 _MODULE = "builtin.module"
 _LATE = frozenset(name for level in LEVELS.values() for name in level)
