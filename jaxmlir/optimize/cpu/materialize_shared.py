@@ -28,7 +28,7 @@ from typing import ClassVar
 from jaxmlir.analysis.function_view import FunctionView, PutIn
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import build
-from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.barriers import alone, fences_together
@@ -56,48 +56,47 @@ class MaterializeShared(Pass):
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        return fence(program, self.threshold) > 0
+        return fence(program, self.threshold)
 
 
-def fence(program: Module, threshold: int = MaterializeShared.threshold) -> int:
-    """Puts fences into a program, in place; how many."""
+def fence(program: Module, threshold: int = MaterializeShared.threshold) -> bool:
+    """Puts fences into a program, in place; whether any."""
     together = fences_together(program)
     if together is None:
-        return 0
+        return False
     put = alone(together)
-    with scope():
-        bodies = _Bodies(program)
-        costs = Costs(bodies, threshold)
-        chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
-        for symbol, values in chosen.items():
-            if values:
-                bodies.put_in(symbol, _fence(bodies(symbol), values, put))
-        count = sum(map(len, chosen.values()))
+    bodies = _Bodies(program)
+    costs = Costs(bodies, threshold)
+    chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
+    for symbol, values in chosen.items():
+        if values:
+            bodies.put_in(symbol, _fence(bodies(symbol), values, put))
+    count = sum(map(len, chosen.values()))
 
-        def cut(found: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
-            for symbol, cuts in found.items():
-                if cuts:
-                    bodies.put_in(symbol, _cut(bodies(symbol), cuts, put, reason))
-            return sum(map(len, found.values()))
+    def cut(found: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
+        for symbol, cuts in found.items():
+            if cuts:
+                bodies.put_in(symbol, _cut(bodies(symbol), cuts, put, reason))
+        return sum(map(len, found.values()))
 
-        sums = crowded_sums(list(program.functions), bodies)
-        count += cut(sums, f"what is added up reads more than {MAX_READ} arrays")
-        apart = {symbol: summed_apart(bodies(symbol)) for symbol in program.functions}
-        count += cut(apart, "a sum of it would store what others compute again")
-        slices = slices_of_scans(program.functions, bodies)
-        sliced = {
-            symbol: read_in_two_ways(bodies(symbol), slices.get(symbol, ()))
-            for symbol in program.functions
-        }
-        count += cut(sliced, "its user reads this slice in two arrangements")
-        for symbol in loop_bodies(map(bodies, program.functions)):
-            body = bodies(symbol)
-            for write in overwritten(body):
-                read_first(body, write, together)
-                count += 1
+    sums = crowded_sums(list(program.functions), bodies)
+    count += cut(sums, f"what is added up reads more than {MAX_READ} arrays")
+    apart = {symbol: summed_apart(bodies(symbol)) for symbol in program.functions}
+    count += cut(apart, "a sum of it would store what others compute again")
+    slices = slices_of_scans(program.functions, bodies)
+    sliced = {
+        symbol: read_in_two_ways(bodies(symbol), slices.get(symbol, ()))
+        for symbol in program.functions
+    }
+    count += cut(sliced, "its user reads this slice in two arrangements")
+    for symbol in loop_bodies(map(bodies, program.functions)):
+        body = bodies(symbol)
+        for write in overwritten(body):
+            read_first(body, write, together)
+            count += 1
     if count:
         program.changed()
-    return count
+    return count > 0
 
 
 class _Bodies:
