@@ -12,7 +12,8 @@ and its derivative pads the slices that it splits off::
 A TPU's compiler fuses ``pad`` with the arithmetic around it, also one that cuts off what its edge
 of a negative width says.  But a slice that is padded is a kernel of its own, and a concatenation is
 compiled to padded operands.  Each operand of a concatenation is padded with negative zeros here:
-no bit of a sum with them changes.
+no bit of a sum with them changes.  A single one is padded with the number that the others repeat,
+as in a shift, ``concatenate([0, x[:n-1]])``.
 
 Cycles of a step, forwards and of its gradient, as parts of those of slices (libtpu 0.0.42)::
 
@@ -32,8 +33,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from jax import lax
 
+from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import OpView
+from jaxmlir.analysis.function_view import OpView, number_of
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
@@ -80,27 +82,33 @@ def _write(rules: Rules, moves: Moves, node: OpView) -> bool:
     found = _padded(moves, node) if is_pad else _concatenated(moves, node)
     if found is None or not (is_pad or _pays(found, y.type, rules.program.target.costs)):
         return False
-    operands = [found.arrays[0], node.operands[1]] if is_pad else found.arrays
     remark(
         node.op,
         f"without {count(found.slices, 'slice')}: edges of negative width cut off the same, in the "
         "kernel that reads this",
     )
     with ir.InsertionPoint(node.op), node.op.location:
-        form = functools.partial(padded, edges=found.edges[0])
-        if not is_pad:
-            form = functools.partial(_sum, edges=found.edges)
+        if found.fill is None:
+            form, operands = functools.partial(_sum, edges=found.edges), found.arrays
+        else:
+            form, fill = functools.partial(padded, edges=found.edges[0]), found.fill
+            if not isinstance(fill, ir.Value):
+                scalar = ir.RankedTensorType.get([], y.type.element_type)
+                fill = toolbox.constant(rules.program, fill, scalar)
+            operands = [*found.arrays, fill]
         (value,) = rules.emit(form, operands)
         y.replace_all_uses_with(converted(value, y.type))
     return True
 
 
 class _Padded(NamedTuple):
-    """Arrays with their edges, and how many of them were slices of arrays before."""
+    """Arrays with their edges, how many of them were slices of arrays before, and what a single one
+    is padded with: a value, or a number."""
 
     arrays: list[ir.Value]
     edges: tuple[Edges, ...]
     slices: int
+    fill: ir.Value | np.generic | None = None
 
 
 def _padded(moves: Moves, node: OpView) -> _Padded | None:
@@ -109,7 +117,7 @@ def _padded(moves: Moves, node: OpView) -> _Padded | None:
         return None
     edges = tuple((low, high) for low, high, _ in node.get("padding_config"))
     whole = _whole(moves, node.operands[0], edges)
-    return None if whole is None else _Padded([whole[0]], (whole[1],), 1)
+    return None if whole is None else _Padded([whole[0]], (whole[1],), 1, node.operands[1])
 
 
 def _concatenated(moves: Moves, node: OpView) -> _Padded | None:
@@ -117,19 +125,25 @@ def _concatenated(moves: Moves, node: OpView) -> _Padded | None:
     dtype = aval_of(node.op.results[0].type).dtype
     if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
         return None
+    numbers = [number_of(value) for value in node.operands]
+    repeated = {number.tobytes(): number for number in numbers if number is not None}
+    is_shift = numbers.count(None) == len(repeated) == 1
     dim, total = int(node.get("dimension")), node.op.results[0].type.shape
     arrays, all_edges, start, slices = [], [], 0, 0
-    for value in node.operands:
+    for value, number in zip(node.operands, numbers, strict=True):
         shape = value.type.shape
         edges = [(0, 0)] * len(shape)
         edges[dim] = start, total[dim] - start - shape[dim]
         start += shape[dim]
+        if is_shift and number is not None:
+            continue
         whole = _whole(moves, value, edges)
         slices += whole is not None
         array, edges = whole or (value, tuple(edges))
         arrays.append(array)
         all_edges.append(edges)
-    return _Padded(arrays, (*all_edges,), slices) if slices else None
+    fill = next(iter(repeated.values())) if is_shift else None
+    return _Padded(arrays, (*all_edges,), slices, fill) if slices else None
 
 
 def _whole(moves: Moves, value: ir.Value, edges: Sequence[tuple[int, int]]) -> tuple | None:
