@@ -52,3 +52,22 @@ func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tens
   %8 = "jaxpr.concatenate"(%sevens, %7) {dimension = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
   return %2, %4, %6, %8 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
+
+// What is padded is stored: the kernel of the sine, which runs after that which pads it, reads it.
+// REMARK: pad-slices.mlir:[[# @LINE + 9]]:8: remark: [jaxpr-pad-slices] stored, as it is padded: later kernels read it, they do not compute it
+// CHECK-LABEL: func.func private @steps
+// CHECK:         %[[STEP:.*]] = "jaxpr.add"(%{{.*}}, %arg0)
+// CHECK-NEXT:    %[[KEPT:.*]] = "jaxpr.optimization_barrier"(%[[STEP]])
+// CHECK-NEXT:    "jaxpr.pad"(%[[KEPT]], %{{.*}})
+// CHECK:         "jaxpr.sin"(%[[KEPT]])
+func.func private @steps(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %zero = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "jaxpr.pad"(%x, %zero) {padding_config = [array<i64: 1, -1, 0>]} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = "jaxpr.add"(%0, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = "jaxpr.pad"(%1, %zero) {padding_config = [array<i64: 1, -1, 0>]} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %3 = "jaxpr.add"(%2, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = "jaxpr.pad"(%3, %zero) {padding_config = [array<i64: 1, -1, 0>]} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %5 = "jaxpr.sin"(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  %6 = "jaxpr.mul"(%4, %5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %6 : tensor<4xf32>
+}
