@@ -45,10 +45,9 @@ from jaxmlir import toolbox
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
-from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import converted
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
@@ -57,6 +56,7 @@ from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, padded
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
 
@@ -73,16 +73,14 @@ class PadSlices(Pass):
     partitioned: ClassVar[bool] = False
 
     def run(self, program: Module) -> bool:
-        changed = False
-        with scope():
-            rules = Rules(program)
-            for function in outside_kernels(program, MOVES):
-                moves = Moves(program, function)
-                if any([_write(rules, moves, node) for node in moves.order]):
-                    drop_dead_ops(function)
-                    changed = True
-                changed |= _store_padded(function)
-        return changed
+        rules = Rules(program)
+
+        def pad(function: func.FuncOp) -> int:
+            moves = Moves(program, function)
+            return sum(_write(rules, moves, node) for node in moves.order)
+
+        written = rewrite_functions(program, MOVES, pad)
+        return written + rewrite_functions(program, {_PAD}, _store, drop_dead=False) > 0
 
 
 def _write(rules: Rules, moves: Moves, node: OpView) -> bool:
@@ -189,8 +187,8 @@ def _sum(*xs: Any, edges: tuple[Edges, ...]) -> list[Any]:
 # -- What is padded is stored --
 
 
-def _store_padded(function: func.FuncOp) -> bool:
-    """Puts barriers behind steps that later kernels read; whether there is any."""
+def _store(function: func.FuncOp) -> int:
+    """Puts barriers behind steps that later kernels read; how many."""
     stored = _Steps(function).read_later()
     for step in stored:
         op = step.owner
@@ -198,7 +196,7 @@ def _store_padded(function: func.FuncOp) -> bool:
         with ir.InsertionPoint.after(op), op.location:
             (kept,) = barrier([step])
         step.replace_all_uses_except(kept, kept.owner.operation)
-    return bool(stored)
+    return len(stored)
 
 
 class _Steps:
