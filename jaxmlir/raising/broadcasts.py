@@ -2,15 +2,17 @@
 
 Elementwise ops of StableHLO take operands of one shape.  Those of the dialect take scalars and
 dimensions of size 1 as well, which JAX traces, and which its derivatives and our passes know best.
+Other programs write one broadcast, of an array that lacks dimensions, where JAX traces two: one to
+dimensions of size 1, and one that the op makes by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxmlir.dialect.ir import ir
-from jaxmlir.raising.source import attribute, shape_of
+from jaxmlir.raising.source import attribute, shape_of, tensor
 
 BROADCASTING = frozenset(
     f"stablehlo.{name}"
@@ -23,15 +25,21 @@ _BROADCASTS = frozenset(("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadc
 
 
 class Broadcasts:
-    """The values of a function that an op of :data:`BROADCASTING` would make by itself."""
+    """The values of a function that an op of :data:`BROADCASTING` would make by itself.
 
-    def __init__(self) -> None:
+    Args:
+      broadcast: writes a value repeated to a type, whose dimensions the value's are.
+    """
+
+    def __init__(self, broadcast: Callable[[ir.Value, ir.Type, Sequence[int]], ir.Value]) -> None:
         self._operands: dict[ir.Value, ir.Value] = {}
+        self._lacking: dict[ir.Value, tuple[ir.Value, list[int]]] = {}
+        self._broadcast = broadcast
 
     def note(
         self, op: Any, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Value]
     ) -> None:
-        """Remembers an op of the source that broadcasts a scalar, or keeps the rank.
+        """Remembers an op of the source that broadcasts an array, and keeps its dimensions' order.
 
         Args:
           operands, results: the dialect's values; what is computed of sizes may be no broadcast.
@@ -39,15 +47,25 @@ class Broadcasts:
         if name in _BROADCASTS:
             operand, result = operands[0], results[0]
             rank = len(shape_of(operand))
-            dims = attribute(op, "broadcast_dimensions")
-            if not rank or (rank == len(shape_of(result)) and list(dims) == list(range(rank))):
+            dims = list(attribute(op, "broadcast_dimensions"))
+            if not rank or (rank == len(shape_of(result)) and dims == list(range(rank))):
                 self._operands[result] = operand
+            elif dims == sorted(dims):
+                self._lacking[result] = operand, dims
 
     def undone(self, name: str, values: list[ir.Value]) -> list[ir.Value]:
         """The operands of an op, before they were broadcast as far as they have its shape still."""
         if name not in BROADCASTING:
             return values
         known = self._operands
+        for value in values if self._lacking else ():
+            if value not in self._lacking:
+                continue
+            operand, dims = self._lacking.pop(value)
+            sizes = dict(zip(dims, shape_of(operand), strict=True))
+            shape = [sizes.get(d, 1) for d in range(len(shape_of(value)))]
+            type_ = tensor(shape, value.type.element_type)
+            known[value] = self._broadcast(operand, type_, dims)
         are_broadcast = [v in known for v in values]
         if not any(are_broadcast):
             return values

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -26,10 +28,14 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
+from jaxmlir._compat import core
+from jaxmlir.dialect import codec
+from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import all_equal, held_by
+from jaxmlir.raising.arrays import SPREADING, all_equal, held_by
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
+from jaxmlir.raising.sizes import global_constants
 from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
 
@@ -120,23 +126,25 @@ SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
 
 def written(w: Writer, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
-    by_first = LAST[op.name]
-    for name in (_name_of(op.operands[0]), "_"):
+    by_first, operands = LAST[op.name], op.operands
+    names = [_name_of(v) for v in operands]
+    for name in (names[0], "_"):
         for idiom in by_first.get(name, ()):
-            if all(map(_is_made_by, idiom.last[1:], op.operands)):
+            if all(map(_is_made_by, idiom.last[1:], names, operands)):
                 found = _traced(w, idiom, op.results[0], w.env)
                 if found is not None:
                     return found
     return None
 
 
-def _is_made_by(ops: Ops, value: ir.Value) -> bool:
-    """Whether a value of the source is the result of an op, and its operands those of some."""
+def _is_made_by(ops: Ops, name: str, value: ir.Value) -> bool:
+    """Whether a value of the source, the result of an op of a name, is that of some ops."""
     if isinstance(ops, str):
-        return ops == "_" or ops == _name_of(value)
-    if ops[0] != _name_of(value):
+        return ops == "_" or ops == name
+    if ops[0] != name:
         return False
-    return all(map(_is_made_by, ops[1:], _maker_of(value).operands))
+    operands = _maker_of(value).operands
+    return all(map(_is_made_by, ops[1:], map(_name_of, operands), operands))
 
 
 IDIOMS.update(dict.fromkeys(LAST, written))
@@ -168,17 +176,72 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
 def _called(
     w: Writer, function: Callable[..., Any], name: str, operands: list[ir.Value]
 ) -> Values | None:
-    """The results of a call of a function of the source, if JAX writes those of a function so."""
-    types = tuple(v.type for v in operands)
-    if not all(isinstance(t, ir.RankedTensorType) and t.has_static_shape for t in types):
+    """The results of a call of a function of the source, if JAX writes those of a function so.
+
+    A function of arrays of symbolic shapes takes their sizes, too, and all others of the module.
+    """
+    arrays = [v for v in operands if v not in w.sizes]
+    if not all(isinstance(v.type, ir.RankedTensorType) for v in arrays):
         return None
     block = body_of(w.raising.source[name])
     wanted = [v.type for v in end_of(block).operands]
     found = computation(block, w.raising.source)
-    for known in _computations(function, types):
-        if all(text in known for text in found):
-            return w.traced(_Results(function, tuple(map(known.index, found))), operands, wanted)
+    types = tuple(v.type for v in arrays)
+    for spread in _spreads(function, types, wanted):
+        for known in _computations(spread, types, _sizes_of(w)):
+            if all(text in known for text in found):
+                chosen = _Results(spread, tuple(map(known.index, found)))
+                return w.traced(chosen, arrays, wanted)
     return None
+
+
+def _sizes_of(w: Writer) -> tuple[str, ...]:
+    """The symbolic dimensions of a module, which each of its functions takes."""
+    if not w.raising.symbolic:
+        return ()
+    found = (tuple(global_constants(op).values()) for op in w.raising.source.values())
+    return next(filter(None, found), ())
+
+
+def _spreads(
+    function: Callable[..., Any], types: Sequence[ir.Type], wanted: Sequence[ir.Type]
+) -> Iterator[Callable[..., Any]]:
+    """A function; if JAX vectorizes it, also for operands that lack dimensions of the result."""
+    yield function
+    if len(wanted) != 1:
+        return
+    rank, shape = wanted[0].rank, wanted[0].shape
+
+    def fit(type_: ir.Type, dims: tuple[int, ...]) -> bool:
+        pairs = zip(type_.shape, dims, strict=True)
+        return all(n == shape[d] or min(n, shape[d]) < 0 for n, d in pairs)
+
+    present = [
+        [dims for dims in itertools.combinations(range(rank), type_.rank) if fit(type_, dims)]
+        for type_ in types
+    ]
+    for dims in itertools.product(*present):
+        some_lack = min(map(len, dims)) < rank
+        if some_lack and {d for kept in dims for d in kept} == set(range(rank)):
+            yield _Spread(function, rank, dims)
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A function of arrays, some of which lack dimensions.
+
+    Attributes:
+      rank: of the arrays that the function takes.
+      present: for each of them, the dimensions that it has.
+    """
+
+    function: Callable[..., Any]
+    rank: int
+    present: tuple[tuple[int, ...], ...]
+
+    def __call__(self, *args: Any) -> Any:
+        lacking = [[d for d in range(self.rank) if d not in dims] for dims in self.present]
+        return self.function(*map(jnp.expand_dims, args, lacking))
 
 
 @functools.cache
@@ -204,16 +267,23 @@ class _Results(NamedTuple):
 
 @functools.cache
 def _computations(
-    function: Callable[..., Any], types: tuple[ir.Type, ...]
+    function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...]
 ) -> list[tuple[str, ...]]:
-    """What JAX exports, and lowers, a function of operands of some types to."""
+    """What JAX exports, and lowers, a function of operands of some types to.
+
+    Args:
+      sizes: the symbolic dimensions of the module.
+    """
     found = []
-    for _, there, block in _patterns(function, types):
-        first, *others = (view.operation for view in block.operations)
-        if first.name == "func.call" and len(others) == 1:
-            block = body_of(there[ir.FlatSymbolRefAttr(first.attributes["callee"]).value])
+    for _, there, block in _patterns(function, types, sizes):
+        *before, call, _ = (view.operation for view in block.operations)
+        if call.name == "func.call" and all(op.name in _RESHAPES for op in before):
+            block = body_of(there[ir.FlatSymbolRefAttr(call.attributes["callee"]).value])
         found.append(computation(block, there))
     return found
+
+
+_RESHAPES = frozenset(("stablehlo.reshape", "stablehlo.broadcast_in_dim"))
 
 
 class _Pattern(NamedTuple):
@@ -224,31 +294,55 @@ class _Pattern(NamedTuple):
     body: Any
 
 
-def _patterns(function: Callable[..., Any], types: tuple[ir.Type, ...]) -> Iterator[_Pattern]:
-    """What JAX exports, and lowers, a function of operands of some types to."""
+def _patterns(
+    function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...] = ()
+) -> Iterator[_Pattern]:
+    """What JAX exports, and lowers, a function of operands of some types to.
+
+    Args:
+      sizes: the symbolic dimensions of the module, which all of its functions take.
+    """
     for exported in (True, False):
         # JAX cannot export all that it lowers.
-        if (pattern := _pattern(function, types, exported)) is not None:
+        if (pattern := _pattern(function, types, sizes, exported)) is not None:
             yield pattern
 
 
 @functools.cache
 def _pattern(
-    function: Callable[..., Any], types: tuple[ir.Type, ...], exported: bool
+    function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...], exported: bool
 ) -> _Pattern | None:
-    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, types)]
+    avals = [aval_of(type_) for type_ in types]
+    args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    symbols = [d for a in avals for d in a.shape if core.is_symbolic_dim(d)]
+    if symbols:
+        if not exported:
+            return None
+        every = symbolic_shape(", ".join(sizes), remember_scope(symbols[0]))
+        args.insert(0, jax.ShapeDtypeStruct(every, np.float32))
+        function = _AfterSizes(function)
     module = written_by_jax(function, args, exported=exported)
     if module is None:
         return None
     there = functions(module)
-    return _Pattern(module, there, body_of(there["main"]))
+    return _Pattern(module, there, body_of(there.get("_wrapped_jax_export_main") or there["main"]))
+
+
+@dataclass(frozen=True)
+class _AfterSizes:
+    """A function that takes one array more, first: its shape is all symbolic dimensions."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, sizes: Any, *args: Any) -> Any:
+        return self.function(*args)
 
 
 def _traced(
     w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> Values | None:
     """The idiom's function, applied to what a value of the source is made of by the idiom's ops."""
-    arguments = _arguments(w, idiom, result)
+    arguments = _arguments(w, idiom, result, env)
     if arguments is None or any(v.type != result.type or v not in env for v in arguments):
         return None
     operands = [env[v] for v in arguments]
@@ -262,7 +356,9 @@ def _traced(
     return results
 
 
-def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | None:
+def _arguments(
+    w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
+) -> list[ir.Value] | None:
     """What a value of the source is made of by the ops that JAX writes an idiom's function as."""
     type_ = result.type
     if not jnp.issubdtype(dtype_of(type_.element_type), np.floating):
@@ -270,13 +366,15 @@ def _arguments(w: Writer, idiom: Idiom, result: ir.Value) -> list[ir.Value] | No
     if not idiom.has_loops:
         type_ = ir.RankedTensorType.get([3], type_.element_type)
     elif not type_.has_static_shape:
-        return None
+        # One of those that are chosen from last.
+        type_ = next(env[v].type for v in result.owner.operands if v.type == result.type)
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
-    for _, there, block in _patterns(function, (type_,) * idiom.arguments):
+    types = (type_,) * idiom.arguments
+    for _, there, block in _patterns(function, types, _sizes_of(w)):
         match = _Match(there, w.raising.source)
         if match.extend(end_of(block).operands[0], result):
-            return [match.values[v] for v in block.arguments]
+            return [match.values[v] for v in list(block.arguments)[-idiom.arguments :]]
     return None
 
 
@@ -349,10 +447,9 @@ class _Match:
             self.values[pattern] = value
             if isinstance(pattern.owner, ir.Block):
                 continue
-            number = _held_by_pattern(pattern)
+            number = _number_of_pattern(pattern)
             if number is not None:
-                held = held_by(value)
-                if held is None or not held.size or not all_equal(held, number.reshape(-1)[0]):
+                if not _is_number(value, number):
                     return False
             elif self._are_alike(pattern, value, self._pattern):
                 pending += zip(_taken_for(pattern), _taken_for(value), strict=True)
@@ -382,9 +479,13 @@ class _Match:
         one, other = a.owner.operation, b.owner.operation
         if one.name != other.name or a.result_number != b.result_number:
             return False
+        if len(_taken_for(a)) != len(_taken_for(b)):
+            return False
+        if not (len(one.attributes) or len(other.attributes) or len(one.regions)):
+            return True
         if (one, other) in self._inner:
             return True
-        if said_by(one) != said_by(other) or len(_taken_for(a)) != len(_taken_for(b)):
+        if said_by(one) != said_by(other):
             return False
         if _inside(one, of_a) != _inside(other, self._source):
             return False
@@ -393,13 +494,33 @@ class _Match:
 
 
 # A pattern is kept as long as the function that it is of.
-_held_by_pattern = functools.lru_cache(1024)(held_by)
+@functools.lru_cache(1024)
+def _number_of_pattern(value: ir.Value) -> np.generic | None:
+    """The number that every element of a constant of a pattern is."""
+    held = held_by(value)
+    return None if held is None or not held.size else held.reshape(-1)[0]
+
+
+def _is_number(value: ir.Value, number: np.generic) -> bool:
+    """Whether every element of a value of the source has the bits of a number."""
+    maker = _maker_of(value)
+    if maker is not None and maker.name == "stablehlo.constant":
+        return _is_filled(maker.attributes["value"], number.tobytes())
+    held = held_by(value)
+    return held is not None and all_equal(held, number)
+
+
+@functools.lru_cache(1024)
+def _is_filled(constant: ir.Attribute, number: bytes) -> bool:
+    """Whether every element of a constant, which is often that of many ops, has some bits."""
+    held = codec.decode(constant)
+    return held.tobytes() == number * held.size
 
 
 def _taken_for(value: ir.Value) -> list[ir.Value]:
     """What the op that gives a value takes, and what its regions take from around them."""
     op = value.owner.operation
-    return [*op.operands, *captured(op)]
+    return [*op.operands, *captured(op)] if len(op.regions) else list(op.operands)
 
 
 def _inside(op: Any, source: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -423,7 +544,7 @@ def _maker_of(value: ir.Value) -> Any:
     op = None
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation
-        if op.name != "stablehlo.broadcast_in_dim":
+        if op.name not in SPREADING[:2]:
             break
         value = op.operands[0]
     return op

@@ -32,7 +32,8 @@ def computation(
 ) -> tuple[str, ...]:
     """What a block computes from its arguments: for each result a text that is equal where that is.
 
-    Names, unused ops, the order of ops and ops that are there twice make no difference.
+    Names, unused ops, the order of ops, those that are there twice and conversions to the same type
+    make no difference.
 
     Args:
       source: the functions of the module by name, whose bodies stand for calls of them.
@@ -50,6 +51,10 @@ def computation(
         operands = tuple(known.get(v) or _constant(v) for v in op.operands)
         if not len(op.results):
             return operands
+        if op.name == "stablehlo.convert" and op.operands[0].type == op.results[0].type:
+            # Of a weak type, which modules do not tell from others.
+            known[op.results[0]] = operands[0]
+            continue
         bodies = [b for region in op.regions for b in region.blocks]
         if "callee" in op.attributes:
             callee = source.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)

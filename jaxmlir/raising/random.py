@@ -15,20 +15,27 @@ from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import computation, written_by_jax
-from jaxmlir.raising.source import keyword, shape_of
+from jaxmlir.raising.source import keyword, shape_of, sizes_of, tensor
 from jaxmlir.raising.writer import Values, Writer, rule
 
 
 @rule("rng_bit_generator")
 def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
-    state, bits = w.types(op)
+    """JAX has unsigned bits alone: of another type, the elements are those that have the bits."""
+    state, result = w.types(op)
+    if list(state.shape) != [2] or str(state.element_type) != "ui64":
+        raise ImportingError(f"its state is {state}; expected tensor<2xui64>, which JAX has")
+    width = result.element_type.width
+    if width < 8:
+        raise ImportingError(f"its bits are {result}; expected elements of 8 bits or more")
+    bits = tensor(sizes_of(result), ir.IntegerType.get_unsigned(width))
     name = keyword(op.attributes["rng_algorithm"])
     algorithms = {
         "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
         "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
         "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
     }
-    return w.emit(
+    after, made = w.emit(
         "rng_bit_generator",
         operands,
         [state, bits],
@@ -36,6 +43,10 @@ def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         dtype=type_of_elements(bits),
         algorithm=algorithms[name],
     )
+    if bits != result:
+        dtype = type_of_elements(result)
+        made = w.one("bitcast_convert_type", [made], result, new_dtype=dtype)
+    return [after, made]
 
 
 @rule("rng")

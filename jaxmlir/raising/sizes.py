@@ -395,9 +395,11 @@ def global_constants(function: Any) -> dict[int, str]:
     sizes, and the number of the platform."""
     if "arg_attrs" not in function.attributes:
         return {}
-    abouts = enumerate(function.attributes["arg_attrs"])
-    name = "jax.global_constant"
-    return {k: str(about[name].value) for k, about in abouts if name in about}
+    name, found = "jax.global_constant", {}
+    for k, about in enumerate(function.attributes["arg_attrs"]):
+        if name in about and isinstance(about[name], ir.StringAttr):
+            found[k] = about[name].value
+    return found
 
 
 def _asserted(

@@ -156,15 +156,30 @@ class Outer(NamedTuple):
 
 def outer_of(blocks: Sequence[ir.Block]) -> Outer:
     """What the ops of some blocks, and those in their regions, take from around these."""
-    values: list[ir.Value] = []
+    values: dict[ir.Value, None] = {}
     constants: dict[Any, None] = {}
     for value in dict.fromkeys(v for block in blocks for v in captured_by(block)):
-        ops = _constant_ops(value)
-        if ops is None:
-            values.append(value)
-        else:
-            constants.update(dict.fromkeys(ops))
-    return Outer(values, list(constants))
+        elements, tuples = _untupled(value)
+        for element in elements:
+            ops = _constant_ops(element)
+            if ops is None:
+                values[element] = None
+            else:
+                constants.update(dict.fromkeys(ops))
+        constants.update(dict.fromkeys(tuples))
+    return Outer(list(values), list(constants))
+
+
+def _untupled(value: ir.Value) -> tuple[list[ir.Value], list[Any]]:
+    """The values that a tuple is made of, and the ops that make it of these; else the value."""
+    op = value.owner
+    is_tuple = isinstance(value.type, ir.TupleType) and not isinstance(op, ir.Block)
+    if not is_tuple or op.name not in _OF_TUPLES:
+        return [value], []
+    op = op.operation
+    pairs = [_untupled(operand) for operand in op.operands]
+    ops = [op for _, inner in pairs for op in inner]
+    return [v for values, _ in pairs for v in values], [*ops, op]
 
 
 def constants_around(block: ir.Block) -> Outer:
@@ -177,6 +192,9 @@ def constants_around(block: ir.Block) -> Outer:
     if outer.values:
         raise ImportingError("its region uses values from around it; expected none")
     return outer
+
+
+_OF_TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
 
 
 def _constant_ops(value: ir.Value) -> list[Any] | None:

@@ -55,6 +55,7 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
+from jaxmlir.raising.tuples import flatten_tuples
 from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
@@ -106,11 +107,6 @@ _REPEATING = frozenset(("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.conver
 # What JAX says of an op that cannot be.
 _BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
-# What says nothing of what is computed.
-_NO_MEANING = frozenset(
-    "mhlo.sharding mhlo.frontend_attributes mhlo.layout_mode sdy.sharding sdy.sharding_rule".split()
-)
-
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Registers the rule of some ops of StableHLO."""
@@ -141,6 +137,7 @@ class Raising:
         self.of_import = of_import
         self.module = source
         self.source: dict[str, Any] = functions(source)
+        flatten_tuples(self.source)
         self.meshes: dict[str, Any] = {
             op.sym_name.value: op.mesh
             for op in source.body.operations
@@ -387,7 +384,7 @@ class Writer:
         self.block: Any = body_of(function)
         self.env: dict[Any, Any] = env
         self.passed_on: dict[Any, ir.Value] = {}
-        self._broadcasts = Broadcasts()
+        self._broadcasts = Broadcasts(self.broadcast)
         self.sizes: dict[Any, sizes.Sizes] = {}
         self._given_sizes = sizes or {}
         self._depth = 0

@@ -1,10 +1,10 @@
-"""Bounds of integers and booleans that the arguments have a say in: interval arithmetic, element by
-element.
+"""Bounds of numbers that the arguments have a say in: interval arithmetic, element by element.
 
 An index that is computed from the arguments (an ``argmax``, a clipped number, a choice of two)
 reaches only some places.  Bounds are arrays of float64, infinite where nothing is known: float64
 is exact up to 2**53, and what may be larger, or may leave the range of its type and wrap around,
-is anything that the type holds.
+is anything that the type holds.  Of floats, which round, it is known which are zero: a product is
+where a constant factor is.
 """
 
 from __future__ import annotations
@@ -60,6 +60,18 @@ def of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
         low, high = (np.broadcast_to(x, aval.shape) for x in found or unknown(()))
         inside = (low >= max(least, -_EXACT)) & (high <= min(most, _EXACT))
     return Bounds(np.where(inside, low, float(least)), np.where(inside, high, float(most)))
+
+
+def zeros_of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
+    """The bounds of the only result of an op of :data:`KEEPS_ZEROS`, which is floats."""
+    (aval,) = node.avals()
+    if node.name == "jaxpr.mul":
+        is_zero = functools.reduce(np.logical_or, ((x.low == 0) & (x.high == 0) for x in operands))
+        found: Bounds | None = Bounds(*(np.where(is_zero, 0.0, x) for x in (-np.inf, np.inf)))
+    else:
+        found = _moved(node, *operands)
+    low, high = (np.broadcast_to(x, aval.shape) for x in found or unknown(()))
+    return Bounds(low, high)
 
 
 Rule = Callable[..., "Bounds | None"]
@@ -200,3 +212,6 @@ _RULES: dict[str, Rule] = {
     "sign": _monotone(np.sign),
     "sub": lambda node, x, y: Bounds(x.low - y.high, x.high - y.low),
 }
+
+KEEPS_ZEROS = frozenset(f"jaxpr.{name}" for name in ("mul", *MOVES))
+"""Ops of floats whose result is zero where that is said of an operand."""

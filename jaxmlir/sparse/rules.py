@@ -46,7 +46,7 @@ class Value(NamedTuple):
     Attributes:
       rows: ``None`` where it depends on no input.
       known: computes it, if no operand of what it is computed from depends on the arguments.
-      limits: computes the bounds of integers and booleans that do depend on arguments.
+      limits: computes the bounds of numbers that do depend on arguments, of floats which are zero.
     """
 
     shape: tuple[int, ...]
@@ -147,9 +147,14 @@ def _mul(leaf: Leaf) -> Sets | None:
         return None
     (i,), (shape,) = leaf.depending, leaf.shapes
     x, factor = leaf.operands[i], leaf.operands[1 - i]
-    if factor.known is None:
+    if factor.known is not None:
+        nonzero = factor.known() != 0
+    elif factor.limits is not None:
+        low, high = factor.bounds()
+        nonzero = (low != 0) | (high != 0)
+    else:
         return None
-    nonzero = np.broadcast_to(factor.known() != 0, shape)
+    nonzero = np.broadcast_to(nonzero, shape)
     return [_where(leaf.columns, spread(leaf.columns, x.rows, x.shape, shape), nonzero)]
 
 

@@ -133,10 +133,19 @@ class Tracer:
     def _limited(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
     ) -> list[Value]:
-        """The results of an op that is not known, with bounds of integers and booleans."""
+        """The results of an op that is not known, with the bounds of its numbers."""
         values = [Value(shape) for shape in shapes]
-        if len(values) == 1 and getattr(node.avals()[0], "dtype", np.dtype(float)).kind in "iub":
-            limits = functools.cache(lambda: bounds.of_result(node, [x.bounds() for x in operands]))
+        if len(values) == 1:
+            kind = getattr(node.avals()[0], "dtype", np.dtype("V")).kind
+            if kind in "iub":
+                of_result = bounds.of_result
+            elif (
+                kind == "f" and node.name in bounds.KEEPS_ZEROS and any(map(_may_be_zero, operands))
+            ):
+                of_result = bounds.zeros_of_result
+            else:
+                return values
+            limits = functools.cache(lambda: of_result(node, [x.bounds() for x in operands]))
             values = [values[0]._replace(limits=limits)]
             if sum(x.size for x in (*values, *operands)) <= _FEW:
                 limits()
@@ -398,6 +407,14 @@ def _full(rows: int, width: int) -> Rows:
 
 def _longest(rows: Rows | None) -> int:
     return 0 if rows is None or not rows.shape[0] else int(np.diff(rows.indptr).max())
+
+
+def _may_be_zero(x: Value) -> bool:
+    """Whether there are elements that are known to be zero, of an array or what is made of one."""
+    if x.known is None:
+        return x.limits is not None
+    known = x.known()
+    return np.ndim(known) > 0 and not np.all(known)
 
 
 def _has_effects(node: Node) -> bool:

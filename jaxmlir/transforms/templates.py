@@ -552,14 +552,23 @@ _KEEP_STATES = (
     " Or keep some of the loop's states: while_loops='checkpointed', checkpoints=N (of a pass: "
     "while=checkpointed checkpoints=N)."
 )
+_AT_SIZES = (
+    "; its shapes are symbolic, which JAX's rule may not take: expected a program for given ones, "
+    "program.specialize(*args)"
+)
 _KEEP_NONE = " Nor may states be kept (while_loops='checkpointed'): its side effects would repeat."
 
 
 def _hint(kind: str, op: Any, name: str) -> str:
-    """What there is to do about an op that has no rule."""
+    """What there is to do about an op that has no rule, or whose rule fails."""
     if (kind, name) != ("transpose", "jaxpr.while"):
-        return ""
+        is_symbolic = any(_is_symbolic(v.type) for v in (*op.operands, *op.results))
+        return _AT_SIZES if is_symbolic else ""
     return _KEEP_NONE if "jaxpr.effects" in op.attributes else _KEEP_STATES
+
+
+def _is_symbolic(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape
 
 
 @contextlib.contextmanager

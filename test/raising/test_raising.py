@@ -229,6 +229,14 @@ def test_operands_that_an_op_broadcasts_come_back_as_they_were_traced():
             "-:3:8: error: 'stablehlo.partition_id' op: expected a module for one device, got "
             "mhlo.num_partitions = 2",
         ),
+        (
+            "func.func @f(%s: tensor<3xui64>) -> tensor<4xui8> {\n"
+            "  %0, %1 = stablehlo.rng_bit_generator %s, algorithm = PHILOX\n"
+            "    : (tensor<3xui64>) -> (tensor<3xui64>, tensor<4xui8>)\n"
+            "  return %1 : tensor<4xui8> }",
+            ImportingError,
+            "its state is tensor<3xui64>; expected tensor<2xui64>",
+        ),
     ],
 )
 def test_what_cannot_be_raised_is_said(source, kind, message):
@@ -433,6 +441,21 @@ def test_bits_of_booleans_and_complex_numbers(x, dtype, shape):
     same(got, want)
 
 
+@pytest.mark.parametrize("dtype", ["i16", "f16", "i64", "f64"])
+def test_random_bits_are_those_of_any_type(dtype):
+    made = "(tensor<2xui64>) -> (tensor<2xui64>, tensor<3x{}>)"
+    body = """%s = stablehlo.constant dense<[1, 2]> : tensor<2xui64>
+%t, %r = stablehlo.rng_bit_generator %s, algorithm = THREE_FRY : {}
+return %t, %r : tensor<2xui64>, tensor<3x{}>"""
+    with jax.enable_x64(True):
+        (state, got), (after, bits) = (
+            program_of(body.format(made.format(t), t), "", f"(tensor<2xui64>, tensor<3x{t}>)")()
+            for t in (dtype, f"ui{dtype[1:]}")
+        )
+    assert np.asarray(got).tobytes() == np.asarray(bits).tobytes() != np.zeros_like(got).tobytes()
+    same(state, after)
+
+
 def test_a_ragged_product():
     sizes = np.array([2, 1, 0], np.int32)
     rhs = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 4, 2)
@@ -533,6 +556,38 @@ def test_conjugates_are_transposed():
     f = lambda z: jnp.sum(jnp.conj(z) * z[::-1]).real  # noqa: E731
     program = jaxmlir.from_stablehlo(lowered(f, z))
     close(program.grad()(z), jax.grad(f)(z))
+
+
+def test_functions_of_tuples_are_functions_of_their_elements():
+    """Also of tuples in them, that calls take and return, and that a branch uses."""
+    pair, nested = "tuple<tensor<f32>, tensor<3xf32>>", "tuple<tensor<3xf32>, tuple<tensor<f32>>>"
+    program = jaxmlir.from_stablehlo(f"""
+func.func private @swapped(%t: {pair}) -> {nested} {{
+  %a = stablehlo.get_tuple_element %t[0] : ({pair}) -> tensor<f32>
+  %b = stablehlo.get_tuple_element %t[1] : ({pair}) -> tensor<3xf32>
+  %one = stablehlo.tuple %a : tuple<tensor<f32>>
+  %r = stablehlo.tuple %b, %one : {nested}
+  return %r : {nested}
+}}
+func.func public @main(%t: {pair}, %p: tensor<i1> {{mhlo.sharding = "{{replicated}}"}})
+    -> (tensor<3xf32>, {nested}) {{
+  %s = func.call @swapped(%t) : ({pair}) -> {nested}
+  %inner = stablehlo.get_tuple_element %s[1] : ({nested}) -> tuple<tensor<f32>>
+  %0 = "stablehlo.if"(%p) ({{
+    %x = stablehlo.get_tuple_element %t[1] : ({pair}) -> tensor<3xf32>
+    %c = stablehlo.sine %x : tensor<3xf32>
+    stablehlo.return %c : tensor<3xf32>
+  }}, {{
+    %x = stablehlo.get_tuple_element %inner[0] : (tuple<tensor<f32>>) -> tensor<f32>
+    %c = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<3xf32>
+    stablehlo.return %c : tensor<3xf32>
+  }}) : (tensor<i1>) -> tensor<3xf32>
+  return %0, %s : tensor<3xf32>, {nested}
+}}""")
+    x, scale = X[0, :3], np.float32(2.0)
+    same(program(scale, x, True), (jnp.sin(x), x, scale))
+    same(program(scale, x, False), (jnp.full(3, scale), x, scale))
+    close(jax.grad(lambda x: program(scale, x, True)[0].sum())(x), jnp.cos(x))
 
 
 def test_booleans_that_are_added_where_a_window_has_its_maximum_are_batched():
@@ -642,6 +697,10 @@ FUNCTIONS = {
     "betainc": lambda x: lax.betainc(jnp.full_like(x, 1.5), jnp.full_like(x, 2.5), lax.logistic(x)),
     "expi": jax.scipy.special.expi,
     "exp1": lambda x: jax.scipy.special.exp1(jnp.abs(x) + 0.25),
+    "expn": lambda x: jax.scipy.special.expn(
+        jnp.arange(1.0, 3.0)[:, None], (jnp.abs(x) + 0.25)[None]
+    ),
+    "hyp1f1": lambda x: jax.scipy.special.hyp1f1(1.5, 2.5, jnp.tanh(x)),
     "gamma": lambda x: jax.random.gamma(jax.random.key(3), jnp.abs(x) + 0.5),
 }
 

@@ -7,7 +7,7 @@ import pytest
 from jax import export, lax
 
 import jaxmlir
-from jaxmlir.errors import ArgumentError, ImportingError
+from jaxmlir.errors import ArgumentError, ImportingError, TransformError
 
 pytestmark = pytest.mark.compat
 
@@ -212,6 +212,34 @@ def test_functions_that_jax_writes_as_several_ops_have_its_derivatives():
     program = jaxmlir.from_exported(exported(f, array(B, N)))
     x = jnp.array([[0.0, 200.0, -200.0]])
     close(jax.grad(total(program))(x), jax.grad(total(f))(x))
+
+
+def test_where_a_rule_takes_no_symbolic_sizes_the_program_of_given_ones_has_it():
+    """JAX's convolutions have no padding that is symbolic, as the gradient needs for strides."""
+
+    def f(x, w):
+        return lax.conv(x, w, (2,), "SAME").sum()
+
+    program = jaxmlir.from_exported(exported(f, array(1, 2, N), array(3, 2, 3)))
+    args = list(values(program.in_avals, SIZES[0]))
+    with pytest.raises(
+        TransformError, match=r"'jaxpr.conv.*symbolic.*program.specialize\(\*args\)"
+    ):
+        program.grad()
+    close(program.specialize(*args).grad()(*args), jax.grad(f)(*args))
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", ["expn", "igamma"])
+def test_series_have_their_derivatives(name):
+    """Also in a module with a size that is none of theirs."""
+    f = {
+        "expn": lambda x, y: (jax.scipy.special.expn(2, jnp.exp(x)), y),
+        "igamma": lambda x, y: (lax.igamma(jnp.full_like(x, 1.5), jnp.exp(x)), y),
+    }[name]
+    program = jaxmlir.from_exported(exported(f, array(3, N), array(B)))
+    args = list(values(program.in_avals, SIZES[0]))
+    close(jax.grad(total(program))(*args), jax.grad(total(f))(*args))
 
 
 def test_one_function_at_two_sizes_is_two():

@@ -1,5 +1,7 @@
 """The forward Laplacian, against the trace of the Hessian that JAX computes."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,6 +87,7 @@ def _(primals, tangents):
 
 
 ROWS = weights(4, 4, seed=10)
+MIXED = weights(32, 32, seed=12)
 ORBITALS = weights(2, 3, 2, seed=9)
 FUNCTIONS = {
     "orbitals": orbitals,
@@ -125,6 +128,24 @@ def test_the_laplacian_is_the_trace_of_the_hessian(name):
     )
     found = jaxmlir.trace(f)(x).laplacian()(x)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4), found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("product", "few"), [("bij,bkj->bik", (4, 3, 2)), ("bkj,jbl->bkl", (2, 4, 3))]
+)
+def test_a_product_with_a_factor_of_few_inputs_takes_those_only(product, few):
+    """On either side, with a batch, and with elements that depend on none."""
+
+    def f(x):
+        own = jnp.pad((x[: math.prod(few)] ** 2).reshape(few), [(0, 0), (0, 0), (0, 1)])
+        mixed = jnp.tanh(MIXED @ x)[:24]
+        if product.startswith("bij"):
+            return jnp.einsum(product, own, mixed.reshape(4, 2, 3)).sum(0)
+        return jnp.einsum(product, mixed[:16].reshape(4, 2, 2), own)[0]
+
+    x = jnp.asarray(weights(32, seed=3))
+    wanted = jnp.trace(jax.jacfwd(jax.jacfwd(f))(x), axis1=-2, axis2=-1)
+    np.testing.assert_allclose(jaxmlir.trace(f)(x).laplacian()(x), wanted, rtol=2e-3, atol=1e-4)
 
 
 def test_the_laplacian_of_a_determinant_that_is_zero():

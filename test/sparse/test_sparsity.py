@@ -76,6 +76,7 @@ TIGHT = {
     "mask": lambda x: jnp.where(np.arange(5) < 2, x, x[::-1] * x),
     "zeros": lambda x: x[::-1] * np.array([1.0, 0, 0, 2, 0], np.float32),
     "random-factors": lambda x: x[::-1] * jax.random.bernoulli(jax.random.key(3), 0.5, (5,)),
+    "powers": lambda x: jnp.prod((x**2 + 1)[:, None] ** np.float32([[1, 0]] * 3 + [[0, 2]] * 2), 0),
     "pad": lambda x: lax.pad(x**2, 0.0, [(-1, 2, 1)]),
     "blocks": lambda x: jnp.outer(x, x)[:2].sum(1),
     "convolution": lambda x: jnp.convolve(x, np.array([1.0, 0, -1.0], np.float32), mode="same"),

@@ -13,7 +13,7 @@ own:
   ``J_y = c J``, and the sum is ``f'' c_x^2 sum_k J[k]^2``.  In a chain of such ops, an activation
   function say, nothing is done with each ``J[k]`` but to square and sum it, once.
 - *Products* ``u v``: the sum is ``2 sum_k J_u[k] J_v[k]``, which is one product that contracts
-  ``k``, too.
+  ``k``, too; or, if each element of ``u`` depends on few inputs, one that has no others.
 - *Linear solves* ``A x = b``: both sides have the same Laplacian, so one further solve gives
   ``L_x``: ``A L_x = L_b - L_A x - 2 sum_k J_A[k] J_x[k]``.
 - *Custom rules*: a rule ``t_y = R(x, t)`` is itself a program.  ``J_y = R(x, J)``, and
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +53,9 @@ from jaxmlir.toolbox import emit, rewrite_ops
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
+
+# An element that is taken costs as much as so many products of a matrix product.
+_TAKEN = 16
 
 
 def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
@@ -360,14 +364,53 @@ class _ForwardLaplacian(Interpreter):
         jacobian = self._aligned(by_u) + self._aligned(by_v)
         laplacian, first = _sum(by_u.laplacian, by_v.laplacian), u.first and v.first
         if not first:
-            contracting, batch = node.get("dimension_numbers")
-            summed = tuple((0, *(d + 1 for d in dims)) for dims in contracting)
-            kept = tuple(tuple(d + 1 for d in dims) for dims in batch)
-            options = node.get("precision"), by_u.value.dtype
-            factors = self._aligned(u), self._aligned(v)
-            both = jax.lax.dot_general(*factors, (summed, kept), *options)
+            both = self._crossed(node, u, v).astype(by_u.value.dtype)
             laplacian = _sum(laplacian, 2 * both)
         return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
+
+    def _crossed(self, node: Node, u: _Value, v: _Value) -> Any:
+        """The sum over all inputs of ``du dv``.
+
+        If the elements of a factor depend on few inputs, the derivatives of the other one in these
+        are taken for each of its elements: so a matrix of inputs is not made one of zeros for each.
+        """
+        contracting, batch = node.get("dimension_numbers")
+        dtype = node.avals()[0].dtype
+        options = {"precision": node.get("precision"), "preferred_element_type": dtype}
+        axes = [
+            (*kept, *(d for d in range(x.value.ndim) if d not in (*kept, *summed)), *summed)
+            for x, kept, summed in zip((u, v), batch, contracting, strict=True)
+        ]
+        rank, ends = len(batch[0]), len(contracting[0])
+        for few, many in ((0, 1), (1, 0)):
+            x, y = ((u, v)[i] for i in (few, many))
+            shape = [y.value.shape[d] for d in axes[many]]
+            free = shape[rank : len(shape) - ends]
+            if x.layout is None or not _pays(x, y, math.prod(free), self.inputs):
+                continue
+            # Each as [slots or inputs, batch, free, contracted], the batch and what is contracted
+            # as one dimension.
+            own, other = (
+                jnp.transpose(data, (0, *(d + 1 for d in axes[i])))
+                for data, i in ((x.jacobian, few), (self._aligned(y), many))
+            )
+            sizes = math.prod(shape[:rank]), math.prod(free), math.prod(shape[len(shape) - ends :])
+            inputs = x.layout.reshape(-1, *x.value.shape).transpose(0, *(d + 1 for d in axes[few]))
+            lines = len(inputs), sizes[0], -1, sizes[2]
+            inputs = inputs.reshape(lines)
+            own = own.reshape(lines)
+            if (inputs < 0).any():
+                own = jnp.where(inputs >= 0, own, 0)
+            places = np.ogrid[: sizes[0], : sizes[2]]
+            taken = other.reshape(-1, *sizes).transpose(0, 1, 3, 2)[
+                np.maximum(inputs, 0), places[0][:, None], places[1][None]
+            ]
+            found = jnp.einsum("sbmk,sbmkn->bmn", own, taken, **options)
+            found = found if few == 0 else found.transpose(0, 2, 1)
+            return found.reshape(node.avals()[0].shape)
+        summed = tuple((0, *(d + 1 for d in dims)) for dims in contracting)
+        kept = tuple(tuple(d + 1 for d in dims) for dims in batch)
+        return jax.lax.dot_general(self._aligned(u), self._aligned(v), (summed, kept), **options)
 
     def _solution(self, node: Node, operands: list[_Value]) -> list[_Value]:
         """``x`` with ``A x = b``: two further solves, one of them for all inputs at once."""
@@ -454,6 +497,17 @@ class _ForwardLaplacian(Interpreter):
             next(halves)._replace(value=x) if _has_derivative(x) else _Value(x)
             for x in bind(*values)
         ]
+
+
+def _pays(x: _Value, y: _Value, free: int, inputs: int) -> bool:
+    """Whether derivatives are taken element by element of ``x``, and not multiplied with zeros.
+
+    Args:
+      free: how many elements of ``y`` each one of ``x`` is multiplied with.
+    """
+    count = len(x.layout)
+    held = inputs * max(x.value.size, y.value.size)
+    return _TAKEN * count <= inputs and count * x.value.size * free <= held
 
 
 def _with_derivatives(

@@ -1,0 +1,102 @@
+"""Functions of tuples as functions of their elements: the dialect has no tuples.
+
+JAX lowers to none.  The specification of StableHLO has them as types of arguments and results, and
+modules that were HLO once keep them.  Arguments become one for each element, in order, and so do
+results; tuples that are made and taken apart in a function are no ops of the dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from jaxmlir.dialect.ir import body_of, inner_ops, ir
+
+_TUPLE, _ELEMENT = "stablehlo.tuple", "stablehlo.get_tuple_element"
+
+
+def flatten_tuples(functions: Mapping[str, Any]) -> None:
+    """Gives functions, and ops in them such as calls, elements to take and return, not tuples."""
+    signatures = [(*op.type.inputs, *op.type.results) for op in functions.values()]
+    if not any(isinstance(t, ir.TupleType) for types in signatures for t in types):
+        return
+    for function in functions.values():
+        for view in list(inner_ops(function)):
+            op = view.operation
+            values = (*op.operands, *op.results)
+            has_tuples = any(isinstance(v.type, ir.TupleType) for v in values)
+            if has_tuples and op.name not in (_TUPLE, _ELEMENT):
+                _flatten_op(op)
+        _flatten_function(function)
+
+
+def _flatten_op(op: ir.Operation) -> None:
+    with ir.InsertionPoint(op), op.location:
+        operands = [element for value in op.operands for element in _elements(value)]
+        types = [flat for value in op.results for flat in _flat(value.type)]
+        attributes = dict(op.attributes.items())
+        new = iter(ir.Operation.create(op.name, types, operands, attributes).results)
+        for value in op.results:
+            value.replace_all_uses_with(_packed(value.type, new))
+    op.erase()
+
+
+def _flatten_function(function: Any) -> None:
+    inputs, results = function.type.inputs, function.type.results
+    for types, key in ((inputs, "arg_attrs"), (results, "res_attrs")):
+        if key in function.attributes:
+            # What is said of a tuple is said of none of its elements.
+            given = zip(types, function.attributes[key], strict=True)
+            flat = [
+                ir.DictAttr.get({}) if isinstance(type_, ir.TupleType) else said
+                for type_, said in given
+                for _ in _flat(type_)
+            ]
+            function.attributes[key] = ir.ArrayAttr.get(flat)
+    type_ = ir.FunctionType.get(
+        *([flat for type_ in types for flat in _flat(type_)] for types in (inputs, results))
+    )
+    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    if not function.operation.regions[0].blocks:
+        return
+    block = body_of(function)
+    before = list(block.arguments)
+    after = iter([block.add_argument(f, v.location) for v in before for f in _flat(v.type)])
+    with ir.InsertionPoint.at_block_begin(block), function.location:
+        for value in before:
+            value.replace_all_uses_with(_packed(value.type, after))
+            block.erase_argument(0)
+
+
+def _flat(type_: ir.Type) -> Iterator[ir.Type]:
+    """The types of the elements of a tuple and of tuples in it; another type itself."""
+    if not isinstance(type_, ir.TupleType):
+        yield type_
+        return
+    for k in range(type_.num_types):
+        yield from _flat(type_.get_type(k))
+
+
+def _elements(value: ir.Value) -> Iterable[ir.Value]:
+    """The values of :func:`_flat`."""
+    type_ = value.type
+    if not isinstance(type_, ir.TupleType):
+        return [value]
+    index = ir.IntegerType.get_signless(32)
+    return [
+        inner
+        for k in range(type_.num_types)
+        for inner in _elements(
+            ir.Operation.create(
+                _ELEMENT, [type_.get_type(k)], [value], {"index": ir.IntegerAttr.get(index, k)}
+            ).result
+        )
+    ]
+
+
+def _packed(type_: ir.Type, elements: Iterator[ir.Value]) -> ir.Value:
+    """The value of a type that is made of the next elements."""
+    if not isinstance(type_, ir.TupleType):
+        return next(elements)
+    inner = [_packed(type_.get_type(k), elements) for k in range(type_.num_types)]
+    return ir.Operation.create(_TUPLE, [type_], inner).result
