@@ -120,12 +120,12 @@ other work to do. A ratio of calls that take less than a millisecond can still b
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
 | transform, -O2 | that with all passes of `-O2` |
 
-Each turn begins with JAX's caches cleared, so that both differentiate the library's jitted functions
-anew: a later program of the same process finds their derivatives.
+Each turn begins with JAX's caches cleared, so that both differentiate the library's jitted
+functions anew: a later program of the same process finds their derivatives.
 
-`=`: both are the same instructions, and the ratio is noise. `~`: measured when both found derivatives
-that an earlier turn had made, which say little of `transform`, or when ratios were of medians.
-**Bold**: more than is promised, which is {promises}.
+`=`: both are the same instructions, and the ratio is noise. `~`: measured when both found
+derivatives that an earlier turn had made, which say little of `transform`, or when ratios were of
+medians. **Bold**: more than is promised, which is {promises}.
 """
 
 

@@ -161,7 +161,7 @@ def test_weakly_typed_is_what_is_so_in_jax(steps):
     fwd, bwd = program.vjp()
     for ours, theirs, args in (
         (program.optimize(2), f, (x, x)),
-        (program.jvp(), lambda *args: jax.jvp(f, *args), ((x, x), (x, x))),
+        (program.jvp(), lambda *pairs: jax.jvp(f, *pairs), ((x, x), (x, x))),
         (pulled, pulled_by_jax, (x, x)),
         (program.vmap(), jax.vmap(f), (rows, rows)),
     ):
