@@ -84,11 +84,7 @@ _Kind = TypeVar("_Kind", bound=DiagnosticError)
 
 
 def at_op(
-    kind: type[_Kind],
-    error: Exception,
-    name: str,
-    position: tuple[str, int, int],
-    what: str = "op",
+    kind: type[_Kind], error: Exception, name: str, position: tuple[str, int, int], what: str = "op"
 ) -> _Kind:
     """An error as one of this kind about an op, unless it is one that points somewhere already.
 

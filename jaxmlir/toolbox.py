@@ -3,7 +3,8 @@
 A pass walks ``program.functions`` with :func:`ops_of`, builds new ops at an op (``with
 ir.InsertionPoint(op), op.location:``) and puts their results in its place with :func:`replace`.
 New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from MLIR's bindings
-(``ir.Operation.create``).  All of that needs the process's context: ``with scope():``.
+(``ir.Operation.create``).  All of that needs the process's context, which the pass manager has
+entered; elsewhere: ``with scope():``.
 
     ir, functions, scope      MLIR's bindings, the functions of a module, the context
     ops_of, returned          the ops of a function with their names and operands; what it returns
@@ -19,20 +20,18 @@ New ops come from JAX (:func:`emit`), from existing ones (:func:`copy`) or from 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.bridge import exporter
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import attribute, copy, erase, returned
 from jaxmlir.dialect.ir import functions, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PassError
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import replace, rewrite_ops
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def definition(value: ir.Value) -> tuple[ir.Operation, str] | None:

@@ -23,7 +23,7 @@ from jaxmlir.dialect import ops
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.interpret import Interpreter
 from jaxmlir.passes import Pass
-from jaxmlir.toolbox import constant, ir, ops_of, remark, replace, scope
+from jaxmlir.toolbox import constant, ir, ops_of, remark, replace
 
 _FAMILIES = """
     elementwise transcendental bitwise comparison special shape indexing reduction contraction
@@ -50,15 +50,14 @@ class FoldConstants(Pass):
 
     def run(self, program: Any) -> None:
         interpreter = Interpreter(program)
-        with scope():
-            for function in program.functions.values():
-                known: dict[ir.Value, Any] = {}
-                for op, name, operands in ops_of(function):
-                    if name == "jaxpr.constant":
-                        known[op.results[0]] = interpreter.evaluate(op, [])[0]
-                    elif self.folds(op, name) and all(v in known for v in operands):
-                        values = interpreter.evaluate(op, [known[v] for v in operands])
-                        self.write(program, op, name, values, known)
+        for function in program.functions.values():
+            known: dict[ir.Value, Any] = {}
+            for op, name, operands in ops_of(function):
+                if name == "jaxpr.constant":
+                    known[op.results[0]] = interpreter.evaluate(op, [])[0]
+                elif self.folds(op, name) and all(v in known for v in operands):
+                    values = interpreter.evaluate(op, [known[v] for v in operands])
+                    self.write(program, op, name, values, known)
         program.changed()
 
     def folds(self, op: Any, name: str) -> bool:

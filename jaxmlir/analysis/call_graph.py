@@ -5,20 +5,18 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import Uses, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import context, func, ir, is_private
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.kernels import HARDWARE
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # What who looks for loops of a known number of iterations asks for.
 SCANS = frozenset({"jaxpr.scan"})
@@ -161,9 +159,9 @@ def visit_functions(
     graph: CallGraph,
     names: Collection[str],
     uses: Uses | None = None,
-) -> None:
+) -> bool:
     """Changes the functions with an op of some names in place, those called before their callers,
-    but none of a kernel.
+    but none of a kernel; whether any was changed.
 
     What then nobody refers to goes.
 
@@ -179,6 +177,7 @@ def visit_functions(
     ]
     if any(changed):
         keep_reachable(program, entries, uses)
+    return any(changed)
 
 
 def keep_reachable(program: Module, entries: Sequence[str], uses: Uses | None = None) -> None:

@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, custom_rule_ops
 from jaxmlir.dialect.builder import named_ops, symbols_of
 from jaxmlir.dialect.effect_attributes import is_droppable
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.support.masks import Mask, chosen, fixpoint
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Variant(NamedTuple):
@@ -284,7 +282,7 @@ class Liveness:
                 cut = self._cut(body, i, tuple(map(bool, live[first:last])), pinned)
                 if cut is not None:
                     cuts[i] = cut
-                    operands = [v for v, used in zip(operands, cut.operands, strict=True) if used]
+                    operands = chosen(operands, cut.operands)
             for value in operands:
                 live[value] = True
         return Live(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)
@@ -399,12 +397,8 @@ def _either(*masks: Sequence[bool]) -> Mask:
 
 
 _RULES: dict[str, _Rule] = {
-    "jaxpr.jit": _call("jaxpr"),
-    "jaxpr.remat2": _call("jaxpr"),
-    "jaxpr.shard_map": _call("jaxpr"),
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
+    **{f"jaxpr.{name}": _call("jaxpr") for name in ("jit", "remat2", "shard_map")},
+    **{f"jaxpr.{name}": _call("call_jaxpr") for name in ("call", "closed_call", "eval_jaxpr")},
     "jaxpr.cond": _cond,
     "jaxpr.remat_opt": _remat_opt,
     "jaxpr.scan": _scan,

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.call_graph import CallGraph, callee_of
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.ir import body_of, bytecode, func, ir
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module
 
 
 def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:

@@ -8,7 +8,6 @@ factor of two would matter.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -21,7 +20,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
-from jaxmlir.dialect.types import aval_of, is_key, type_of
+from jaxmlir.dialect.types import aval_of, is_key, type_of, with_shape
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.targets.costs import Costs
 
@@ -136,17 +135,6 @@ def is_narrow(dtype: Any) -> bool:
     """Whether numbers of a type are rounded more than floats are: where sums are rounded before
     they are added up, more is lost."""
     return dtypes.issubdtype(dtype, np.inexact) and dtypes.finfo(dtype).bits < 32
-
-
-def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
-    """The type of an array of the same elements in another shape."""
-    return _with_shape(type_, tuple(shape))
-
-
-@functools.cache
-def _with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
-    aval = aval_of(type_)
-    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))
 
 
 def is_plain_array(type_: ir.Type) -> bool:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import ops
-from jaxmlir.dialect.builder import named_ops, reachable
+from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.random import RANDOM
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def is_pure(name: str) -> bool:
@@ -81,12 +78,8 @@ class _Reaching:
 
     def _function(self, symbol: str) -> bool:
         if symbol not in self._known:
-            functions = self._program.functions
-            self._known[symbol] = any(
-                name in self._names
-                for reached in reachable(functions, symbol)
-                for _, name in named_ops(functions[reached])
-            )
+            ops = reached_ops(self._program.functions, symbol)
+            self._known[symbol] = any(name in self._names for _, name in ops)
         return self._known[symbol]
 
 

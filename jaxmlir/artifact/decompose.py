@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax import lax
@@ -19,11 +19,9 @@ from jaxmlir._compat import mlir
 from jaxmlir.dialect import codec, custom_rule_ops, locations, ops, primitives
 from jaxmlir.dialect.builder import put_instead, reachable, rename_call
 from jaxmlir.dialect.ir import context, functions, ir, is_foreign, is_private, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def _log2(x: Any) -> Any:

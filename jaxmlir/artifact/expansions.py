@@ -52,13 +52,7 @@ from jaxmlir.bridge.custom_rules.identity import Identities
 from jaxmlir.dialect import codec, op_signature, ops, primitives
 from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
-from jaxmlir.dialect.ir import (
-    context,
-    functions,
-    ir,
-    new_function,
-    scope,
-)
+from jaxmlir.dialect.ir import context, functions, ir, new_function, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import size_variable, widths_of
@@ -538,10 +532,7 @@ def _with_vjp(prim: Any) -> Callable[..., Any]:
     def fwd(*leaves: Any) -> tuple[list[Any], Any]:
         nonzero = args_of(prim, [True] * len(leaves))
         # Since JAX 0.12 which results have tangents may follow, and residuals with a structure.
-        out, residuals, _, *structured = (
-            *prim.vjp_fwd(nonzero, *args_of(prim, leaves)),
-            True,
-        )[:4]
+        out, residuals, _, *structured = (*prim.vjp_fwd(nonzero, *args_of(prim, leaves)), True)[:4]
         return prim.out_tree.flatten_up_to(out), (residuals, *structured)
 
     def bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:

@@ -21,16 +21,12 @@ from __future__ import annotations
 
 import lzma
 import re
-from typing import TYPE_CHECKING
 
 from jaxmlir.dialect.codec import node_fields
 from jaxmlir.dialect.ir import TREES, context, ir, parse_module
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, JaxmlirError
 from jaxmlir.support.nesting import MAX_NESTING, nesting, without_strings
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # Locations are trees that share their branches; written out, one has at most so many parts.
 MAX_LOCATION_PARTS = 4096

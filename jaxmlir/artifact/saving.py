@@ -16,18 +16,11 @@ from jaxmlir.artifact import module_text as _module
 from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
-from jaxmlir.dialect.ir import (
-    DIALECT_VERSION,
-    TREES,
-    context,
-    frames,
-    functions,
-    ir,
-    module_text,
-)
+from jaxmlir.dialect.ir import DIALECT_VERSION, TREES, context, frames, functions, ir, module_text
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped
+from jaxmlir.passes.pipeline import run_pass
 
 MAX_DIAGNOSTICS = 20
 
@@ -110,7 +103,7 @@ def _writable(program: Module, as_flat: bool, effects: str) -> Module:
     _module.write_trees(program, as_flat, fields)
     places = expansions.expand(program) if expands else {}
     if effects != "error":
-        DropCallbacks(keep_print=effects == "keep-print").run(program)
+        run_pass(DropCallbacks(keep_print=effects == "keep-print"), program)
     if places:
         expansions.forget(program, lambda op: not any(_why_unwritable(op, "")))
     _check_writable(program.module, places)

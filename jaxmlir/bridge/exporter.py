@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,11 +20,9 @@ from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe,
 from jaxmlir.bridge import params
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
 from jaxmlir.dialect.ir import context, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Exporter:

@@ -19,7 +19,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,8 +33,8 @@ from jaxmlir._compat import (
     version_matches,
 )
 from jaxmlir.bridge import manual_axes, params
+from jaxmlir.bridge.custom_rules.closures import PASSING, note_origins
 from jaxmlir.bridge.custom_rules.pending import Pending
-from jaxmlir.bridge.origins import PASSING, note_origins
 from jaxmlir.dialect import (
     codec,
     custom_rule_ops,
@@ -54,12 +54,10 @@ from jaxmlir.dialect.ir import (
     new_function,
     scope,
 )
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import type_of
 from jaxmlir.errors import Diagnostic, ImportingError, JaxmlirError, cause_of, message_of
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets import Target
+from jaxmlir.targets import Target
 
 T = TypeVar("T")
 
@@ -676,10 +674,5 @@ def _at_equation(error: JaxmlirError, eqn: Any) -> ImportingError:
     if isinstance(error, ImportingError) and error.diagnostics[0].line:
         return error
     file, line, col = locations.user_position(eqn.source_info)
-    return ImportingError(
-        [
-            Diagnostic(
-                "error", f"importing '{eqn.primitive.name}': {message_of(error)}", file, line, col
-            )
-        ]
-    )
+    message = f"importing '{eqn.primitive.name}': {message_of(error)}"
+    return ImportingError([Diagnostic("error", message, file, line, col)])

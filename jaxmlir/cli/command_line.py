@@ -128,14 +128,15 @@ class Arguments:
 
     def integer(self, name: str) -> int | None:
         text = self.get(name)
+        if text is None:
+            return None
         try:
-            value = None if text is None else int(text)
+            value = int(text)
         except ValueError:
             raise UsageError(f"--{name} expects an integer, got '{text}'") from None
-        if value is not None and value < 0:
-            raise UsageError(f"--{name} expects an integer from 0 on, got '{text}'")
-        if value is not None and value > MAX_INTEGER:
-            raise UsageError(f"--{name} expects an integer up to {MAX_INTEGER}, got '{text}'")
+        if not 0 <= value <= MAX_INTEGER:
+            limit = "from 0 on" if value < 0 else f"up to {MAX_INTEGER}"
+            raise UsageError(f"--{name} expects an integer {limit}, got '{text}'")
         return value
 
 
@@ -265,34 +266,28 @@ complete -o filenames -F _{function} {tool}
 """
 
 
-def completed(arguments: Arguments, tool: str, words: Callable[[], Iterable[str]]) -> bool:
-    """Prints the completion script that is asked for, if one is.  ``eval`` of it sets it up.
+def answered(
+    arguments: Arguments, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
+) -> bool:
+    """Prints the version, the help or a completion script, where these are all that is asked for.
+    ``eval`` of the script sets completion up.
 
     Args:
       words: gives the flags, as they are written in the help.
     """
-    shell = arguments.choice(COMPLETION.name, [COMPLETION])
-    if shell is None:
-        return False
-    # zsh runs the functions of bash.
-    if shell == "zsh":
-        print("autoload -U +X bashcompinit && bashcompinit")
-    plain = (word.partition("[")[0].partition("<")[0].strip() for word in words())
-    function = tool.replace("-", "_")
-    print(_COMPLETION.format(function=function, tool=tool, words=" ".join(plain)))
-    return True
-
-
-def answered(
-    arguments: Arguments, tool: str, help_: Callable[[], str], flags: Iterable[Flag]
-) -> bool:
-    """Prints the version, the help or a completion, where these are all that is asked for."""
     if arguments.on("version"):
         print(version_text(tool))
     elif arguments.on("help"):
         print(help_())
+    elif shell := arguments.choice(COMPLETION.name, [COMPLETION]):
+        # zsh runs the functions of bash.
+        if shell == "zsh":
+            print("autoload -U +X bashcompinit && bashcompinit")
+        plain = (word.partition("[")[0].partition("<")[0].strip() for word in words())
+        function = tool.replace("-", "_")
+        print(_COMPLETION.format(function=function, tool=tool, words=" ".join(plain)))
     else:
-        return completed(arguments, tool, lambda: map(str, flags))
+        return False
     return True
 
 

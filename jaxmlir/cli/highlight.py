@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 
 # ANSI's codes: each is a terminal's own shade, on light and on dark.
-_CODES = {
-    "quiet": "2",
-    "value": "33",
-    "symbol": "36",
-    "string": "32",
-    "type": "2",
-    "name": "1",
-}
+_CODES = {"quiet": "2", "value": "33", "symbol": "36", "string": "32", "type": "2", "name": "1"}
 _TOKEN = re.compile(
     r"""
       (?P<quiet> //.* | ^\#loc.* | \ loc\([^()]*\) )

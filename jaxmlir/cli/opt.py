@@ -63,21 +63,10 @@ NOT_APPLICABLE = {
     "mlir-enable-debugger-hook": _ACTIONS,
     "mlir-print-debug-counter": _COUNTERS,
     "profile-actions-to": _ACTIONS,
-    **dict.fromkeys(
-        (
-            "remark-format",
-            "remark-policy",
-            "remarks-filter",
-            "remarks-filter-analyse",
-            "remarks-filter-failed",
-            "remarks-filter-missed",
-            "remarks-filter-passed",
-            "remarks-output-file",
-        ),
-        _REMARKS,
-    ),
+    **dict.fromkeys(("remark-format", "remark-policy", "remarks-output-file"), _REMARKS),
+    **dict.fromkeys(("remarks-filter", "remarks-filter-analyse"), _REMARKS),
+    **{f"remarks-filter-{kind}": _REMARKS for kind in ("failed", "missed", "passed")},
 }
-
 
 _SEPARATOR = "// -----"
 
@@ -174,12 +163,8 @@ FLAGS = (
 )
 
 _CHOICES = ("verify", "mlir-timing-display", "mlir-output-format", "mlir-pass-statistics-display")
-_DUMPS = (
-    "mlir-print-ir-before",
-    "mlir-print-ir-before-all",
-    "mlir-print-ir-after",
-    "mlir-print-ir-after-all",
-    "mlir-print-ir-after-failure",
+_DUMPS = tuple(
+    f"mlir-print-ir-{when}" for when in "before before-all after after-all after-failure".split()
 )
 
 _DIALECTS = """
@@ -195,15 +180,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
-    if arguments.on("version"):
-        print(command_line.version_text("jaxmlir-opt"))
-        return 0
     command_line.load_modules(arguments)
-    for name, text in (("help", _help), ("list-passes", _pass_list), ("show-dialects", _dialects)):
+    for name, text in (("list-passes", _pass_list), ("show-dialects", _dialects)):
         if arguments.on(name):
             print(text())
             return 0
-    if command_line.completed(arguments, "jaxmlir-opt", _words):
+    if command_line.answered(arguments, "jaxmlir-opt", _help, _words):
         return 0
     pipeline = _pipeline(arguments)
     if arguments.on("dump-pass-pipeline"):

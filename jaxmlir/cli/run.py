@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import Arguments, Flag, UsageError
 from jaxmlir.dialect.ir import (
@@ -26,9 +28,6 @@ from jaxmlir.dialect.ir import (
 from jaxmlir.errors import Diagnostic, LoweringError, count, nearest
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from jaxmlir.dialect.ir import ir
     from jaxmlir.program.program import Program
 
 FLAGS = (
@@ -70,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
     command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-run", _help, FLAGS):
+    if command_line.answered(arguments, "jaxmlir-run", _help, lambda: map(str, FLAGS)):
         return 0
     platform = arguments.get("platform")
     if platform:
@@ -271,8 +270,6 @@ def _stablehlo_primitive() -> Any:
 
     So StableHLO is compiled and dispatched by JAX, as everything else is.
     """
-    import numpy as np
-
     from jaxmlir._compat import core, mlir
 
     primitive = core.Primitive("jaxmlir_run_stablehlo")
@@ -425,7 +422,6 @@ class _Values:
     def converted(self, index: int, value: Any) -> Any:
         """A literal or array as the operand's dtype; its shape must already be right."""
         import jax
-        import numpy as np
 
         from jaxmlir.program.specialize import is_symbolic
 
@@ -450,7 +446,6 @@ class _Values:
     def key(self, index: int, value: Any) -> Any:
         """PRNG keys from a seed, or from the raw key data that ``-o`` saves."""
         import jax
-        import numpy as np
 
         from jaxmlir.program.specialize import is_symbolic
 
@@ -478,7 +473,6 @@ class _Values:
 
     def random(self, index: int, seed: int) -> Any:
         import jax
-        import numpy as np
 
         from jaxmlir.program.specialize import is_symbolic
 
@@ -501,7 +495,6 @@ class _Values:
     @staticmethod
     def _drawn(aval: Any, generator: np.random.Generator) -> np.ndarray[Any, Any]:
         import jax
-        import numpy as np
 
         if jax.numpy.issubdtype(aval.dtype, np.inexact):
             drawn = generator.standard_normal(aval.shape)
@@ -541,7 +534,6 @@ def _cast(array: np.ndarray[Any, Any], dtype: Any) -> np.ndarray[Any, Any]:
       ValueError: a fraction, an imaginary part or the high bits of a number would be lost.
     """
     import jax
-    import numpy as np
 
     # Of an array of integers that no dtype holds NumPy 2.5 gives no array as the real part.
     drops = np.iscomplexobj(array) and not jax.numpy.issubdtype(dtype, np.complexfloating)
@@ -579,8 +571,6 @@ _IN_ORDER = re.compile(r"arr_\d+$|result")
 
 def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
     """The arrays of a .npy, .npz or .safetensors file, in their order; never unpickles."""
-    import numpy as np
-
     if path.endswith(".safetensors"):
         return _safetensors(path)
     try:
@@ -611,7 +601,6 @@ _SAFETENSORS = {
 def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a safetensors file, in the order of its data."""
     import jax.numpy as jnp
-    import numpy as np
 
     try:
         from safetensors import SafetensorError, deserialize
@@ -652,7 +641,6 @@ def _type_text(value: Any) -> str:
 def _plain(value: Any) -> np.ndarray[Any, Any]:
     """A result as a numpy array; of PRNG keys, their data."""
     import jax
-    import numpy as np
 
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
@@ -661,8 +649,6 @@ def _plain(value: Any) -> np.ndarray[Any, Any]:
 
 def _value_text(value: Any) -> str:
     """Every digit that tells a number from its neighbours; long arrays are abridged."""
-    import numpy as np
-
     return np.array2string(
         _plain(value), separator=", ", formatter={"all": str}, max_line_width=100, threshold=1000
     )
@@ -670,8 +656,6 @@ def _value_text(value: Any) -> str:
 
 def _save(path: str, results: Any) -> None:
     """One array as .npy; several as .npz, in their order, under their place in the result."""
-    import numpy as np
-
     arrays = {f"result{name}": _plain(value) for name, value in _named(results)}
     as_npy = path.endswith(".npy")
     if as_npy and len(arrays) != 1:

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str]) -> int:
     arguments = command_line.parse_arguments(argv, FLAGS)
     command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-translate", _help, FLAGS):
+    if command_line.answered(arguments, "jaxmlir-translate", _help, lambda: map(str, FLAGS)):
         return 0
     command_line.load_modules(arguments)
     filename = arguments.get("import-python") or command_line.display_path(
@@ -107,11 +107,8 @@ def _program(arguments: Arguments) -> Program:
     if target is None:
         from jaxmlir.cli.module_io import read_program
 
-        path, allowed = (
-            command_line.single_input(arguments),
-            arguments.names(command_line.ALLOW.name),
-        )
-        program = read_program(path, allowed)
+        allowed = arguments.names(command_line.ALLOW.name)
+        program = read_program(command_line.single_input(arguments), allowed)
         if arguments.on("stablehlo-to-jaxpr"):
             program = program.run_passes("builtin.module(jaxpr-raise-stablehlo)")
         program.verify()

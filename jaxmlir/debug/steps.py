@@ -177,14 +177,8 @@ class _Watch(Hook):
         for kind, holds in self.kinds.items():
             made = any(holds(x).any() for x in results)
             if made and not any(holds(x).any() for x in operands):
-                raise _Found(
-                    NonFinite(
-                        kind,
-                        Place.of(step),
-                        tuple(map(Range.of, step.operands)),
-                        tuple(map(Range.of, step.results or ())),
-                    )
-                )
+                ranges = (tuple(map(Range.of, of or ())) for of in (step.operands, step.results))
+                raise _Found(NonFinite(kind, Place.of(step), *ranges))
 
 
 def find_nan(program: Program, *args: Any, inf: bool = True, **kwargs: Any) -> NonFinite | None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import core, dtypes, jax_mlir_ext
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, inner_ops, ir, is_private, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
-from jaxmlir.dialect.types import aval_of, is_key, type_of
+from jaxmlir.dialect.types import aval_of, is_key, shape_of, type_of, with_shape
 from jaxmlir.errors import Diagnostic, PassError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:
@@ -45,6 +44,17 @@ def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
     for axis in sorted(numbers.inserted_window_dims):
         sizes.insert(axis, 1)
     return sizes
+
+
+def gather_of(numbers: Any) -> lax.GatherDimensionNumbers:
+    """The dimension numbers of the gather of what a scatter of some numbers writes."""
+    return lax.GatherDimensionNumbers(
+        offset_dims=numbers.update_window_dims,
+        collapsed_slice_dims=numbers.inserted_window_dims,
+        start_index_map=numbers.scatter_dims_to_operand_dims,
+        operand_batching_dims=numbers.operand_batching_dims,
+        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+    )
 
 
 def named_ops(function: func.FuncOp) -> list[tuple[Any, str]]:
@@ -88,15 +98,9 @@ def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
 
 def copy(op: Any, name: str, operands: Sequence[ir.Value]) -> list[ir.Value]:
     """The op again, on other operands; its results."""
-    return list(
-        ir.Operation.create(
-            name,
-            list(op.results.types),
-            list(operands),
-            dict(op.attributes.items()),
-            loc=op.location,
-        ).results
-    )
+    types, attributes = list(op.results.types), dict(op.attributes.items())
+    new = ir.Operation.create(name, types, list(operands), attributes, loc=op.location)
+    return list(new.results)
 
 
 def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
@@ -136,6 +140,13 @@ def build(name: str, operands: Sequence[ir.Value], type_: ir.Type, **attributes:
     """A ``jaxpr.<name>`` of one result, given its attributes as Python values."""
     encoded = {key: codec.encode(value) for key, value in attributes.items()}
     return ir.Operation.create(f"jaxpr.{name}", [type_], list(operands), encoded).result
+
+
+def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """An array in another shape; the same value if it has that."""
+    if shape_of(value) == tuple(shape):
+        return value
+    return build("reshape", [value], with_shape(value.type, shape), new_sizes=tuple(shape))
 
 
 def inline(function: func.FuncOp, args: Sequence[ir.Value]) -> list[ir.Value]:
@@ -346,6 +357,14 @@ def reachable(
             found = uses[name]
         pending.extend(reversed(found))
     return reached.keys()
+
+
+def reached_ops(
+    functions: Mapping[str, func.FuncOp], *symbols: str, custom_rules: bool = True
+) -> Iterator[tuple[Any, str]]:
+    """The ops of the functions that :func:`reachable` gives, with their names."""
+    for name in reachable(functions, *symbols, custom_rules=custom_rules):
+        yield from named_ops(functions[name])
 
 
 def ops_with_symbols(function: func.FuncOp) -> Iterator[tuple[Any, str]]:

@@ -11,15 +11,13 @@ by their name, the rest by the op's.  A program that was traced here may use eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import context, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import Diagnostic, LoweringError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 OPS = with_trait(Trait.CUSTOM_CALL) | {"jaxpr.triton_kernel_call"}
 

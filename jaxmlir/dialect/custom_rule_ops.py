@@ -24,17 +24,8 @@ HIGH_LEVEL_OPS = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.
 ATTRIBUTES = frozenset(
-    {
-        "jvp_jaxpr",
-        "jvp_with_zeros",
-        "fwd_jaxpr",
-        "bwd_jaxpr",
-        "vjp_with_zeros",
-        "bwd",
-        "bwd_with_zeros",
-        "transposes",
-        "batches",
-    }
+    "jvp_jaxpr jvp_with_zeros fwd_jaxpr bwd_jaxpr vjp_with_zeros bwd bwd_with_zeros transposes "
+    "batches".split()
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -190,3 +190,14 @@ def in_scope(aval: Any, sizes_scope: Any) -> Any:
         return aval
     text = ", ".join(map(str, shape)) + ","
     return aval.update(shape=export.symbolic_shape(text, scope=sizes_scope))
+
+
+def with_shape(type_: ir.Type, shape: Sequence[int]) -> ir.Type:
+    """The type of an array of the same elements in another shape."""
+    return _with_shape(type_, tuple(shape))
+
+
+@functools.cache
+def _with_shape(type_: ir.Type, shape: tuple[int, ...]) -> ir.Type:
+    aval = aval_of(type_)
+    return type_of(core.ShapedArray(shape, aval.dtype, aval.weak_type))

@@ -25,6 +25,7 @@ from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
 from jaxmlir.dialect.ir import context, frames, func, ir
 from jaxmlir.dialect.module import Module, check_program
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, is_wide, widths_of
 from jaxmlir.errors import (
     ArgumentError,
@@ -301,11 +302,7 @@ def _scan(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any]:
     for iteration in range(length):
         index = length - 1 - iteration if backwards else iteration
         frame = Frame(
-            body,
-            node,
-            iteration=iteration,
-            length=length,
-            index=index if backwards else None,
+            body, node, iteration=iteration, length=length, index=index if backwards else None
         )
         outs = interpreter.enter(
             frame, [*consts, *carry, *(interpreter.slice(x, index) for x in xs)]
@@ -358,28 +355,15 @@ def _empty_ref(interpreter: Interpreter, node: Node, args: list[Any]) -> list[An
 
 
 INTERPRETATIONS: dict[str, Interpretation] = {
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.composite": _call("call_jaxpr"),
-    "jaxpr.compute_on": _call("jaxpr"),
+    **{name: _call(attribute) for name, attribute in CALLEES.items()},
     "jaxpr.cond": _cond,
-    "jaxpr.custom_jvp_call_jaxpr": _call("call_jaxpr"),
     "jaxpr.custom_linear_solve": _linear_solve,
-    "jaxpr.custom_partitioning": _call("call"),
-    "jaxpr.custom_vjp_call_jaxpr": _call("call_jaxpr"),
-    "jaxpr.custom_vmap_call": _call("call"),
     "jaxpr.empty_ref": _empty_ref,
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
-    "jaxpr.fused_call": _call("jaxpr"),
-    "jaxpr.jit": _call("jaxpr"),
     "jaxpr.linear_call": _call("callee"),
-    "jaxpr.program_order": _call("call_jaxpr"),
-    "jaxpr.remat2": _call("jaxpr"),
     "jaxpr.remat_opt": _call("fwd_jaxpr"),
     "jaxpr.scan": _scan,
     "jaxpr.shard_map": _shard_map,
     "jaxpr.while": _while,
-    "jaxpr.xla_metadata_call": _call("jaxpr"),
 }
 
 

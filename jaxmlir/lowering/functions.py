@@ -12,17 +12,15 @@ has a case for each group of platforms whose programs differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir import targets
 from jaxmlir._compat import config, mlir
 from jaxmlir.dialect.ir import ir, module_text
+from jaxmlir.dialect.module import Module
 from jaxmlir.targets import Target
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 MAX_DEPTH = 10
 """How many functions within one another are lowered as rules come to them."""

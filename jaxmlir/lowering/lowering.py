@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 from jaxlib.mlir.dialects import func as func_dialect
@@ -48,6 +48,7 @@ from jaxmlir.dialect.ir import (
     parse_module,
     rename_symbol,
 )
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of
@@ -56,9 +57,6 @@ from jaxmlir.lowering.templates import KeptLeaves, Template, kept_leaves
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.files import directory
 from jaxmlir.support.masks import chosen
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 def legalize(program: Module, platforms: Sequence[str] | None = None) -> None:

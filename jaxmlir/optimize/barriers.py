@@ -14,15 +14,13 @@ from __future__ import annotations
 import itertools
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, zeros
 from jaxmlir.dialect.ir import free_symbol, func, ir, new_function
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.module import Module
 
 # The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
 _BARRIER_SINCE = (0, 11)

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import attribute, symbols_of, trip_count
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 PER_CONVOLUTION = 100
 """How many ops a convolution counts as: it takes 0.05 s to compile."""

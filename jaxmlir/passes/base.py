@@ -99,7 +99,7 @@ class Pass:
                         raise PipelineError(f"the options of pass '{cls.name}': {e}") from e
 
     def run(self, program: Module) -> bool | None:
-        """Changes the program in place.
+        """Changes the program in place; the pass manager has entered the process's context.
 
         Returns:
           ``False`` if it is as it was, to the last op: what has been read of it is kept then.

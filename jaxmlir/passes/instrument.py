@@ -159,16 +159,9 @@ class Instrumentation:
     @property
     def observes(self) -> bool:
         """Whether passes must run one by one to be seen."""
-        return bool(
-            self.print_before
-            or self.print_after
-            or self.print_before_all
-            or self.print_after_all
-            or self.print_after_failure
-            or self.timing
-            or self.statistics
-            or self.keep_last
-        )
+        prints = (self.print_before, self.print_before_all, self.print_after, self.print_after_all)
+        others = (self.print_after_failure, self.timing, self.statistics, self.keep_last)
+        return any((*prints, *others))
 
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         if self.timing is None:

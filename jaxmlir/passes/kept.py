@@ -16,14 +16,14 @@ import jax
 
 from jaxmlir.caching import disk_cache, is_of_process
 from jaxmlir.dialect.ir import module_bytecode, parse_module
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ParseError
 from jaxmlir.passes.instrument import Instrumentation
+from jaxmlir.passes.remarks import Sink
 
 if TYPE_CHECKING:
     from jaxmlir.caching.rule_cache import RuleCache
-    from jaxmlir.dialect.module import Module
     from jaxmlir.passes.pipeline import Pipeline
-    from jaxmlir.passes.remarks import Sink
 
 
 MOST_BYTES = 4 << 20
@@ -31,11 +31,7 @@ MOST_BYTES = 4 << 20
 
 
 def run_kept(
-    pipeline: Pipeline,
-    program: Module,
-    remarks: Sink | None = None,
-    *,
-    verify_each: bool = False,
+    pipeline: Pipeline, program: Module, remarks: Sink | None = None, *, verify_each: bool = False
 ) -> None:
     """Runs a pipeline on a program in place, unless it is known what that gives.
 

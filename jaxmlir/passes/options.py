@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from jaxmlir.dialect import locations
+from jaxmlir.dialect.ir import func
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import TransformError, count
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.ir import func
-    from jaxmlir.dialect.module import Module
 
 
 def named_arguments(program: Module, symbol: str, numbers: Iterable[int]) -> tuple[bool, ...]:

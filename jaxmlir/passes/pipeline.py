@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxlib.mlir import ir
 
-from jaxmlir.dialect.ir import context, diagnostics_of, functions
+from jaxmlir.dialect.ir import context, diagnostics_of, functions, scope
 from jaxmlir.errors import TOO_DEEP, JaxmlirError, PassError, PipelineError
 from jaxmlir.passes import cxx
 from jaxmlir.passes.base import Pass
@@ -293,9 +293,10 @@ def _run_step(
 
 
 def run_pass(p: Pass, program: Module) -> bool:
-    """Runs a pass; whether it may have changed anything."""
+    """Runs a pass, in the process's context; whether it may have changed anything."""
     try:
-        return p.run(program) is not False
+        with scope():
+            return p.run(program) is not False
     except JaxmlirError:
         raise
     except ir.MLIRError as e:
@@ -324,9 +325,7 @@ def _verify(program: Module, where: str) -> None:
 
 
 def parse_pipeline(
-    text: str,
-    find: Callable[[str], type[Pass] | None],
-    suggest: Callable[[str], str | None],
+    text: str, find: Callable[[str], type[Pass] | None], suggest: Callable[[str], str | None]
 ) -> Pipeline:
     """Parses a textual pipeline, looking up passes by ``find``.
 

@@ -6,19 +6,17 @@ import inspect
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.dialect.codec import pytrees
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import constraints_of, is_narrowed, widths_of
 from jaxmlir.errors import ArgumentError, count
 from jaxmlir.program import specialize as specialization
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Characters that two pytrees may have to be shown in full, and differences that are named else.
 MAX_TREE_TEXT = 300

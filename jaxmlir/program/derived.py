@@ -152,10 +152,7 @@ def derived_once(method: Method) -> Method:
 
 
 def _keep_target(
-    program: Any,
-    programs: Sequence[Any],
-    bound: Mapping[str, Any],
-    method: Callable[..., Any],
+    program: Any, programs: Sequence[Any], bound: Mapping[str, Any], method: Callable[..., Any]
 ) -> None:
     """Has what was made of a program be for the same target, or made again for others as it is."""
     if bound.get("target") is not None:

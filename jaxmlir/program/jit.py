@@ -25,24 +25,24 @@ import jax
 from jaxmlir import targets
 from jaxmlir._compat import core, pe, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
+from jaxmlir.passes import Pipeline
+from jaxmlir.passes.remarks import Sink
 from jaxmlir.program.arguments import Calls
+from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.tuned import TunedFunction
+from jaxmlir.program.tuning import Choice
 from jaxmlir.program.versions import Recipe, at_level, decide, stages_of
 from jaxmlir.runtime import program_primitive
 from jaxmlir.runtime.differentiation import as_given, is_under_way, num_staged, staged_by
 from jaxmlir.runtime.placement import devices_of
 from jaxmlir.support.lazy import collector_paused
+from jaxmlir.support.masks import chosen
 from jaxmlir.support.options import check_budget
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jax.stages import Lowered
-
-    from jaxmlir.passes import Pipeline
-    from jaxmlir.passes.remarks import Sink
-    from jaxmlir.program.program import Program
-    from jaxmlir.program.tuning import Choice
-    from jaxmlir.targets import Target
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Stager:
         jaxpr, values = traced.jaxpr, [*traced._consts, *operands]
         if not (keep_unused or rules_may_read(jaxpr)):
             jaxpr, used = without_dead_code(jaxpr)
-            values = [value for value, use in zip(values, used, strict=True) if use]
+            values = chosen(values, used)
         program = import_for(jaxpr, name, self.target)
         recipe = program.recipe
         # No pass of level 1 asks for the target.

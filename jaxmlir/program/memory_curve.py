@@ -85,11 +85,8 @@ class MemoryCurve(Generic[Form]):
 
             ax = pyplot.gca()
         front = self.pareto
-        ax.plot(
-            [p.bytes / 2**20 for p in front],
-            [1e3 * p.seconds for p in front],
-            **({"drawstyle": "steps-post", "zorder": 0} | options),
-        )
+        style = {"drawstyle": "steps-post", "zorder": 0} | options
+        ax.plot([p.bytes / 2**20 for p in front], [1e3 * p.seconds for p in front], **style)
         for point in self.points:
             place = point.bytes / 2**20, 1e3 * point.seconds
             ax.plot(*place, "o" if point in front else "x", color="black")

@@ -19,10 +19,12 @@ from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.bridge.custom_rules.schedule import RuleTracing
 from jaxmlir.bridge.exporter import Exporter
+from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import context, func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, Diagnostic
+from jaxmlir.passes import Pipeline
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
 from jaxmlir.program.arguments import Calls, Code, OfInstances
@@ -35,16 +37,14 @@ from jaxmlir.runtime.callee import Callee
 from jaxmlir.runtime.placement import mesh_for, on_mesh, placement_of
 from jaxmlir.support.lazy import analysis, collector_paused
 from jaxmlir.support.options import check_budget, check_platforms
+from jaxmlir.targets import Target
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
     from jax.stages import Lowered
 
-    from jaxmlir.bridge.importer import Importer
     from jaxmlir.interpret.interpreter import Hook
-    from jaxmlir.passes import Pipeline
     from jaxmlir.program.memory_curve import MemoryCurve
-    from jaxmlir.targets import Target
 
 
 class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
@@ -548,10 +548,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
     @derived_once
     def jacfwd(
-        self,
-        argnums: int | Sequence[int] = 0,
-        has_aux: bool = False,
-        holomorphic: bool = False,
+        self, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
     ) -> Program:
         """The Jacobian, by forward mode; options as for ``jax.jacfwd``.
 

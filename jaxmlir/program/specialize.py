@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -19,11 +19,9 @@ import numpy as np
 from jaxmlir._compat import core, shape_poly
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import func, parse_module, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError
 from jaxmlir.rewriting.sizes import Sizes, Substitution, evaluate, plain
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 M = TypeVar("M", bound="Module")
 

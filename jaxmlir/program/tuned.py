@@ -251,11 +251,8 @@ class TunedFunction:
 def _signature(args: Any, kwargs: Any) -> Any:
     """What tells the arguments of a trace from others: types, and values of static ones."""
     leaves, tree = jax.tree.flatten((args, kwargs))
-    return (
-        tree,
-        configuration(),
-        *(core.typeof(x) if isinstance(x, core.Tracer) else x for x in leaves),
-    )
+    given = (core.typeof(x) if isinstance(x, core.Tracer) else x for x in leaves)
+    return tree, configuration(), *given
 
 
 class Tunable(Module):
@@ -264,11 +261,7 @@ class Tunable(Module):
     __slots__ = ()
 
     def tune(
-        self,
-        *args: Any,
-        seconds: float = SECONDS,
-        remarks: Sink | None = None,
-        **kwargs: Any,
+        self, *args: Any, seconds: float = SECONDS, remarks: Sink | None = None, **kwargs: Any
     ) -> Self:
         """The program in the form that runs fastest on the device here, for some arguments.
 

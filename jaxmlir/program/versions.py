@@ -186,11 +186,7 @@ def stages_of(
 
 
 def _structured(
-    program: Any,
-    level: int,
-    without: Collection[str],
-    target: Target,
-    memory_budget: float | None,
+    program: Any, level: int, without: Collection[str], target: Target, memory_budget: float | None
 ) -> Any:
     """The program after the passes of a level that derivatives profit from, for a target; the
     others run where it is lowered, for what it is lowered for."""

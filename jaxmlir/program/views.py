@@ -23,11 +23,7 @@ class Views(Module):
         return f"<Program @{name}({short_types(self.in_avals)}) -> ({short_types(self.out_avals)})>"
 
     def explore(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        passes: str | None = None,
-        source_info: bool = True,
+        self, path: str | os.PathLike[str], *, passes: str | None = None, source_info: bool = True
     ) -> None:
         """Writes a page to explore the program in a browser: one HTML file that needs no network.
 

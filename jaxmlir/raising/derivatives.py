@@ -18,6 +18,7 @@ from jax import lax
 
 from jaxmlir._compat import core
 from jaxmlir.bridge.exporter import Exporter
+from jaxmlir.dialect.builder import gather_of
 from jaxmlir.dialect.ir import ir
 from jaxmlir.raising.writer import Writer
 
@@ -143,13 +144,7 @@ class Scatter(NamedTuple):
         window = iter(n.update_window_dims)
         alone = {*n.inserted_window_dims, *n.operand_batching_dims}
         sizes = tuple(1 if d in alone else updates.shape[next(window)] for d in range(x.ndim))
-        numbers = lax.GatherDimensionNumbers(
-            offset_dims=n.update_window_dims,
-            collapsed_slice_dims=n.inserted_window_dims,
-            start_index_map=n.scatter_dims_to_operand_dims,
-            operand_batching_dims=n.operand_batching_dims,
-            start_indices_batching_dims=n.scatter_indices_batching_dims,
-        )
+        numbers = gather_of(n)
         mode = lax.GatherScatterMode.FILL_OR_DROP
         there = lax.gather(x, indices, numbers, sizes, mode=mode, fill_value=1)
         (new,) = _elementwise(self.combine, updates.ndim)(there, updates)

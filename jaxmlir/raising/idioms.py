@@ -102,10 +102,7 @@ for _idiom in (
     _by_first = LAST.setdefault(_name if "." in _name else f"stablehlo.{_name}", {})
     _by_first.setdefault(_first if isinstance(_first, str) else _first[0], []).append(_idiom)
 
-CALLED = {
-    "relu": Idiom(jax.nn.relu, "maximum"),
-    "relu6": Idiom(jax.nn.relu6, "minimum"),
-}
+CALLED = {"relu": Idiom(jax.nn.relu, "maximum"), "relu6": Idiom(jax.nn.relu6, "minimum")}
 """Functions that are called, by their name: other ones may be the same ops."""
 
 SPECIAL: dict[str, Callable[..., Any]] = {

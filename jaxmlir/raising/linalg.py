@@ -228,13 +228,8 @@ def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: 
 
         given = stablehlo.OutputOperandAlias(alias)
         aliases[given.operand_index] = (list(given.output_tuple_indices) or [0])[0]
-    layouts = {
-        ours: _layouts(op, theirs)
-        for ours, theirs in (
-            ("input_layouts", "operand_layouts"),
-            ("output_layouts", "result_layouts"),
-        )
-    }
+    names = {"input_layouts": "operand_layouts", "output_layouts": "result_layouts"}
+    layouts = {ours: _layouts(op, theirs) for ours, theirs in names.items()}
     call = jax.ffi.ffi_call(
         target,
         results,
@@ -439,13 +434,8 @@ def geev(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
     wanted = [_letter(config, f"compute_{side}") == "V" for side in ("left", "right")]
     eigenvalues = tensor(values[0].shape, left.element_type)
     types = [eigenvalues, *(t for t, want in zip((left, right), wanted, strict=True) if want)]
-    found = w.emit(
-        "eig",
-        operands,
-        types,
-        compute_left_eigenvectors=wanted[0],
-        compute_right_eigenvectors=wanted[1],
-    )
+    sides = ("compute_left_eigenvectors", "compute_right_eigenvectors")
+    found = w.emit("eig", operands, types, **dict(zip(sides, wanted, strict=True)))
     lambdas, given = found[0], iter(found[1:])
     vectors = [next(given) if want else w.filled(left, 0) for want in wanted]
     status_value = _status(w, op, lambdas, status, 1)

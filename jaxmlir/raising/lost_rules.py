@@ -6,15 +6,13 @@ here, and where; not whether a rule has said something else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.function_view import array_of, node_of, number_of
 from jaxmlir.dialect.ir import body_of, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import dtype_of
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 _UNDEFINED = {
     "div": "the divisor is 0",

@@ -14,14 +14,9 @@ from jaxmlir.dialect.types import widths_of
 from jaxmlir.raising.source import defining_op
 
 # What some modules say and others leave out.
-_DEFAULTS = {
-    "api_version = 1 : i32",
-    'backend_config = ""',
-    "called_computations = []",
-    "has_side_effect = false",
-    "indices_are_sorted = false",
-    "is_stable = false",
-    "unique_indices = false",
+_DEFAULTS = {"api_version = 1 : i32", 'backend_config = ""', "called_computations = []"} | {
+    f"{name} = false"
+    for name in ("has_side_effect", "indices_are_sorted", "is_stable", "unique_indices")
 }
 
 MAX_NESTED = 8

@@ -59,11 +59,8 @@ class Manual(NamedTuple):
 
     def choices(self) -> list[tuple[str, ...]]:
         """The ordered choices of manual axes, small ones first."""
-        return [
-            chosen
-            for n in range(1, len(self.axes) + 1)
-            for chosen in itertools.permutations(self.axes, n)
-        ]
+        counts = range(1, len(self.axes) + 1)
+        return [chosen for n in counts for chosen in itertools.permutations(self.axes, n)]
 
 
 # --- shardings ------------------------------------------------------------------------------------

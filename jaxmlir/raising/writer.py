@@ -194,14 +194,8 @@ class Raising:
                 f"function @{name} takes {len(inner)} arrays, and is said to take {len(kept)}"
             )
         self.symbols[name] = symbol = self.importer.unique_name(name)
-        new, new_block = new_function(
-            symbol,
-            types,
-            result_types,
-            old.location,
-            ir.InsertionPoint(self.importer.module.body),
-            visibility="public",
-        )
+        place = old.location, ir.InsertionPoint(self.importer.module.body)
+        new, new_block = new_function(symbol, types, result_types, *place, visibility="public")
         env: dict[ir.Value, ir.Value] = {}
         writer = Writer(self, new, block, env)
         with ir.InsertionPoint(new_block):
@@ -321,13 +315,8 @@ class Raising:
         if symbol is None:
             symbol = self._shared[key] = self.importer.unique_name(name)
             scalar = tensor((), element)
-            _, block = new_function(
-                symbol,
-                [scalar, scalar],
-                [scalar],
-                ir.Location.unknown(),
-                ir.InsertionPoint(self.importer.module.body),
-            )
+            place = ir.Location.unknown(), ir.InsertionPoint(self.importer.module.body)
+            _, block = new_function(symbol, [scalar, scalar], [scalar], *place)
             with ir.InsertionPoint(block):
                 result = ir.Operation.create(
                     f"jaxpr.{name}", [scalar], list(block.arguments), loc=ir.Location.unknown()
@@ -349,14 +338,11 @@ class Raising:
         Args:
           types: of arguments whose sizes are not numbers.
         """
-        function, _ = new_function(
-            symbol,
-            [types.get(v) or raised_type(v.type) for v in arguments],
-            [raised_type(v.type) for v in results],
-            loc,
-            ir.InsertionPoint(self.importer.module.body),
-            visibility="public" if public else "private",
-        )
+        inputs = [types.get(v) or raised_type(v.type) for v in arguments]
+        place = loc, ir.InsertionPoint(self.importer.module.body)
+        visibility = "public" if public else "private"
+        outputs = [raised_type(v.type) for v in results]
+        function, _ = new_function(symbol, inputs, outputs, *place, visibility=visibility)
         return function
 
 
@@ -686,13 +672,8 @@ class Writer:
 
     def broadcast(self, value: ir.Value, type_: ir.Type, dims: Sequence[int] = ()) -> ir.Value:
         """A value repeated to a type."""
-        return self.one(
-            "broadcast_in_dim",
-            [value],
-            type_,
-            shape=sizes_of(type_),
-            broadcast_dimensions=tuple(dims),
-        )
+        params = {"shape": sizes_of(type_), "broadcast_dimensions": tuple(dims)}
+        return self.one("broadcast_in_dim", [value], type_, **params)
 
     def reshape(self, value: ir.Value, shape: Sequence[int]) -> ir.Value:
         """A value's elements in another shape."""

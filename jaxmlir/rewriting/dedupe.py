@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect.builder import Uses, named_ops, returned
@@ -26,10 +26,8 @@ from jaxmlir.dialect.ir import (
     scope,
     symbol_uses,
 )
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class DedupeFunctions(Pass):

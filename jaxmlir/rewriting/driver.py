@@ -11,8 +11,9 @@ are gone, and the news that the program has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import OpView
@@ -20,11 +21,9 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import converted, drop_dead_ops, named_ops
 from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PassError
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Rewrite = Callable[[OpView], "ir.Value | Sequence[ir.Value] | None"]
 
@@ -53,13 +52,31 @@ def rewrite_ops(
     Raises:
       PassError: values do not fit in the place of an op's results.
     """
-    count = 0
     with scope():
-        for function in outside_kernels(program, rewrites):
-            rewritten = _rewrite(function, rewrites, converts)
-            if rewritten and drop_dead:
-                drop_dead_ops(function)
-            count += rewritten
+        rewrite = functools.partial(_rewrite, rewrites=rewrites, converts=converts)
+        return rewrite_functions(program, rewrites, rewrite, drop_dead=drop_dead)
+
+
+def rewrite_functions(
+    program: Module,
+    names: Collection[str],
+    rewrite: Callable[[func.FuncOp], int],
+    *,
+    drop_dead: bool = True,
+) -> int:
+    """Rewrites the functions of a program in place, one by one; how often anything was rewritten.
+
+    Args:
+      names: only functions with an op of one of these are rewritten, and none of kernels.
+      rewrite: rewrites a function, and says how often.
+      drop_dead: also take out what is used no more of the functions that were changed.
+    """
+    count = 0
+    for function in outside_kernels(program, names):
+        rewritten = rewrite(function)
+        if rewritten and drop_dead:
+            drop_dead_ops(function)
+        count += rewritten
     if count:
         program.changed()
     return count

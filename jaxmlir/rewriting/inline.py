@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.call_graph import CALLS, callee_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import inline as inline_body
 from jaxmlir.dialect.builder import ops_with_symbols, put_instead, references
-from jaxmlir.dialect.ir import func, ir, is_private, new_function, scope
+from jaxmlir.dialect.ir import func, ir, is_private, new_function
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Inline(Pass):
@@ -39,18 +37,12 @@ class Inline(Pass):
     single_use: bool = True
 
     def run(self, program: Module) -> bool:
-        return inline(program, self.max_ops, self.single_use) > 0
-
-
-def inline(program: Module, max_ops: int = 8, single_use: bool = True) -> int:
-    """Inlines calls in place; how many."""
-    with scope():
         functions, graph = program.functions, analyses_of(program).graph
         uses = graph.counts()
         sizes: dict[str, int] = {}
         # Larger functions that are called once, and by which.
         waiting: dict[str, str] = {}
-        count = 0
+        changed = False
         for symbol in graph.callees_first():
             function = functions[symbol]
             grown = 0
@@ -58,14 +50,14 @@ def inline(program: Module, max_ops: int = 8, single_use: bool = True) -> int:
                 callee = callee_of(op, name, functions)
                 if callee is None or callee not in sizes:
                     continue
-                once = single_use and uses[callee] == 1 and is_private(functions[callee])
-                if not once and sizes[callee] > max_ops:
+                once = self.single_use and uses[callee] == 1 and is_private(functions[callee])
+                if not once and sizes[callee] > self.max_ops:
                     continue
                 reason = "called here only" if once else f"it is small ({sizes[callee]} ops)"
                 remark(op, f"inlined @{callee}: {reason}")
-                count += 1
+                changed = True
                 uses[callee] -= 1
-                if sizes[callee] > max_ops:
+                if sizes[callee] > self.max_ops:
                     # Not yet: the ops of a chain of such calls would be copied once for each.
                     waiting[callee] = symbol
                     grown += sizes[callee] - 1
@@ -81,9 +73,7 @@ def inline(program: Module, max_ops: int = 8, single_use: bool = True) -> int:
                 _inline_all(functions, functions[symbol], waiting)
         for callee in waiting:
             functions[callee].operation.erase()
-    if count:
-        program.changed()
-    return count
+        return changed
 
 
 def inlined(functions: dict[str, func.FuncOp], function: func.FuncOp) -> func.FuncOp:

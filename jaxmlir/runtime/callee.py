@@ -6,7 +6,7 @@ It is transformed by the passes once per pattern, and cut down to what some of i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
@@ -14,6 +14,7 @@ from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import reachable
 from jaxmlir.dialect.ir import context, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import TransformError, deep_calls_as
 from jaxmlir.lowering.functions import lower_for_targets
 from jaxmlir.lowering.lowering import lower_function
@@ -23,9 +24,6 @@ from jaxmlir.runtime.placement import placement_of, with_devices
 from jaxmlir.support.lazy import collector_paused
 from jaxmlir.support.masks import chosen
 from jaxmlir.targets import Target
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Callee:

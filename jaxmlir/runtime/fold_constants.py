@@ -38,7 +38,7 @@ from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect import custom_calls, ops
 from jaxmlir.dialect.builder import copy, drop_dead_ops, reachable, symbols_of
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops.random import RANDOM
@@ -80,8 +80,7 @@ class FoldConstants(Pass):
         # Values are computed here.
         if program.target.platform != default_target().platform:
             return False
-        with scope():
-            return fold_constants(program, self.min_work, self.max_work)
+        return fold_constants(program, self.min_work, self.max_work)
 
 
 def fold_constants(

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,11 +16,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxmlir._compat import close_jaxpr, core, debug_info, dispatch, named_sharding, pe
 from jaxmlir.bridge.exporter import equation
 from jaxmlir.dialect.ir import context
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import JaxmlirError, LoweringError, count
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 # Ops whose parameters say where values live; and any that JAX lowers knowing the devices.
 _PLACED = frozenset(

@@ -8,7 +8,7 @@ execution and compilation cache.  Its derivative and batching rules run the pass
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -34,17 +34,14 @@ from jaxmlir.analysis.liveness import Cut, Variant, liveness_of
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.exporter import Exporter, count_constvars
 from jaxmlir.dialect.ir import context, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import in_scope
 from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, Pruned
 from jaxmlir.runtime.placement import check_devices
-from jaxmlir.support.masks import chosen
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
+from jaxmlir.support.masks import chosen, left_out
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
 # (see :mod:`jaxmlir.runtime.placement`).
@@ -242,7 +239,7 @@ def _jvp(
 ) -> tuple[list[Any], list[Any]]:
     active = _active(tangents)
     program, (symbol, active_out) = callee.derived("jvp", active)
-    given = [t for t, a in zip(tangents, active, strict=True) if a]
+    given = chosen(tangents, active)
     outs = _bind(program, symbol, [*primals, *given])
     n = len(active_out)
     return outs[:n], _or_zeros(_results(callee, primals), active_out, outs[n:])
@@ -264,7 +261,7 @@ def _linearize(
     outs, kept = halves.values(primals, _bind(program, halves.first, list(primals)))
 
     def linearized(residuals: list[Any], *tangents: Any) -> list[Any]:
-        given = [t for t, a in zip(tangents, active, strict=True) if a]
+        given = chosen(tangents, active)
         values = _bind(program, halves.second, [*residuals, *given])
         return _or_zeros(results, halves.pattern, values)
 
@@ -278,8 +275,8 @@ def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> l
     linear = tuple(map(ad.is_undefined_primal, args))
     nonzero = tuple(type(ct) is not ad_util.Zero for ct in cotangents)
     program, (symbol, given) = callee.derived("transpose", (linear, nonzero))
-    fixed = [a for a, lin in zip(args, linear, strict=True) if not lin]
-    handed = [ct for ct, nz in zip(cotangents, nonzero, strict=True) if nz]
+    fixed = left_out(args, linear)
+    handed = chosen(cotangents, nonzero)
     outs = iter(_bind(program, symbol, [*fixed, *handed]))
     gives = iter(given)
 
@@ -326,7 +323,7 @@ def _partial_eval(trace: Any, *tracers: Any, callee: Callee, placement: Any) -> 
         return call_p.bind(*known, callee=callee, placement=placement)
     program, split = callee.derived("partial_eval", unknown)
     results, residuals = split.values(known, _bind(program, split.first, known))
-    rest = [t for t, u in zip(tracers, unknown, strict=True) if u]
+    rest = chosen(tracers, unknown)
     operands = [*map(trace.instantiate_const, map(trace.new_const, residuals)), *rest]
     rest_of = program.callee(split.second)
     second = {"callee": rest_of, "placement": rest_of.placement}
@@ -375,12 +372,9 @@ def _partial_eval_by_policy(
         return rule(saveable, unknown, instantiated, called)
     program, split = callee.derived("partial_eval", unknown)
     later = split.pattern
-    known = [x for x, u in zip(eqn.invars, unknown, strict=True) if not u]
-    results = [
-        core.Var(v.aval) if isinstance(v, core.DropVar) else v
-        for v, u in zip(eqn.outvars, later, strict=True)
-        if not u
-    ]
+    known = left_out(eqn.invars, unknown)
+    outs = left_out(eqn.outvars, later)
+    results = [core.Var(v.aval) if isinstance(v, core.DropVar) else v for v in outs]
     first = program.callee(split.first)
     avals = _results_for(first, [x.aval for x in known])
     extra = [core.Var(aval) for aval in avals[len(results) :]]
@@ -390,8 +384,8 @@ def _partial_eval_by_policy(
         then = eqn
     else:
         _, residuals = split.values(known, [*results, *extra])
-        rest = [x for x, u in zip(eqn.invars, unknown, strict=True) if u]
-        outvars = [v for v, u in zip(eqn.outvars, later, strict=True) if u]
+        rest = chosen(eqn.invars, unknown)
+        outvars = chosen(eqn.outvars, later)
         then = _equation(eqn, program.callee(split.second), [*residuals, *rest], outvars)
     has = {id(x) for x, i in zip(eqn.invars, instantiated, strict=True) if i}
     given = [x for x in then.invars if type(x) is core.Var and id(x) not in has]

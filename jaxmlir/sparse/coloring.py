@@ -12,13 +12,19 @@ holds all of them.  To part the columns into as few such groups as possible is t
    a row are the bits of one integer.
 
 Of a symmetric matrix an element is told by either of its two places: *star* colouring; or as a sum
-of few terms, where that takes fewer colours: *acyclic* colouring (:mod:`jaxmlir.sparse.acyclic`).
+of few terms, where that takes fewer colours: *acyclic* colouring, which is told by substitution.
+Where columns of two colours form trees, an element of a leaf is all that the leaf's row has in a
+product.  It is subtracted from its parent's row, and so on up the tree (Coleman and Cai 1986;
+Gebremedhin et al. 2007).  Star colouring's trees are stars; here an element is a sum of as many
+terms as the tree below it has vertices.
+
 Where a few rows are long and all others short, the long ones are told by products from the left
 (*both* modes).
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -26,9 +32,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-
-from jaxmlir.sparse import acyclic
-from jaxmlir.sparse.acyclic import Substitution
 
 Matrix = sparse.csr_matrix
 Shape = tuple[int, ...]
@@ -107,9 +110,9 @@ def color_symmetric(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
     if pattern.nnz > _SUBSTITUTED or star.total <= 2:
         return star
     orders = _orders(np.diff(pattern.indptr))
-    colors = min((acyclic.colors_of(pattern, order) for order in orders), key=lambda c: c.max())
+    colors = min((_acyclic(pattern, order) for order in orders), key=lambda c: c.max())
     if colors.max() + 1 < star.total:
-        terms = acyclic.substitution(pattern, colors, _TERMS * pattern.nnz)
+        terms = _substitution(pattern, colors, _TERMS * pattern.nnz)
         if terms is not None:
             return Coloring(colors, star.rows, terms.source, terms)
     return star
@@ -369,3 +372,98 @@ def _lattice_colors(grid: Shape, factors: np.ndarray, count: int) -> np.ndarray:
 def _is_valid(pattern: Matrix, colors: np.ndarray, count: int) -> bool:
     keys = row_numbers(pattern) * count + colors[pattern.indices]
     return bool(np.bincount(keys, minlength=1).max() <= 1)
+
+
+# --- acyclic colourings ---------------------------------------------------------------------------
+
+
+class Substitution(NamedTuple):
+    """Elements of a matrix as sums of elements of its products, with signs.
+
+    Attributes:
+      element: which element of the pattern each term belongs to, in order.
+      source, sign: of each term.
+    """
+
+    element: np.ndarray
+    source: np.ndarray
+    sign: np.ndarray
+
+
+def _acyclic(pattern: Matrix, order: np.ndarray) -> np.ndarray:
+    """Greedy acyclic colours of the columns of a symmetric pattern."""
+    indptr, indices = pattern.indptr.tolist(), pattern.indices.tolist()
+    ends = itertools.pairwise(indptr)
+    near = [[w for w in indices[a:b] if w != v] for v, (a, b) in enumerate(ends)]
+    colors = [-1] * len(near)
+    # Of each pair of colours the forest, as parents in a disjoint-set structure.
+    forests: dict[tuple[int, int], dict[int, int]] = collections.defaultdict(dict)
+    for v in order.tolist():
+        by_color: dict[int, list[int]] = collections.defaultdict(list)
+        for w in near[v]:
+            if colors[w] >= 0:
+                by_color[colors[w]].append(w)
+        color = 0
+        while color in by_color or any(
+            _are_joined(forests[min(color, c), max(color, c)], ws)
+            for c, ws in by_color.items()
+            if len(ws) > 1
+        ):
+            color += 1
+        colors[v] = color
+        for c, ws in by_color.items():
+            forest = forests[min(color, c), max(color, c)]
+            for w in ws:
+                forest[_root(forest, w)] = _root(forest, v)
+    return np.array(colors)
+
+
+def _substitution(pattern: Matrix, colors: np.ndarray, most: int) -> Substitution | None:
+    """How an acyclic colouring tells all elements; ``None`` if it takes more than ``most`` terms.
+
+    Sources are numbered as in :class:`Coloring`.
+    """
+    size, of = pattern.shape[0], colors.tolist()
+    rows = np.repeat(np.arange(size), np.diff(pattern.indptr)).tolist()
+    number = {place: i for i, place in enumerate(zip(rows, pattern.indices.tolist(), strict=True))}
+    terms: list[list[tuple[int, int]]] = [[] for _ in number]
+    near: dict[tuple[int, int], set[int]] = collections.defaultdict(set)
+    for (v, w), i in number.items():
+        if v == w:
+            terms[i] = [(of[v] * size + v, 1)]
+        else:
+            near[v, of[w]].add(w)
+    # What a row has in a product, without the elements that are told.
+    left = {(v, c): [(c * size + v, 1)] for v, c in near}
+    leaves = collections.deque(key for key, ws in near.items() if len(ws) == 1)
+    count = 0
+    while leaves:
+        v, c = leaves.popleft()
+        if not near[v, c]:
+            continue
+        (w,) = near.pop((v, c))
+        found = left[v, c]
+        count += 2 * len(found)
+        if count > most:
+            return None
+        terms[number[v, w]] = terms[number[w, v]] = found
+        parent = w, of[v]
+        near[parent].discard(v)
+        left[parent] += [(source, -sign) for source, sign in found]
+        if len(near[parent]) == 1:
+            leaves.append(parent)
+    element = np.repeat(np.arange(len(terms)), [len(found) for found in terms])
+    source, sign = np.array([term for found in terms for term in found]).T
+    return Substitution(element, source, sign)
+
+
+def _root(forest: dict[int, int], v: int) -> int:
+    while forest.setdefault(v, v) != v:
+        forest[v] = forest[forest[v]]
+        v = forest[v]
+    return v
+
+
+def _are_joined(forest: dict[int, int], vertices: list[int]) -> bool:
+    """Whether any two of them are in one tree."""
+    return len({_root(forest, v) for v in vertices}) < len(vertices)

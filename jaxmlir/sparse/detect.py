@@ -1,20 +1,28 @@
-"""The pattern of a program's Jacobian: its derivative is written, and index sets go through it."""
+"""The pattern of a program's Jacobian: its derivative is written, and index sets go through it.
+
+``jaxpr-jacobian-sparsity`` and ``jaxpr-hessian-sparsity`` print it on stderr as a picture in
+braille, eight places a character, with the products with vectors that tell the matrix; of symbolic
+shapes, as the pieces that it is made of.  Ops that make it dense are named in remarks, with the
+user's line.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import jax
 
 from jaxmlir._compat import core
 from jaxmlir.dialect import custom_rule_ops
-from jaxmlir.dialect.builder import named_ops, reachable, returned, set_results
+from jaxmlir.dialect.builder import reached_ops, returned, set_results
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ArgumentError, Diagnostic, TransformError
+from jaxmlir.passes.base import Pass
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, empty
 from jaxmlir.sparse.pattern import SparsityPattern
 from jaxmlir.sparse.relation_tracer import SymbolicTracer
@@ -58,12 +66,8 @@ def hessian_sparsity(program: Module, symbol: str, argnums: Sequence[int]) -> Pa
     """
     copy = _copy(program)
     with scope():
-        functions = copy.functions
-        has_rules = any(
-            name in custom_rule_ops.OPS
-            for function in reachable(functions, symbol)
-            for _, name in named_ops(functions[function])
-        )
+        ops = reached_ops(copy.functions, symbol)
+        has_rules = any(name in custom_rule_ops.OPS for _, name in ops)
         active = active_arguments(copy, symbol, tuple(argnums))
         gradient = grad(Rules(copy, reverse=True), symbol, active)
         _put_in_order(copy.function(gradient), active, argnums)
@@ -144,10 +148,47 @@ def _written_out(
         rows = rows.multiply(rows.T).tocsr()
         rows.sort_indices()
     return SparsityPattern(
-        rows.shape,
-        rows.indptr,
-        rows.indices,
-        in_shapes=in_shapes,
-        out_shapes=out_shapes,
-        **options,
+        rows.shape, rows.indptr, rows.indices, in_shapes=in_shapes, out_shapes=out_shapes, **options
     )
+
+
+# --- passes that print patterns -------------------------------------------------------------------
+
+
+class _PrintSparsity(Pass):
+    """Base of the passes that print a pattern.
+
+    Options:
+      func: the function; by default the public one.
+      argnums: the flat arguments that it is differentiated in.
+    """
+
+    pattern: ClassVar[Callable[..., Any]]
+    """Finds the pattern, given the program, the function and the arguments."""
+    func: str = ""
+    argnums: tuple[int, ...] = (0,)
+
+    def run(self, program: Module) -> bool:
+        pattern = type(self).pattern(program, program.chosen(self.func), self.argnums)
+        print(pattern, file=sys.stderr)
+        if isinstance(pattern, SparsityPattern):
+            print(pattern.coloring(), file=sys.stderr)
+        return False
+
+
+class PrintJacobianSparsity(_PrintSparsity):
+    """Print which elements of a function's Jacobian can be other than zero, on stderr."""
+
+    name: ClassVar[str] = "jaxpr-jacobian-sparsity"
+    pattern: ClassVar = jacobian_sparsity
+
+
+class PrintHessianSparsity(_PrintSparsity):
+    """Print which elements of a function's Hessian can be other than zero, on stderr.
+
+    Options:
+      func: the function, of one scalar result; by default the public one.
+    """
+
+    name: ClassVar[str] = "jaxpr-hessian-sparsity"
+    pattern: ClassVar = hessian_sparsity

@@ -99,14 +99,9 @@ def _along_loops(leaf: Leaf) -> Found | None:
         maps = symbolic_maps_of(op_signature.of_op(op, leaf.node.name, list(op.operands)))
     if maps is None:
         return None
-    return [
-        [
-            _along(piece, maps.operands[i], of_result, shape)
-            for i in leaf.depending
-            for piece in leaf.operands[i].rows
-        ]
-        for shape, of_result in zip(leaf.shapes, maps.results, strict=True)
-    ]
+    parts = [(p, maps.operands[i]) for i in leaf.depending for p in leaf.operands[i].rows]
+    pairs = zip(leaf.shapes, maps.results, strict=True)
+    return [[_along(*part, of_result, shape) for part in parts] for shape, of_result in pairs]
 
 
 def _each(leaf: Leaf) -> Found | None:
@@ -204,13 +199,8 @@ def _concatenate(leaf: Leaf) -> Found:
 
 def _stack(leaf: Leaf) -> Found:
     d = leaf.node.get("axis")
-    return [
-        [
-            piece._replace(result=(*piece.result[:d], Sum(i), *piece.result[d:]))
-            for i, x in enumerate(leaf.operands)
-            for piece in x.rows or ()
-        ]
-    ]
+    parts = [(Sum(i), piece) for i, x in enumerate(leaf.operands) for piece in x.rows or ()]
+    return [[p._replace(result=(*p.result[:d], i, *p.result[d:])) for i, p in parts]]
 
 
 def _split(leaf: Leaf) -> Found:
@@ -397,13 +387,10 @@ def _gather(leaf: Leaf) -> Found | None:
             result = [next(inner if d in numbers.offset_dims else outer) for d in range(len(shape))]
             parts = [piece._replace(result=(*result, *offsets))]
             for d, size in enumerate(sizes, len(shape)):
-                parts = [
-                    y
-                    for p in parts
-                    for y in (
-                        p.zero(p.result[d]) if _is_one(size) else p.where(p.result[d], 0, size)
-                    )
-                ]
+                if _is_one(size):
+                    parts = [y for p in parts for y in p.zero(p.result[d])]
+                else:
+                    parts = [y for p in parts for y in p.where(p.result[d], 0, size)]
             found += [part._replace(result=part.result[: len(shape)]) for part in parts]
     return [found]
 
@@ -621,10 +608,6 @@ _RULES: dict[str, Rule] = {
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """The rules for an op, to be tried in order."""
     full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
-    kinds = (
-        (Trait.RESHAPE, _reshape),
-        (Trait.UPDATE, _update),
-        (Trait.CUMULATIVE, _cumulative),
-    )
+    kinds = ((Trait.RESHAPE, _reshape), (Trait.UPDATE, _update), (Trait.CUMULATIVE, _cumulative))
     found += [rule for trait, rule in kinds if full in with_trait(trait)]
     return (*found, _along_loops)

@@ -133,12 +133,7 @@ class SymbolicTracer(Tracer):
         return found
 
     def _iterated(
-        self,
-        node: Node,
-        symbol: str,
-        consts: list[Value],
-        carry: list[Value],
-        slices: list[Value],
+        self, node: Node, symbol: str, consts: list[Value], carry: list[Value], slices: list[Value]
     ) -> list[Value]:
         """A loop's carry after any number of iterations."""
         carry = [x._replace(known=None) for x in carry]

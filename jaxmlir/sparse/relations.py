@@ -185,13 +185,9 @@ class Piece(NamedTuple):
 
     def put(self, values: Mapping[int, Sum], ranges: Sequence[Range]) -> Piece:
         """The piece with other parameters."""
-        return Piece(
-            tuple(x.put(values) for x in self.result),
-            self.argument,
-            tuple(x.put(values) for x in self.read),
-            tuple(ranges),
-            tuple((x.put(values), low, high) for x, low, high in self.conditions),
-        )
+        result, read = (tuple(x.put(values) for x in of) for of in (self.result, self.read))
+        conditions = tuple((x.put(values), low, high) for x, low, high in self.conditions)
+        return Piece(result, self.argument, read, tuple(ranges), conditions)
 
     def ends(self, sum_: Sum) -> tuple[Size, Size] | None:
         """The least and the greatest value of a sum, if they are known."""
@@ -281,15 +277,9 @@ def composed(first: Piece, second: Piece) -> list[Piece]:
     second = second.put(moved, second.ranges)
     (index, *others), (rank, ranks) = second.result, (len(first.result) + 1, len(first.read))
     apart = [x.plus(y, -1) for x, y in zip(first.read, others, strict=True)]
-    parts = [
-        Piece(
-            (index, *first.result, *apart),
-            second.argument,
-            second.read,
-            (*first.ranges, *second.ranges),
-            (*first.conditions, *second.conditions),
-        )
-    ]
+    ranges, conditions = first.ranges + second.ranges, first.conditions + second.conditions
+    result = (index, *first.result, *apart)
+    parts = [Piece(result, second.argument, second.read, ranges, conditions)]
     for d in range(rank, rank + ranks):
         parts = [y for part in parts for y in part.zero(part.result[d])]
     return [part._replace(result=part.result[:rank]) for part in parts]

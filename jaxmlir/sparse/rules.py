@@ -326,21 +326,14 @@ def _scattered(leaf: Leaf, shape: tuple[int, ...], updates: Value) -> Rows | Non
     places = _places(leaf, jointly=False)
     if places is None:
         return None
-    numbers, mode = leaf.node.get("dimension_numbers"), leaf.node.get("mode")
+    options = {name: leaf.node.get(name) for name in ("dimension_numbers", "mode")}
+    zeros, like = np.zeros(shape, np.float32), jax.ShapeDtypeStruct(updates.shape, np.float32)
     # The numbers begin at 1: what is dropped reads 0.
     of_each = jax.numpy.asarray(numbers_of(shape) + 1, np.float32)
     to = []
     for (place,) in places:
-        transposed = jax.linear_transpose(
-            functools.partial(
-                jax.lax.scatter_add,
-                np.zeros(shape, np.float32),
-                place,
-                dimension_numbers=numbers,
-                mode=mode,
-            ),
-            jax.ShapeDtypeStruct(updates.shape, np.float32),
-        )
+        scatter = functools.partial(jax.lax.scatter_add, zeros, place, **options)
+        transposed = jax.linear_transpose(scatter, like)
         to.append(np.asarray(transposed(of_each)[0]).reshape(-1).astype(int) - 1)
     places, sources = np.concatenate(to), np.tile(np.arange(count), len(to))
     kept = places >= 0
@@ -487,42 +480,32 @@ def _windows(
     return np.where(inside, places // base, -1)
 
 
-def _numbers_in_windows(along: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
-    """The elements that each result reads: ``[*results, *taps]``, -1 for padding.
+def _numbers_in_windows(
+    leaf: Leaf, have: Sequence[int], want: Sequence[int], window: Sequence[int], dilations: Any
+) -> np.ndarray:
+    """The elements that each result of an op reads: ``[*results, *taps]``, -1 for padding.
 
     Args:
-      along: of each dimension, what :func:`_windows` gives.
-      shape: the operand's.
+      have, want, window: the sizes of the operand, of the result and of a window.
+      dilations: the names of the attributes that tell the operand's and the window's dilation.
     """
-    rank = len(shape)
+    rank, get = len(have), leaf.node.get
+    padding = [low for low, _ in get("padding")]
+    strides, *spread = (get(a) or (1,) * rank for a in ("window_strides", *dilations))
     number, inside = np.zeros((1,) * (2 * rank), int), np.ones((1,) * (2 * rank), bool)
-    for d, (places, size) in enumerate(zip(along, shape, strict=True)):
-        sizes = [1] * (2 * rank)
+    for d, of_one in enumerate(zip(have, want, window, strides, padding, *spread, strict=True)):
+        places, sizes = _windows(*of_one), [1] * (2 * rank)
         sizes[d], sizes[rank + d] = places.shape
         places = places.reshape(sizes)
-        number, inside = number * size + places, inside & (places >= 0)
+        number, inside = number * have[d] + places, inside & (places >= 0)
     return np.where(inside, number, -1)
 
 
 def _pooling_windows(leaf: Leaf, have: tuple[int, ...], want: tuple[int, ...]) -> np.ndarray | None:
     sizes = leaf.node.get("window_dimensions")
-    ones = (1,) * len(sizes)
     if math.prod(want) * math.prod(sizes) > _MOST_READS:
         return None
-    along = [
-        _windows(*of_one)
-        for of_one in zip(
-            have,
-            want,
-            sizes,
-            leaf.node.get("window_strides") or ones,
-            [low for low, _ in leaf.node.get("padding")],
-            leaf.node.get("base_dilation") or ones,
-            leaf.node.get("window_dilation") or ones,
-            strict=True,
-        )
-    ]
-    return _numbers_in_windows(along, have)
+    return _numbers_in_windows(leaf, have, want, sizes, ("base_dilation", "window_dilation"))
 
 
 def _pooling(leaf: Leaf) -> Sets | None:
@@ -585,21 +568,10 @@ def _at(d: int, rank: int) -> list[int]:
 
 def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
     image, kernel = leaf.operands
-    node, (shape,) = leaf.node, leaf.shapes
+    (shape,) = leaf.shapes
     lhs, rhs, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec
     sizes, outs = [[of[d] for d in dims[2:]] for of, dims in ((image.shape, lhs), (shape, out))]
     taps = [kernel.shape[d] for d in rhs[2:]]
-    ones = (1,) * len(taps)
-    options = zip(
-        sizes,
-        outs,
-        taps,
-        node.get("window_strides"),
-        [low for low, _ in node.get("padding")],
-        node.get("lhs_dilation") or ones,
-        node.get("rhs_dilation") or ones,
-        strict=True,
-    )
     images, features = image.shape[lhs[0]], shape[out[1]]
     channels = kernel.shape[rhs[1]]
     if kernel.known is None:
@@ -611,7 +583,7 @@ def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
     kinds = len(of_each)
     if images * math.prod(outs) * of_each.size > _MOST_READS:
         return None
-    read = _numbers_in_windows([_windows(*one) for one in options], sizes)
+    read = _numbers_in_windows(leaf, sizes, outs, taps, ("lhs_dilation", "rhs_dilation"))
     read = read.reshape(math.prod(outs), -1)
     kind, channel, tap = np.nonzero(of_each)
     # Of an image: results by kind and place, operands by channel and place.
@@ -660,11 +632,7 @@ _RULES: dict[str, Rule] = {
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """The rules for an op, to be tried in order."""
     full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
-    kinds = (
-        (Trait.UPDATE, _update),
-        (Trait.MOVEMENT, _moved),
-        (Trait.CUMULATIVE, _cumulative),
-    )
+    kinds = ((Trait.UPDATE, _update), (Trait.MOVEMENT, _moved), (Trait.CUMULATIVE, _cumulative))
     found += [rule for trait, rule in kinds if full in with_trait(trait)]
     if full in with_trait(Trait.UPDATE, Trait.MOVEMENT):
         # Overwriting at known places is a movement; elsewhere old and new are taken together.

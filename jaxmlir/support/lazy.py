@@ -64,12 +64,8 @@ def forget_analyses(of: Any) -> None:
 
 @functools.cache
 def _analyses(cls: type) -> frozenset[str]:
-    return frozenset(
-        name
-        for base in cls.__mro__
-        for name, value in vars(base).items()
-        if isinstance(value, analysis)
-    )
+    members = (item for base in cls.__mro__ for item in vars(base).items())
+    return frozenset(name for name, value in members if isinstance(value, analysis))
 
 
 def lazy_names(

@@ -176,11 +176,8 @@ class _Reader:
         else:
             moved = bytes_of(kernel.type) + sum(bytes_of(types.get(v, "")) for v in kernel.operands)
         flops = sum(_dot_flops(i, t) for i, t in self._inside(kernel, types))
-        nanoseconds = max(
-            self._costs.launch,
-            1e9 * moved / (self._costs.bandwidth or math.inf),
-            flops * self._costs.dot_flop,
-        )
+        moving = 1e9 * moved / (self._costs.bandwidth or math.inf)
+        nanoseconds = max(self._costs.launch, moving, flops * self._costs.dot_flop)
         return Estimate(0, 1, moved, flops, nanoseconds)
 
     def _inside(

@@ -9,19 +9,17 @@ derivatives are loops of that kind too, so the choice is made once, for derivati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import KERNELS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import ops_with_symbols, reachable, symbols_of
 from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.options import integer
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 POLICIES = ("error", "checkpointed")
 
@@ -77,13 +75,8 @@ def checkpoint_while(
         functions = program.functions
         reached = reachable(functions, symbol)
         # A kernel has no derivative, and its compiler knows while loops only.
-        kernels = {
-            kernel
-            for name in reached
-            for op, op_name in ops_with_symbols(functions[name])
-            if op_name in KERNELS
-            for kernel in symbols_of(op)
-        }
+        ops = (found for name in reached for found in ops_with_symbols(functions[name]))
+        kernels = {kernel for op, name in ops if name in KERNELS for kernel in symbols_of(op)}
         for name in reached - reachable(functions, *kernels):
             for op, op_name, operands in list(ops_of(functions[name])):
                 if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:

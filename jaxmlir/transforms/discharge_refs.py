@@ -19,7 +19,7 @@ References that the program is given stay, and so do those of kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 
@@ -29,6 +29,7 @@ from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, create, returned, symbol_ref
 from jaxmlir.dialect.ir import func, functions, ir, scope, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.ops.effects import MAKERS
 from jaxmlir.dialect.types import aval_of, type_of
@@ -38,10 +39,6 @@ from jaxmlir.support.masks import chosen
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 # Of ops that make references; other attributes ask for a certain kind of memory.
 _PLAIN = frozenset({"jaxpr.effects", "jaxpr.ctx", "kind", "ty"})

@@ -9,13 +9,14 @@ does not follow from the ops: an affine rule, transposed, would lose its constan
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import attribute, put_instead, reachable, returned, zeros
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.errors import TransformError
@@ -25,9 +26,6 @@ from jaxmlir.transforms.new_function import call
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import transpose
 
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 class ExpandCustomLin(Pass):
     """Replace each custom_lin by the transpose of its backward rule, which must be linear."""
@@ -35,8 +33,7 @@ class ExpandCustomLin(Pass):
     name: ClassVar[str] = "jaxpr-expand-custom-lin"
 
     def run(self, program: Module) -> None:
-        with scope():
-            expand_custom_lin(Rules(program))
+        expand_custom_lin(Rules(program))
 
 
 def expand_custom_lin(rules: Rules, entries: Iterable[str] | None = None) -> None:

@@ -21,15 +21,23 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from jaxmlir._compat import ConfigSnapshot, core
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import Uses, named_ops, ops_with_symbols, reachable, symbols_of
+from jaxmlir.dialect.builder import (
+    Uses,
+    named_ops,
+    ops_with_symbols,
+    reachable,
+    reached_ops,
+    symbols_of,
+)
 from jaxmlir.dialect.custom_rule_ops import OPS
 from jaxmlir.dialect.handles import Box, get_box
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, functions, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.rewriting.dedupe import (
     Copy,
     ExportedFunction,
@@ -45,9 +53,6 @@ from jaxmlir.transforms.higher_order.call import Call
 from jaxmlir.transforms.memo import Copied
 from jaxmlir.transforms.templates import Rules
 
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-
 
 class Unavailable(BaseException):
     """A program needs more of a function than the library has: it is to do without.
@@ -58,12 +63,7 @@ class Unavailable(BaseException):
 
 def has_custom_rules(program: Module, symbol: str) -> bool:
     """Whether a function reaches ops that have custom rules, traced or not."""
-    known = program._functions
-    return any(
-        name in OPS
-        for reached in reachable(known, symbol)
-        for _, name in ops_with_symbols(known[reached])
-    )
+    return any(name in OPS for _, name in reached_ops(program._functions, symbol))
 
 
 class SharedFunctions:
@@ -453,21 +453,15 @@ def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
         return False
     if custom and program.rule_tracing.table is None:
         return False
-    for name in reachable(known, symbol):
-        for op, kind in named_ops(known[name]):
-            if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in op.attributes):
-                return False
+    for op, kind in reached_ops(known, symbol):
+        if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in op.attributes):
+            return False
     boxes = _boxes(known[name] for name in reachable(known, symbol))
     return not any(isinstance(box.value, core.Ref) for box in boxes.values())
 
 
 def _boxes(functions: Iterable[func.FuncOp]) -> dict[str, Box]:
     """The boxes of the Python objects that the ops of some functions name."""
-    names = {
-        name
-        for function in functions
-        for op, _ in named_ops(function)
-        for attr in op.attributes.values()
-        for name in codec.handles_in(attr)
-    }
+    ops = (op for function in functions for op, _ in named_ops(function))
+    names = {name for op in ops for a in op.attributes.values() for name in codec.handles_in(a)}
     return {name: get_box(name) for name in names}

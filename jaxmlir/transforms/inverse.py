@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Container, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.dialect.builder import drop_dead_ops, inline, reachable, zeros
-from jaxmlir.dialect.ir import free_symbol, func, functions, ir, scope
+from jaxmlir.dialect.ir import free_symbol, func, functions, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import scalar_type
 from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
@@ -25,9 +26,6 @@ from jaxmlir.transforms.inverses.invert import forward, invert
 from jaxmlir.transforms.inverses.solver import Inverted, Known
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Inverse(Pass):
@@ -50,20 +48,19 @@ class Inverse(Pass):
     newton: bool = False
 
     def run(self, program: Module) -> None:
-        with scope():
-            symbol = program.chosen(self.func)
-            argnums, known = self.argnums, self.known
-            count = len(named_arguments(program, symbol, (*argnums, *known)))
-            both = [i for i in argnums if i in known]
-            if both:
-                raise at_function(
-                    program.function(symbol),
-                    f"argument {both[0]} of @{symbol} is to be found, and is given",
-                )
-            if not known and argnums:
-                known = tuple(i for i in range(count) if i not in argnums)
-            wanted = argnums or tuple(i for i in range(count) if i not in known)
-            inverse(Rules(program), symbol, wanted, known, self.log_det, self.newton)
+        symbol = program.chosen(self.func)
+        argnums, known = self.argnums, self.known
+        count = len(named_arguments(program, symbol, (*argnums, *known)))
+        both = [i for i in argnums if i in known]
+        if both:
+            raise at_function(
+                program.function(symbol),
+                f"argument {both[0]} of @{symbol} is to be found, and is given",
+            )
+        if not known and argnums:
+            known = tuple(i for i in range(count) if i not in argnums)
+        wanted = argnums or tuple(i for i in range(count) if i not in known)
+        inverse(Rules(program), symbol, wanted, known, self.log_det, self.newton)
 
 
 def inverse(

@@ -122,11 +122,8 @@ def _tangent_eqns(eqn: Any, tangents: dict[int, Any], parts: list[Sequence[int]]
     if len(parts) == 2:
         terms = [e.outvars[0] for e in eqns]
         total = core.Var(terms[0].aval)
-        eqns.append(
-            core.new_jaxpr_eqn(
-                terms, [total], ad_util.add_any_p, {}, core.no_effects, eqn.source_info, eqn.ctx
-            )
-        )
+        about = core.no_effects, eqn.source_info, eqn.ctx
+        eqns.append(core.new_jaxpr_eqn(terms, [total], ad_util.add_any_p, {}, *about))
     return eqns
 
 
@@ -305,12 +302,9 @@ def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _Split:
         ]
         given = [None if t is None or t.is_known() else t for t in given]
         info = debug_info("linearize", eqn.primitive.name, sum(active), len(given))
-        jaxpr, consts, _ = pe.tracers_to_jaxpr(
-            chosen(tangents, active),
-            [t for t in given if t is not None],
-            trace.effect_handles,
-            info.with_unknown_names(),
-        )
+        about = trace.effect_handles, info.with_unknown_names()
+        outs = [t for t in given if t is not None]
+        jaxpr, consts, _ = pe.tracers_to_jaxpr(chosen(tangents, active), outs, *about)
     jaxpr = pe.convert_constvars_jaxpr(jaxpr)
     kept = [False] * len(consts) + [True] * sum(active)
     jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)

@@ -9,10 +9,10 @@ has a tangent is copied as it is, and so everything that depends on integers, co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxmlir.dialect.builder import copy, instantiated, set_attribute
-from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import has_tangent, tangent_type_of
 from jaxmlir.passes.base import Pass
@@ -23,9 +23,6 @@ from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Jvp(Pass):
@@ -50,11 +47,10 @@ class Jvp(Pass):
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
         discharge_refs(program)
-        with scope():
-            symbol, rules = program.chosen(self.func), Rules(program)
-            new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
-            if self.custom_vjp_forward == "transpose":
-                expand_custom_lin(rules, [new])
+        symbol, rules = program.chosen(self.func), Rules(program)
+        new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
+        if self.custom_vjp_forward == "transpose":
+            expand_custom_lin(rules, [new])
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:

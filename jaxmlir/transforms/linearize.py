@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute, zeros
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.masks import Mask, chosen, filled
@@ -30,9 +31,6 @@ from jaxmlir.transforms.emitters import Linearization
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Linearize(Pass):
@@ -62,13 +60,12 @@ class Linearize(Pass):
         from jaxmlir.transforms.expand_custom_lin import expand_custom_lin
 
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            rules = Rules(program)
-            found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
-            if self.custom_vjp_forward == "transpose":
-                expand_custom_lin(rules, [found.lin])
+        symbol = program.chosen(self.func)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        rules = Rules(program)
+        found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
+        if self.custom_vjp_forward == "transpose":
+            expand_custom_lin(rules, [found.lin])
 
 
 class Linearized(NamedTuple):

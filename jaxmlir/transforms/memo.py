@@ -18,9 +18,9 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import Uses
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
+from jaxmlir.dialect.module import Module
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
     from jaxmlir.rewriting.dedupe import Copy
 
 

@@ -8,13 +8,14 @@ JVP rule is split so, to make a linear function of it: its primals are known, it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.builder import clone, copy, is_constant, set_attribute
 from jaxmlir.dialect.custom_rule_ops import OPS as OF_RULES
 from jaxmlir.dialect.custom_rule_ops import stands_for_primitive
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import named_arguments
@@ -23,9 +24,6 @@ from jaxmlir.transforms.emitters import PartialEvaluation
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class PartialEval(Pass):
@@ -44,10 +42,9 @@ class PartialEval(Pass):
     func: str = ""
 
     def run(self, program: Module) -> None:
-        with scope():
-            symbol = program.chosen(self.func)
-            unknown = named_arguments(program, symbol, self.unknown)
-            partial_eval(Rules(program), symbol, unknown)
+        symbol = program.chosen(self.func)
+        unknown = named_arguments(program, symbol, self.unknown)
+        partial_eval(Rules(program), symbol, unknown)
 
 
 class Split(NamedTuple):

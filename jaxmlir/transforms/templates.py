@@ -41,6 +41,7 @@ from jaxmlir.dialect import custom_rule_ops, locations, op_signature
 from jaxmlir.dialect.builder import inline, ops_with_symbols, reachable, symbols_of, zeros
 from jaxmlir.dialect.custom_rule_ops import MARK, is_untraced
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import JaxmlirError, TransformError, cause_of
@@ -50,7 +51,6 @@ from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluatio
 from jaxmlir.transforms.memo import Functions
 
 if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
     from jaxmlir.transforms.template_cache import KeptRules
 
 

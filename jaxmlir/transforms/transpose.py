@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec, locations
 from jaxmlir.dialect.builder import copy, set_attribute, zeros
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, linear_aval, type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
@@ -25,9 +26,6 @@ from jaxmlir.transforms.emitters import Emitter, Template
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Transpose(Pass):
@@ -44,14 +42,13 @@ class Transpose(Pass):
     linear: tuple[int, ...] = ()
 
     def run(self, program: Module) -> None:
-        with scope():
-            symbol = program.chosen(self.func)
-            function = program.function(symbol)
-            first = _num_residuals(function)
-            linear = named_arguments(program, symbol, self.linear)
-            if not self.linear:
-                linear = tuple(i >= first for i in range(len(linear)))
-            transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
+        symbol = program.chosen(self.func)
+        function = program.function(symbol)
+        first = _num_residuals(function)
+        linear = named_arguments(program, symbol, self.linear)
+        if not self.linear:
+            linear = tuple(i >= first for i in range(len(linear)))
+        transpose(Rules(program), symbol, linear, f"{symbol}.transpose")
 
 
 def _num_residuals(function: func.FuncOp) -> int:

@@ -10,12 +10,13 @@ The gradient of a scalar function is one after the other, from a cotangent of 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import clone, filled, set_attribute, zeros
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import tangent_type_of
 from jaxmlir.errors import TransformError
 from jaxmlir.passes.base import Pass
@@ -30,9 +31,6 @@ from jaxmlir.transforms.linearize import LinearOp, distinct_residuals, write_pri
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.transpose import Cotangents, cotangent_type, transpose_function
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Vjp(Pass):
@@ -54,14 +52,9 @@ class Vjp(Pass):
 
     def run(self, program: Module) -> None:
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            vjp(
-                Rules(program, reverse=True),
-                symbol,
-                active_arguments(program, symbol, self.argnums),
-            )
+        symbol = program.chosen(self.func)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        vjp(Rules(program, reverse=True), symbol, active_arguments(program, symbol, self.argnums))
 
 
 class Grad(Pass):
@@ -86,12 +79,11 @@ class Grad(Pass):
 
     def run(self, program: Module) -> None:
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            checkpoint_while(program, symbol, self.while_, self.checkpoints)
-            active = active_arguments(program, symbol, self.argnums)
-            rules = Rules(program, reverse=True)
-            grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
+        symbol = program.chosen(self.func)
+        checkpoint_while(program, symbol, self.while_, self.checkpoints)
+        active = active_arguments(program, symbol, self.argnums)
+        rules = Rules(program, reverse=True)
+        grad(rules, symbol, active, has_aux=self.has_aux, value=self.value)
 
 
 class Pullback(NamedTuple):

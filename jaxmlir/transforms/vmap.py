@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import lax
@@ -18,8 +18,9 @@ from jaxmlir._compat import batching, core
 from jaxmlir.analysis.call_graph import call_signature
 from jaxmlir.analysis.liveness import FunctionView
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import attribute, named_ops, reachable, symbols_of
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import attribute, reached_ops, symbols_of
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, batched_type, type_of
 from jaxmlir.errors import TransformError
@@ -30,9 +31,6 @@ from jaxmlir.transforms.discharge_refs import discharge_refs
 from jaxmlir.transforms.memo import derived
 from jaxmlir.transforms.new_function import ClonePlan, NewFunction, places
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Shared = Literal["sum", "first"]
 
@@ -57,15 +55,14 @@ class Vmap(Pass):
 
     def run(self, program: Module) -> None:
         discharge_refs(program)
-        with scope():
-            symbol = program.chosen(self.func)
-            signature = call_signature(program, symbol)
-            if not 0 <= self.axis_size < 2**63:
-                raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
-            in_axes = _axes("in-axes", self.in_axes, signature.operands)
-            out_axes = _axes("out-axes", self.out_axes, signature.results)
-            axis = batch_axis(self.axis_size, self.axis_name or None)
-            vmap(Rules(program), symbol, in_axes, axis, out_axes)
+        symbol = program.chosen(self.func)
+        signature = call_signature(program, symbol)
+        if not 0 <= self.axis_size < 2**63:
+            raise TransformError(f"axis-size: expected 0 to 2^63 - 1, got {self.axis_size}")
+        in_axes = _axes("in-axes", self.in_axes, signature.operands)
+        out_axes = _axes("out-axes", self.out_axes, signature.results)
+        axis = batch_axis(self.axis_size, self.axis_name or None)
+        vmap(Rules(program), symbol, in_axes, axis, out_axes)
 
 
 def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Dims:
@@ -245,12 +242,8 @@ def _may_hide(op: Any, name: str, axis: Any) -> bool:
 
 
 def _function_hides(rules: Rules, symbol: str, axis: Any) -> bool:
-    functions = rules.program.functions
-    return any(
-        _may_hide(op, name, axis)
-        for reached in reachable(functions, symbol)
-        for op, name in named_ops(functions[reached])
-    )
+    ops = reached_ops(rules.program.functions, symbol)
+    return any(_may_hide(op, name, axis) for op, name in ops)
 
 
 def _destinations(

@@ -32,9 +32,10 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import func, ir, symbol_uses
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.dialect.types import aval_of, linear_aval, size_variable, type_of
 from jaxmlir.errors import count
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import chosen, left_out
 
 
 def unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
@@ -276,7 +277,7 @@ class _Function:
         zeros = self.get(attribute, (False,) * len(avals))
         if len(zeros) != len(avals):
             return list(avals)
-        return [aval for aval, zero in zip(avals, zeros, strict=True) if not zero]
+        return left_out(avals, zeros)
 
 
 def _tangents(avals: Sequence[Any]) -> list[Any]:
@@ -580,13 +581,8 @@ def _product(op: _Op) -> Iterator[str]:
 
 # Attributes with one entry for each dimension that a window slides along.
 _OF_WINDOWS = (
-    "window_dimensions",
-    "window_strides",
-    "padding",
-    "base_dilation",
-    "window_dilation",
-    "lhs_dilation",
-    "rhs_dilation",
+    *("window_dimensions", "window_strides", "padding"),
+    *("base_dilation", "window_dilation", "lhs_dilation", "rhs_dilation"),
 )
 
 
@@ -677,19 +673,9 @@ _ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
 ON_ELEMENTS = frozenset(_ON_ELEMENTS)
 
 _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
-    "jaxpr.jit": _call("jaxpr"),
+    **{name: _call(attribute) for name, attribute in CALLEES.items()},
     "jaxpr.remat2": _remat,
-    "jaxpr.call": _call("call_jaxpr"),
-    "jaxpr.closed_call": _call("call_jaxpr"),
-    "jaxpr.eval_jaxpr": _call("call_jaxpr"),
     "jaxpr.composite": _composite,
-    "jaxpr.custom_inverse_call": _call("call_jaxpr"),
-    "jaxpr.custom_vmap_call": _call("call"),
-    "jaxpr.program_order": _call("call_jaxpr"),
-    "jaxpr.custom_partitioning": _call("call"),
-    "jaxpr.compute_on": _call("jaxpr"),
-    "jaxpr.xla_metadata_call": _call("jaxpr"),
-    "jaxpr.fused_call": _call("jaxpr"),
     "jaxpr.cond": _cond,
     "jaxpr.scan": _scan,
     "jaxpr.while": _while,
@@ -700,16 +686,8 @@ _CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
     "jaxpr.pallas_call": _pallas_call,
     "jaxpr.dot_general": _product,
     "jaxpr.conv_general_dilated": _both(_windows(2), _product),
-    **{
-        f"jaxpr.{name}": _windows()
-        for name in (
-            "reduce_window_sum",
-            "reduce_window_max",
-            "reduce_window_min",
-            "select_and_scatter_add",
-            "select_and_gather_add",
-        )
-    },
+    **{f"jaxpr.reduce_window_{kind}": _windows() for kind in ("sum", "max", "min")},
+    **{f"jaxpr.select_and_{kind}_add": _windows() for kind in ("scatter", "gather")},
     "jaxpr.sort": _sort,
     "jaxpr.stack": _stack,
     "jaxpr.custom_jvp_call_jaxpr": _custom_jvp,

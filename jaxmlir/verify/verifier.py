@@ -31,14 +31,7 @@ import numpy as np
 from jaxmlir._compat import config, core, dtypes, effects, named_axes, pe
 from jaxmlir.bridge import params
 from jaxmlir.caching import configuration
-from jaxmlir.dialect import (
-    codec,
-    custom_rule_ops,
-    effect_attributes,
-    locations,
-    op_signature,
-    ops,
-)
+from jaxmlir.dialect import codec, custom_rule_ops, effect_attributes, locations, op_signature, ops
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import MARK
 from jaxmlir.dialect.handles import Unread
@@ -590,11 +583,8 @@ def _payload_type(aval: Any) -> ir.Type:
 
 def _given_effects(op: Any) -> Iterable[Any]:
     attributes = op.attributes
-    return (
-        effect_attributes.listed(attributes["jaxpr.effects"])
-        if "jaxpr.effects" in attributes
-        else ()
-    )
+    has_any = "jaxpr.effects" in attributes
+    return effect_attributes.listed(attributes["jaxpr.effects"]) if has_any else ()
 
 
 def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:

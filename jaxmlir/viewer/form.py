@@ -176,11 +176,7 @@ def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
 
 
 def _function(
-    view: FunctionView,
-    functions: Container[str],
-    counter: Counter,
-    peaks: Peaks,
-    tables: Tables,
+    view: FunctionView, functions: Container[str], counter: Counter, peaks: Peaks, tables: Tables
 ) -> dict[str, Any]:
     profile = MemoryProfile(view, peaks.of_op)
     stored = [any(map(profile.is_counted, range(*results))) for results in view.results]

@@ -163,17 +163,9 @@ def run(program: Module, passes: str, tables: Tables) -> list[Stage]:
     return recorder.stages
 
 
-SCRIPTS = (
-    "dagre.min.js",
-    "myers.min.js",
-    "data.js",
-    "rows.js",
-    "code.js",
-    "graph.js",
-    "passes.js",
-    "memory.js",
-    "source.js",
-    "app.js",
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in "dagre.min myers.min data rows code graph passes memory source app".split()
 )
 
 MOST_OPS = 5000

@@ -26,6 +26,7 @@ from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.remat import Remat
 from jaxmlir.optimize.memory.remat.choice import FlowNetwork, choose
 from jaxmlir.optimize.memory.remat.joint import Joint, Pair, loops_of, needed_for, segments
+from jaxmlir.passes.pipeline import run_pass
 from jaxmlir.transforms.templates import Rules
 
 WEIGHTS = np.asarray(np.random.RandomState(0).randn(32, 32) / 6, np.float32)
@@ -500,5 +501,5 @@ def is_cheap(value):
 def test_the_pass_says_whether_it_changed_anything(f, changes):
     program = jaxmlir.trace(f)(WEIGHTS, STATE).grad()
     before = str(program)
-    assert Remat().run(program) is changes
+    assert run_pass(Remat(), program) is changes
     assert (str(program) != before) is changes

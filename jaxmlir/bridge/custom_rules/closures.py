@@ -45,7 +45,6 @@ from jaxmlir._compat import (
 )
 from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.bridge.exporter import Exporter
-from jaxmlir.bridge.origins import chain_of
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
 from jaxmlir.dialect.module import Module
 from jaxmlir.support.masks import Mask
@@ -64,7 +63,7 @@ class Constants(NamedTuple):
     own: int = 0
     """How many of them the function itself closes over."""
     origins: Mapping[Any, Any] = {}
-    """See :func:`jaxmlir.bridge.origins.note_origins`."""
+    """See :func:`jaxmlir.bridge.custom_rules.closures.note_origins`."""
 
     @property
     def chains(self) -> list[tuple[Any, ...]]:
@@ -96,7 +95,7 @@ def with_constants(
     it has no constants then.
 
     Args:
-      origins: see :func:`jaxmlir.bridge.origins.note_origins`.
+      origins: see :func:`jaxmlir.bridge.custom_rules.closures.note_origins`.
       at_hand: the variables of the jaxpr that have a value where the equation is.
       closed: objects that hold no value of a trace, by their ids; gets those that are found.
     """
@@ -331,3 +330,62 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
 def _parts_of(cls: type) -> Callable[[Any], Iterable[Any]]:
     """What gives what a value of a class refers to, of what belongs to it."""
     return next(parts for classes, parts in _PARTS.items() if issubclass(cls, classes))
+
+
+# --- variables that stand for those of the jaxprs around -----------------------------------------
+
+
+PASSING = frozenset(
+    f"jaxpr.{name}"
+    for name in "closed_call cond custom_jvp_call_jaxpr custom_vjp_call_jaxpr jit remat2 scan "
+    "while".split()
+)
+"""The ops of which :func:`note_origins` takes note."""
+
+
+def note_origins(
+    origins: dict[Any, Any], name: str, params: Mapping[str, Any], operands: Sequence[Any]
+) -> None:
+    """Takes note of the jaxprs that an op passes operands to: which variables of theirs stand for
+    which of the jaxpr around.
+
+    A jaxpr may be called from several places: ``None`` where its variable does not stand for one.
+    """
+    for variable, operand in _passed(name, params, operands):
+        if origins.setdefault(variable, operand) is not operand:
+            origins[variable] = None
+
+
+def chain_of(variable: Any, origins: Mapping[Any, Any]) -> Iterator[Any]:
+    """A variable, and those that it stands for in the jaxprs around."""
+    # An operand may be a number that stands in the jaxpr.
+    while isinstance(variable, core.Var):
+        yield variable
+        variable = origins.get(variable)
+
+
+def _passed(
+    name: str, params: Mapping[str, Any], operands: Sequence[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """The jaxprs of an op that get operands as they are: pairs of their variables and these."""
+    match name:
+        case "jaxpr.jit" | "jaxpr.closed_call" | "jaxpr.remat2":
+            yield from _pairs(params["jaxpr" if "jaxpr" in params else "call_jaxpr"], operands)
+        case "jaxpr.custom_jvp_call_jaxpr" | "jaxpr.custom_vjp_call_jaxpr":
+            yield from _pairs(params["call_jaxpr"], operands)
+        case "jaxpr.scan":
+            yield from _pairs(params["jaxpr"], operands[: params["num_consts"]])
+        case "jaxpr.while":
+            first, last = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+            yield from _pairs(params["cond_jaxpr"], operands[:first])
+            yield from _pairs(params["body_jaxpr"], operands[first:last])
+        case "jaxpr.cond":
+            for branch in params["branches"]:
+                yield from _pairs(branch, operands[1:])
+
+
+def _pairs(jaxpr: Any, operands: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    jaxpr, _ = open_jaxpr(jaxpr)
+    for variable, operand in zip(jaxpr.invars, operands, strict=False):
+        if not isinstance(operand, core.Literal):
+            yield variable, operand

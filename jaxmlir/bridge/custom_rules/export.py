@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -15,12 +15,10 @@ from jaxmlir._compat import ad_util, core, debug_info, lu, open_jaxpr, pe, wrap_
 from jaxmlir.dialect import codec, custom_rule_ops, primitives
 from jaxmlir.dialect.custom_rule_ops import is_untraced
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, UntracedRuleError
-from jaxmlir.support.masks import Dims, Mask
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
+from jaxmlir.support.masks import Dims, Mask, left_out
 
 
 class _Exporter(codec.Reader, Protocol):
@@ -139,7 +137,7 @@ def _instantiate_tangents(
         ]
         return core.eval_jaxpr(jaxpr, consts, *args[: len(in_avals)], *tangents)
 
-    avals = [*in_avals, *(a for a, zero in zip(tangent_avals, in_zeros, strict=True) if not zero)]
+    avals = [*in_avals, *left_out(tangent_avals, in_zeros)]
     name = jaxpr.debug_info.func_name
     info = debug_info("custom_jvp jvp", name, len(avals), 0)._replace(
         arg_names=None, result_paths=None

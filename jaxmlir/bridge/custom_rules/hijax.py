@@ -47,15 +47,13 @@ from jaxmlir._compat import (
     wrap_bwd,
 )
 from jaxmlir.errors import JaxmlirError
+from jaxmlir.support.masks import left_out
 
 # What a program has too of the parameters of primitives with custom rules.  How a backward rule
 # gives cotangents, and what it logs, are no matter there.
 _MATCHED = frozenset(
-    {
-        *("traced", "fwd", "bwd", "jvp_fun", "jvp_rule"),
-        *("symbolic_zeros", "static_argnums", "opt_remat"),
-        *("bwd_accums", "with_logs"),
-    }
+    "traced fwd bwd jvp_fun jvp_rule symbolic_zeros static_argnums opt_remat bwd_accums "
+    "with_logs".split()
 )
 
 
@@ -381,10 +379,9 @@ def _jvp(
             leaves = prim.out_tree.flatten_up_to(out_tangents)
             zero_types = ad_util.Zero, ad_util.SymbolicZero
             out_zeros[:] = [isinstance(t, zero_types) for t in leaves]
-            nonzero = [t for t, zero in zip(leaves, out_zeros, strict=True) if not zero]
-            return [*prim.out_tree.flatten_up_to(out), *nonzero]
+            return [*prim.out_tree.flatten_up_to(out), *left_out(leaves, out_zeros)]
 
-        taken = [aval for aval, zero in zip(tangents, all_zeros, strict=True) if not zero]
+        taken = left_out(tangents, all_zeros)
         found = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
         jaxpr, consts = _without_leading(*found, n)
         return jaxpr, consts, out_zeros

@@ -26,12 +26,12 @@ from jaxmlir._compat import ConfigSnapshot, ad, core
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import functions, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import Diagnostic, ForwardModeError, JaxmlirError, UntracedRuleError
 from jaxmlir.support.masks import Mask
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.identity import Identities
-    from jaxmlir.dialect.module import Module
 
 T = TypeVar("T")
 

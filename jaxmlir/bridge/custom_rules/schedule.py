@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir._compat import ConfigSnapshot
 from jaxmlir.bridge.custom_rules.pending import Pending, Source, Untraced
@@ -25,11 +25,9 @@ from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
 from jaxmlir.dialect.ir import func, functions, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.rewriting.dedupe import merge_functions
 from jaxmlir.support.masks import Mask
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class RuleTracing:

@@ -56,7 +56,7 @@ from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, innermost, 
 from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import Mask, left_out
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.pending import Pending
@@ -182,7 +182,7 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
             jaxpr, consts, out_zeros = trace_jvp(eqn, in_avals, in_zeros[fixed:])
         _check_count(len(out_zeros), eqn)
         tangents = [v.aval.to_tangent_aval() for v in eqn.outvars]
-        nonzero = [aval for aval, zero in zip(tangents, out_zeros, strict=True) if not zero]
+        nonzero = left_out(tangents, out_zeros)
         _check_types("result", [v.aval for v in eqn.outvars], jaxpr.outvars)
         _check_types("nonzero tangent", nonzero, jaxpr.outvars[len(eqn.outvars) :])
         read = closures.reads(consts, constants.chains)
@@ -664,9 +664,9 @@ def _trace_bwd(
         kept = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
         outs = call_bwd(bwd, *kept, *given)
         zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
-        return [ct for ct, zero in zip(outs, zeros, strict=True) if not zero]
+        return left_out(outs, zeros)
 
-    args = [*residuals, *(ct for ct, zero in zip(cotangents, ct_zeros, strict=True) if not zero)]
+    args = [*residuals, *left_out(cotangents, ct_zeros)]
     info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
     wrapped = lu.wrap_init(flat, debug_info=info)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)

@@ -20,12 +20,7 @@ from jaxmlir.dialect.ops.elementwise import (
     SPECIAL,
     TRANSCENDENTAL,
 )
-from jaxmlir.dialect.ops.functions import (
-    CALLS,
-    CHECKPOINTING,
-    CONTROL_FLOW,
-    CUSTOM_DERIVATIVES,
-)
+from jaxmlir.dialect.ops.functions import CALLS, CHECKPOINTING, CONTROL_FLOW, CUSTOM_DERIVATIVES
 from jaxmlir.dialect.ops.kernels import HARDWARE, KERNEL
 from jaxmlir.dialect.ops.linalg import LINALG, SPARSE
 from jaxmlir.dialect.ops.random import RANDOM

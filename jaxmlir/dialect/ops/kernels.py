@@ -174,9 +174,7 @@ are imported like a user's own primitive, and stay in the kernel that they were 
     ),
     # Elementwise and shape
     unary(
-        "reciprocal",
-        "1 / x, fast if approximate.",
-        "approx: bool = false, full_range: bool = true",
+        "reciprocal", "1 / x, fast if approximate.", "approx: bool = false, full_range: bool = true"
     ),
     unary("broadcast_to", "Broadcasts as numpy does.", "shape: ints", linear=(0,)),
     unary(
@@ -201,14 +199,7 @@ are imported like a user's own primitive, and stay in the kernel that they were 
         linear=(0,),
     ),
     # Copies and synchronisation
-    op(
-        "dma_start",
-        None,
-        0,
-        "Starts a copy between references.",
-        _DMA,
-        "priority: int, add: bool",
-    ),
+    op("dma_start", None, 0, "Starts a copy between references.", _DMA, "priority: int, add: bool"),
     op(
         "dma_wait",
         None,

@@ -45,7 +45,7 @@ from jaxmlir.dialect.builder import (
     symbol_ref,
     symbols_of,
 )
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.logsumexps import (
     MIN_RATIO,
@@ -118,8 +118,7 @@ class Plan:
         asked = [f.operands[i] for f in found for i in f.sum.constants]
         self.check: list[int] = _needed(body, asked)
         self.unused_far: list[int] = _unused(
-            body,
-            {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)},
+            body, {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)}
         )
         self.unused_near: list[int] = _unused(body, {f.op: f.operands for f in found})
 
@@ -231,24 +230,19 @@ class FactorLogsumexp(Pass):
         graph = analyses_of(program).graph
         if not any(names >= NEEDED for names in graph.names.values()):
             return False
-        with scope():
-            entries = graph.entry_points()
-            loops = _Loops(program, self)
-            count = 0
-            # The derivatives of a version do not hide its exponentials any more.
-            answered = {
-                next(symbols_of(op))
-                for ops in graph.ops.values()
-                for op, name in ops
-                if name == "jaxpr.cond" and is_near(op.operands[0])
-            }
-            for function in outside_kernels(program, SCANS):
-                if function.name.value in answered:
-                    continue
-                for op, name in named_ops(function):
-                    count += name == "jaxpr.scan" and loops.rewrite(function, op)
-            if count:
-                keep_reachable(program, entries, loops.uses)
+        entries = graph.entry_points()
+        loops = _Loops(program, self)
+        count = 0
+        # The derivatives of a version do not hide its exponentials any more.
+        conds = [op for ops in graph.ops.values() for op, name in ops if name == "jaxpr.cond"]
+        answered = {next(symbols_of(op)) for op in conds if is_near(op.operands[0])}
+        for function in outside_kernels(program, SCANS):
+            if function.name.value in answered:
+                continue
+            for op, name in named_ops(function):
+                count += name == "jaxpr.scan" and loops.rewrite(function, op)
+        if count:
+            keep_reachable(program, entries, loops.uses)
         return count > 0
 
 
@@ -341,12 +335,7 @@ class _Loops:
         return True
 
     def _branch(
-        self,
-        name: str,
-        versions: _Versions,
-        scan: ScanOp,
-        op: Any,
-        operands: Sequence[ir.Value],
+        self, name: str, versions: _Versions, scan: ScanOp, op: Any, operands: Sequence[ir.Value]
     ) -> str:
         """A function that is a loop with another body, what is the same in each iteration being
         computed before it."""

@@ -25,11 +25,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from jaxmlir.analysis.function_view import OpView, node_of, ops_of
-from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_op
 from jaxmlir.analysis.strided_view import view_of
-from jaxmlir.dialect.builder import drop_dead_ops, is_used, only_user
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import is_used, only_user
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors.cost import MIN_GAIN
@@ -41,6 +40,7 @@ from jaxmlir.optimize.compile_time import CALLS
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 # How much of a sum of products may be used, at most, to take slices of the products. Gradients of
@@ -73,11 +73,8 @@ class GatherDot(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        with scope():
-            rules = Rules(program)
-            moved = [_Parts(rules, f).move() for f in outside_kernels(program, _SLICES)]
-        if any(moved):
-            program.changed()
+        rules = Rules(program)
+        moved = rewrite_functions(program, _SLICES, lambda f: _Parts(rules, f).move())
         written = rewrite_program(
             program,
             _SELECTORS,
@@ -87,7 +84,7 @@ class GatherDot(Pass):
             selects=True,
             calls=self.calls,
         )
-        return written > 0 or any(moved)
+        return moved + written > 0
 
 
 def _selects_for_a_product(tree: Tree) -> bool:
@@ -109,13 +106,10 @@ class _Parts:
         self._function = function
         self._elements = Elements(rules)
 
-    def move(self) -> bool:
-        """Moves those that leave out enough; whether there are any."""
+    def move(self) -> int:
+        """Moves those that leave out enough; of how many values."""
         slices = (operands for _, name, operands in ops_of(self._function) if name in _SLICES)
-        moved = [self._move(value) for value in reversed(dict.fromkeys(v for (v,) in slices))]
-        if any(moved):
-            drop_dead_ops(self._function)
-        return any(moved)
+        return sum(self._move(value) for value in reversed(dict.fromkeys(v for (v,) in slices)))
 
     def _move(self, value: ir.Value) -> bool:
         slices = [OpView(use.owner, use.owner.name, [value]) for use in value.uses]

@@ -30,10 +30,9 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, ops_of
-from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import converted
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -41,6 +40,7 @@ from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, m
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 
@@ -58,13 +58,12 @@ class HoistSlices(Pass):
     factor: Count = 16
 
     def run(self, program: Module) -> bool:
-        with scope():
-            rules = Rules(program)
-            count = sum(
-                _Function(rules, function, self.factor).move()
-                for function in outside_kernels(program, NEEDED_OPS[self.name])
-            )
-        return count > 0
+        rules = Rules(program)
+
+        def move(function: func.FuncOp) -> int:
+            return _Function(rules, function, self.factor).move()
+
+        return rewrite_functions(program, NEEDED_OPS[self.name], move) > 0
 
 
 class _Function:
@@ -104,8 +103,6 @@ class _Function:
             )
             self._write(node, inner, leaves)
             count += 1
-        if count:
-            drop_dead_ops(self._function)
         return count
 
     def _is_only_selected(self, value: ir.Value) -> bool:

@@ -313,12 +313,7 @@ class Reader:
         return _Maximum(guarded, stopped) if source == terms else None
 
     def _of_terms(
-        self,
-        index: int,
-        terms: int,
-        then: Sequence[int],
-        axes: tuple[int, ...],
-        guarded: bool,
+        self, index: int, terms: int, then: Sequence[int], axes: tuple[int, ...], guarded: bool
     ) -> Found | None:
         shape = self._shape(terms)
         operands: dict[int, int] = {}

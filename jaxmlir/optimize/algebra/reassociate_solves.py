@@ -49,7 +49,7 @@ from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, ops_of
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import converted, drop_dead_ops
-from jaxmlir.dialect.ir import func, ir, is_private, scope
+from jaxmlir.dialect.ir import func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors.reading import Reading, read
@@ -58,6 +58,7 @@ from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.higher_order.custom_linear_solve import Solve
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.templates import Rules
@@ -95,34 +96,16 @@ class ReassociateSolves(Pass):
     min_iterations: Amount = MIN_ITERATIONS
 
     def run(self, program: Module) -> bool:
-        return solve_late(program, self.min_gain) + invert(program, self.min_iterations) > 0
-
-
-def solve_late(program: Module, min_gain: float) -> int:
-    """Solves for vectors instead of matrices, in place; how many solutions of matrices went."""
-    with scope():
-        rules = Rules(program)
-        count = sum(
-            _rewrite(rules, function, min_gain)
-            for function in outside_kernels(program, NEEDED_OPS[ReassociateSolves.name])
+        solve_late = functools.partial(_solve_late, Rules(program), self.min_gain)
+        count = rewrite_functions(program, NEEDED_OPS[self.name], solve_late)
+        if not outside_kernels(program, _SOLVES[1:]):
+            return count > 0
+        inverted = rewrite_functions(
+            program, _SOLVES[1:], _Loops(program, self.min_iterations).rewrite
         )
-    if count:
-        program.changed()
-    return count
-
-
-def invert(program: Module, min_iterations: float) -> int:
-    """Replaces solves in loops by products with inverses, in place; how many."""
-    functions = outside_kernels(program, _SOLVES[1:])
-    if not functions:
-        return 0
-    with scope():
-        loops = _Loops(program, min_iterations)
-        count = sum(map(loops.rewrite, functions))
-    if count:
-        program.changed()
-        Licm().run(program)
-    return count
+        if inverted:
+            Licm().run(program)
+        return count + inverted > 0
 
 
 # -- Systems that are solved by LU factors --
@@ -324,8 +307,9 @@ class _System:
         return self.node.op.results[0]
 
 
-def _rewrite(rules: Rules, function: func.FuncOp, min_gain: float) -> int:
-    """Rewrites a function, again where right sides have become products with other solutions."""
+def _solve_late(rules: Rules, min_gain: float, function: func.FuncOp) -> int:
+    """Solves for vectors instead of matrices, again where right sides have become products with
+    other solutions; how many solutions of matrices went."""
     count = 0
     body = analyses_of(rules.program).body(function)
     while True:
@@ -521,13 +505,8 @@ class _Loops:
                 self._loops[body.entry_block] = calls
 
     def rewrite(self, function: func.FuncOp) -> int:
-        count = 0
-        for node in ops_of(function):
-            if node.name == _SOLVES[1]:
-                count += self._rewrite(node)
-        if count:
-            drop_dead_ops(function)
-        return count
+        """Replaces the solves in a loop's body by products with inverses; how many."""
+        return sum(self._rewrite(node) for node in ops_of(function) if node.name == _SOLVES[1])
 
     def _rewrite(self, node: OpView) -> bool:
         found = _Factored.read(node)

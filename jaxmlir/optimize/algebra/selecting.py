@@ -11,11 +11,10 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import with_shape
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.ir import ir
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, with_shape
 from jaxmlir.transforms.templates import Rules
 
 COMPUTING = ELEMENTWISE | {"jaxpr.broadcast_in_dim"}

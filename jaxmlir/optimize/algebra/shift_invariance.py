@@ -36,7 +36,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, node_of, number_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_array
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.algebra.labelled_tensors import wiring_of
@@ -264,8 +264,7 @@ def _dot_general(node: OpView, laws: Laws) -> Law:
 RULES: dict[str, Rule] = {
     f"jaxpr.{name}": rule
     for name, rule in {
-        "add": _sum(1),
-        "add_any": _sum(1),
+        **dict.fromkeys(("add", "add_any"), _sum(1)),
         "sub": _sum(-1),
         "mul": _product(1),
         "div": _product(-1),
@@ -298,14 +297,11 @@ class ShiftInvariance(Pass):
     name: ClassVar[str] = "jaxpr-shift-invariance"
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph, count = analyses_of(program).graph, 0
-            for function in graph.outside_kernels(NEEDED_OPS["jaxpr-shift-invariance"]):
-                symbol = function.name.value
-                if graph.have(symbol, ("jaxpr.exp",)):
-                    count += _stop(graph.ops[symbol])
-        if count:
-            program.changed()
+        graph, count = analyses_of(program).graph, 0
+        for function in graph.outside_kernels(NEEDED_OPS["jaxpr-shift-invariance"]):
+            symbol = function.name.value
+            if graph.have(symbol, ("jaxpr.exp",)):
+                count += _stop(graph.ops[symbol])
         return count > 0
 
 

@@ -44,7 +44,7 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, drop_dead_ops, only_user
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -61,20 +61,13 @@ class DotTo2d(Pass):
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        return flatten_products(program) > 0
-
-
-def flatten_products(program: Module) -> int:
-    """Merges dimensions of products in place; of how many."""
-    with scope():
         replaced = functools.partial(_replaced, Rules(program))
-        count = rewrite_ops(program, dict.fromkeys((_PRODUCT, _TRANSPOSE), replaced), converts=True)
-        if count:
-            summed = functools.partial(_sum, Rules(program))
-            count += rewrite_ops(program, {_SUM: summed}, converts=True)
-            for function in outside_kernels(program, {_PRODUCT}):
-                drop_dead_ops(function)
-    return count
+        if not rewrite_ops(program, dict.fromkeys((_PRODUCT, _TRANSPOSE), replaced), converts=True):
+            return False
+        rewrite_ops(program, {_SUM: functools.partial(_sum, Rules(program))}, converts=True)
+        for function in outside_kernels(program, {_PRODUCT}):
+            drop_dead_ops(function)
+        return True
 
 
 def _replaced(rules: Rules, node: OpView) -> ir.Value | None:

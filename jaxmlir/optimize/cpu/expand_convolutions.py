@@ -415,11 +415,7 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
     return _moved(y, 0, 1 + least)
 
 
-_STEPS = {
-    _EACH_GROUP: _by_group,
-    "in two dimensions": _by_slice,
-    _BY_PHASE: _by_phase,
-}
+_STEPS = {_EACH_GROUP: _by_group, "in two dimensions": _by_slice, _BY_PHASE: _by_phase}
 
 
 def _moved(x: Any, old: int, new: int) -> Any:

@@ -103,12 +103,7 @@ def _suited(node: OpView) -> _Windows | None:
     ):
         return None
     return _Windows(
-        tuple(sizes),
-        tuple(strides),
-        tuple(map(tuple, padding)),
-        select,
-        operand.shape,
-        counts,
+        tuple(sizes), tuple(strides), tuple(map(tuple, padding)), select, operand.shape, counts
     )
 
 

@@ -8,11 +8,12 @@ take to compile is asked here, for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.passes.base import Amount, Pass
@@ -20,9 +21,6 @@ from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.rewriting.driver import rewrite_ops
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Values = ir.Value | Sequence[ir.Value]
 

@@ -41,16 +41,16 @@ from jax import lax
 from jaxmlir import toolbox
 from jaxmlir.analysis.function_view import OpView, ops_of
 from jaxmlir.analysis.fusion import FUSED
-from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import ADDITIONS, elements, is_plain_op
 from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import fences
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 # -- The ops of a function that move elements, and what they are made of --
@@ -451,21 +451,19 @@ class PadStencils(Pass):
         put = fences(program)
         if put is None:
             return False
-        changed = False
-        with scope():
-            rules = Rules(program)
-            for function in outside_kernels(program, MOVES):
+        rules = Rules(program)
+
+        def pad(function: func.FuncOp) -> int:
+            moves = Moves(program, function)
+            joined = join_parts(rules, moves)
+            if joined:
+                drop_dead_ops(function)
                 moves = Moves(program, function)
-                joined = join_parts(rules, moves)
-                if joined:
-                    drop_dead_ops(function)
-                    moves = Moves(program, function)
-                groups = groups_of(moves, self.min_elements, self.margin)
-                stored = {view.y for group in groups for view in group.views}
-                part_again(rules, moves, {y: roll for y, roll in joined.items() if y not in stored})
-                for group in groups:
-                    write(rules, group, put)
-                if joined or groups:
-                    drop_dead_ops(function)
-                    changed = True
-        return changed
+            groups = groups_of(moves, self.min_elements, self.margin)
+            stored = {view.y for group in groups for view in group.views}
+            part_again(rules, moves, {y: roll for y, roll in joined.items() if y not in stored})
+            for group in groups:
+                write(rules, group, put)
+            return len(joined) + len(groups)
+
+        return rewrite_functions(program, MOVES, pad) > 0

@@ -20,7 +20,7 @@ from jaxmlir.analysis.fusion import FUSIBLE, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.analysis.parallel_loops import ATTRIBUTE
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.loops.scan_editor import LOOPS, body_symbol, loops_of
 from jaxmlir.optimize.memory.price import Prices
@@ -52,18 +52,17 @@ class ParallelLoops(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            steps, target = _Steps(program), program.target
-            saved = 1 - 1 / target.threads
-            for function in outside_kernels(program, LOOPS):
-                for op, name in loops_of(function):
-                    if ATTRIBUTE in op.attributes:
-                        continue
-                    time, kernels = steps.of(body_symbol(op, name))
-                    if time * saved > FORKS * target.costs.fork * max(kernels, 1):
-                        remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
-                        op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
-                        changed = True
+        steps, target = _Steps(program), program.target
+        saved = 1 - 1 / target.threads
+        for function in outside_kernels(program, LOOPS):
+            for op, name in loops_of(function):
+                if ATTRIBUTE in op.attributes:
+                    continue
+                time, kernels = steps.of(body_symbol(op, name))
+                if time * saved > FORKS * target.costs.fork * max(kernels, 1):
+                    remark(op, f"a step takes {time / 1e3:.0f} us, by an estimate")
+                    op.attributes[ATTRIBUTE] = ir.UnitAttr.get()
+                    changed = True
         return changed
 
 

@@ -33,15 +33,16 @@ from jax import lax
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.call_graph import SCANS
 from jaxmlir.analysis.function_view import OpView, ops_of
-from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import converted
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 MIN_PIECE = 16
@@ -55,21 +56,19 @@ class SlicesToSplit(Pass):
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        changed = False
-        with scope():
-            rules = Rules(program)
-            in_loops = analyses_of(program).graph.run_by(SCANS)
-            for function in outside_kernels(program, NEEDED_OPS[self.name]):
-                if function.sym_name.value not in in_loops:
-                    continue
-                found = [(nodes[0], _split_of(nodes)) for nodes in _sliced(function)]
-                for first, split in found:
-                    if split is not None:
-                        _write(rules, first, *split)
-                        changed = True
-                if any(split for _, split in found):
-                    drop_dead_ops(function)
-        return changed
+        rules = Rules(program)
+        in_loops = analyses_of(program).graph.run_by(SCANS)
+
+        def split(function: func.FuncOp) -> int:
+            if function.sym_name.value not in in_loops:
+                return 0
+            found = [(nodes[0], _split_of(nodes)) for nodes in _sliced(function)]
+            splits = [(first, *split) for first, split in found if split is not None]
+            for first, split, slices in splits:
+                _write(rules, first, split, slices)
+            return len(splits)
+
+        return rewrite_functions(program, NEEDED_OPS[self.name], split) > 0
 
 
 class _Split(NamedTuple):

@@ -42,7 +42,7 @@ from jaxmlir.analysis.fusion import SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
@@ -132,9 +132,8 @@ class UnrollReductions(ExpandOps):
     def run(self, program: Module) -> bool:
         if not super().run(program):
             return False
-        with scope():
-            for function in outside_kernels(program):
-                drop_dead_ops(function)
+        for function in outside_kernels(program):
+            drop_dead_ops(function)
         return True
 
     def expansion(self, node: OpView) -> Expansion | None:

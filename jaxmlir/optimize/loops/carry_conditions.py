@@ -19,26 +19,24 @@ in them how often a loop runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.manager import analyses_of, outside_kernels
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect.builder import drop_dead_ops, inline, is_used, returned, set_results
-from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.ir import body_of, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.errors import count
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change, loops_of
 from jaxmlir.optimize.simplify.dce import dce
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
-from jaxmlir.rewriting.driver import replace
+from jaxmlir.rewriting.driver import replace, rewrite_functions
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import WhileOp
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class CarryConditions(Pass):
@@ -47,16 +45,14 @@ class CarryConditions(Pass):
     name: ClassVar[str] = "jaxpr-carry-conditions"
 
     def run(self, program: Module) -> bool:
-        changed = False
-        with scope():
-            rules = Rules(program)
-            bodies = LoopEditor(rules, analyses_of(program).graph)
-            for function in outside_kernels(program, {"jaxpr.while"}):
-                for op, name in loops_of(function):
-                    if name == "jaxpr.while":
-                        changed |= _carry(rules, bodies, op)
+        rules = Rules(program)
+        bodies = LoopEditor(rules, analyses_of(program).graph)
+
+        def carry(function: func.FuncOp) -> int:
+            return sum(_carry(rules, bodies, op) for op, _ in loops_of(function, {"jaxpr.while"}))
+
+        changed = rewrite_functions(program, {"jaxpr.while"}, carry, drop_dead=False) > 0
         if changed:
-            program.changed()
             # The arrays, and what only they needed.
             dce(program)
         return changed
@@ -145,7 +141,5 @@ def _with_numbers(
         new = inline(test, [*own[consts : consts + loop.cond_consts], *carry])
     set_results(body, [*carry, *new])
     return loop._replace(
-        cond=function.name.value,
-        body=body.name.value,
-        body_consts=consts + loop.cond_consts,
+        cond=function.name.value, body=body.name.value, body_consts=consts + loop.cond_consts
     )

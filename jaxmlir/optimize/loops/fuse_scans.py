@@ -27,7 +27,7 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import copy, is_used, trip_count
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
@@ -69,17 +69,16 @@ class FuseScans(Pass):
     max_work: Amount = MAX_WORK
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            entries = graph.entry_points()
-            fusion = _Fusion(program, self.max_work)
-            uses = graph.uses_in(program)
-            for function in graph.outside_kernels(SCANS):
-                if fusion.visit(function):
-                    del uses[function.name.value]
-            if fusion.changed:
-                uses.update(fusion.rules.functions.copied)
-                keep_reachable(program, entries, uses)
+        graph = analyses_of(program).graph
+        entries = graph.entry_points()
+        fusion = _Fusion(program, self.max_work)
+        uses = graph.uses_in(program)
+        for function in graph.outside_kernels(SCANS):
+            if fusion.visit(function):
+                del uses[function.name.value]
+        if fusion.changed:
+            uses.update(fusion.rules.functions.copied)
+            keep_reachable(program, entries, uses)
         return bool(fusion.changed)
 
 
@@ -234,12 +233,8 @@ class _Fusion:
             rows = [[*e, *op.operands] for e, op in zip(extra, members, strict=True)]
             slices = len(rows[0]) - len(scan.operands(list(members[0].operands))[2])
             columns = list(zip(*rows, strict=True))
-            dims = tuple(
-                [
-                    None if all(v == c[0] for v in c) else int(i >= slices)
-                    for i, c in enumerate(columns)
-                ]
-            )
+            same = [all(v == c[0] for v in c) for c in columns]
+            dims = tuple([None if s else int(i >= slices) for i, s in enumerate(same)])
             if extra[0]:
                 model = scan._replace(body=lifted, num_consts=scan.num_consts + len(extra[0]))
                 example = model.write(self.rules, rows[0])[0].owner

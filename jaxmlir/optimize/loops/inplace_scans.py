@@ -34,12 +34,12 @@ from jaxmlir.analysis.function_view import FunctionView, OpView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.liveness import count_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import elements, is_plain_array, size, with_shape
+from jaxmlir.analysis.op_counts import elements, is_plain_array, size
 from jaxmlir.analysis.strided_view import VIEWS, StridedView, unit_dims
-from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled
-from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.builder import build, copy, drop_dead_ops, erase, filled, reshaped
+from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import scalar_type
+from jaxmlir.dialect.types import scalar_type, with_shape
 from jaxmlir.optimize.loops.scan_editor import (
     Carried,
     Constant,
@@ -47,7 +47,6 @@ from jaxmlir.optimize.loops.scan_editor import (
     ScanEditor,
     can_change,
     loops_of,
-    reshaped,
 )
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -297,11 +296,9 @@ class InplaceScans(Pass):
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            scans = _Scans(program, graph)
-            visit_functions(program, scans.visit, graph, SCANS, scans.uses)
-        return scans.count > 0
+        graph = analyses_of(program).graph
+        scans = _Scans(program, graph)
+        return visit_functions(program, scans.visit, graph, SCANS, scans.uses)
 
 
 class _Loop(NamedTuple):
@@ -357,24 +354,21 @@ class _Scans:
         # What functions refer to, of those that are as they were read or copies of others.
         self.uses = graph.uses_in(program)
         self._edited: dict[Hashable, _Edited] = {}
-        self.count = 0
 
     def visit(self, function: func.FuncOp) -> bool:
         """Has the scans of a function read and write in place; whether any do so now."""
-        before = self.count
         self._rows.clear()
-        for op, name in loops_of(function):
-            if name == "jaxpr.scan":
-                self._in_place(op)
-        if self.count > before:
+        changed = any([self._in_place(op) for op, _ in loops_of(function, SCANS)])
+        if changed:
             drop_dead_ops(function)
             self.uses.pop(function.name.value, None)
-        return self.count > before
+        return changed
 
-    def _in_place(self, op: Any) -> None:
+    def _in_place(self, op: Any) -> bool:
+        """Has a scan read and write in place; whether there is anything that it may."""
         scan = ScanOp.of(op)
         if not scan.is_counted or scan.length < 2 or not scan.other.keys() <= PLAIN_SCAN:
-            return
+            return False
         operands, results = scan.operands(list(op.operands)), scan.results(list(op.results))
         rows = [self._rows_of(v) for v in operands[2]]
         places = [_place(v, op) for v in results[1]]
@@ -382,8 +376,7 @@ class _Scans:
         function = self._program.function(scan.body)
         read, written = (sum(x is not None for x in group) for group in (rows, places))
         if not (read or written) or not can_change(function):
-            return
-        self.count += read + written
+            return False
         remark(op, f"arrays read in place: {read}, written in place: {written}")
         body = analyses_of(self._program).one_of_many(scan.body)
         key = body and (loop.likeness, body.likeness)
@@ -400,6 +393,7 @@ class _Scans:
                 # Others may have been read by what is gone.
                 self._rows.clear()
         erase(op)
+        return True
 
     def _edit(self, loop: _Loop, body: FunctionView | None = None) -> _Edited | None:
         """Writes the op and its body anew; how, for others that are like it.

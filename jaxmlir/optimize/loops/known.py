@@ -236,13 +236,9 @@ def _select(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndar
 
 
 def _slice(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    bounds = zip(
-        attribute(op, "start_indices"),
-        attribute(op, "limit_indices"),
-        attribute(op, "strides") or (1,) * len(aval.shape),
-        strict=True,
-    )
-    return arrays[0][(..., *(slice(a, b, s) for a, b, s in bounds))]
+    starts, limits = attribute(op, "start_indices"), attribute(op, "limit_indices")
+    strides = attribute(op, "strides") or (1,) * len(aval.shape)
+    return arrays[0][(..., *map(slice, starts, limits, strides))]
 
 
 def _rev(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:

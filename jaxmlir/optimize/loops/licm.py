@@ -53,7 +53,7 @@ from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import codec, op_signature, ops
 from jaxmlir.dialect.builder import SPREAD, inline, is_constant, is_used, named_ops, returned
-from jaxmlir.dialect.ir import body_of, func, ir, scope
+from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
@@ -343,11 +343,8 @@ class Splits:
 
     def _read(self, function: func.FuncOp) -> FunctionView:
         is_unchanged = function.name.value in self._unchanged
-        return (
-            analyses_of(self._rules.program).body(function)
-            if is_unchanged
-            else FunctionView(function)
-        )
+        body = analyses_of(self._rules.program).body
+        return body(function) if is_unchanged else FunctionView(function)
 
     def _split(
         self, body: FunctionView, uses: Uses, in_remat: bool, may_not_run: bool
@@ -486,18 +483,14 @@ class Licm(Pass):
     growth: Amount = GROWTH
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            motion = _Motion(program, graph, self.growth)
-            visit_functions(program, motion.visit, graph, LOOPS)
-        return motion.count > 0
+        graph = analyses_of(program).graph
+        return visit_functions(program, _Motion(program, graph, self.growth).visit, graph, LOOPS)
 
 
 class _Motion:
     """Code motion in one program."""
 
     def __init__(self, program: Module, graph: CallGraph, growth: float):
-        self.count = 0
         self._program = program
         self._rules = Rules(program)
         self._splits = Splits(self._rules, graph, LoopEditor(self._rules, graph), growth)
@@ -527,7 +520,7 @@ class _Motion:
         if split is None:
             return
         self._splits.changed = True
-        self._report(split, f"{codec.decode(attributes['length'])} times")
+        report(split, f"{codec.decode(attributes['length'])} times")
         with ir.InsertionPoint(op), op.location:
             args = split.arguments(operands, computed(split, operands))
             new = ir.Operation.create("jaxpr.scan", signature.results, args, attributes)
@@ -548,23 +541,18 @@ class _Motion:
         if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
             return
         of_cond, of_body, init = loop.operands(list(op.operands))
-        cond, body = (
-            self._splits.of_while(symbol, len(consts), len(init), may_not_run)
-            for symbol, consts, may_not_run in (
-                (loop.cond, of_cond, False),
-                (loop.body, of_body, True),
-            )
-        )
+        cond = self._splits.of_while(loop.cond, len(of_cond), len(init), False)
+        body = self._splits.of_while(loop.body, len(of_body), len(init), True)
         if cond is None and body is None:
             return
         self._splits.changed = True
         with ir.InsertionPoint(op), op.location:
             if cond is not None:
-                self._report(cond, "in each iteration")
+                report(cond, "in each iteration")
                 of_cond += computed(cond, [*of_cond, *init])
                 loop = loop._replace(cond=cond.symbol, cond_consts=len(of_cond))
             if body is not None:
-                self._report(body, "in each iteration, if there is any")
+                report(body, "in each iteration, if there is any")
                 names = [name for _, name in named_ops(body.template)]
                 if _may_be_in_vain(names, body.template.type.results):
                     of_body += computed(body, [*of_body, *init])
@@ -598,10 +586,6 @@ class _Motion:
                     values = [self._rules.filler(t) for t in template.type.results]
             branches.append(ir.FlatSymbolRefAttr.get(new.finish(values)))
         return ir.ArrayAttr.get(branches)
-
-    def _report(self, split: Split, often: str) -> None:
-        self.count += len(split.template.type.results)
-        report(split, often)
 
 
 def report(split: Split, often: str) -> None:

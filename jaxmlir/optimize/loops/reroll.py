@@ -37,7 +37,7 @@ from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_array, size
 from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_of
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.logsumexps import NEEDED, Reader, worthwhile
@@ -109,15 +109,13 @@ class _Search:
     def run(self) -> int:
         """Rolls up repeated blocks in place; how many loops were made of them."""
         program = self._program
-        with scope():
-            self._rules, self._work = Rules(program), Work(program)
-            count = sum(
-                with_dynamic_slices(program, analyses_of(program).body(function), self._reroll)
-                for function in outside_kernels(program)
-                # Shorter ones, such as the bodies of most loops, need not be read.
-                if len(function.entry_block.operations) > self._min_length
-            )
-        return count
+        self._rules, self._work = Rules(program), Work(program)
+        return sum(
+            with_dynamic_slices(program, analyses_of(program).body(function), self._reroll)
+            for function in outside_kernels(program)
+            # Shorter ones, such as the bodies of most loops, need not be read.
+            if len(function.entry_block.operations) > self._min_length
+        )
 
     def _reroll(self, body: FunctionView) -> int:
         text = op_string_of(body)
@@ -312,11 +310,9 @@ class _Loop(Group):
         body, packs = self.body, self.packs
         first, last = body.ops[packs[0][0]], body.ops[packs[-1][-1]]
         slices = [c for c in self.inputs if c not in self.carry and not self.is_same(c)]
-        remark(
-            first,
-            f"rolled up: {self.count} blocks of {len(packs)} ops are one loop, "
-            f"with {len(self.carry)} carried values and {len(slices)} slices",
-        )
+        takes = f"{len(self.carry)} carried values and {len(slices)} slices"
+        blocks = f"{self.count} blocks of {len(packs)} ops"
+        remark(first, f"rolled up: {blocks} are one loop, with {takes}")
         outs = self.write_scan(self._name, self.carry, self.outputs, last, first.location)
         with ir.InsertionPoint(last), first.location:
             for before, out in zip(self.carry.values(), outs, strict=False):

@@ -22,8 +22,8 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FEW_ELEMENTS, inlined_calls
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_array, size
-from jaxmlir.dialect.builder import named_ops, reachable
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.builder import reached_ops
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
@@ -64,14 +64,13 @@ class RollCalls(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            mapping = _Mapping(Rules(program), self.min_calls)
-            for function in outside_kernels(program, NEEDED_OPS["jaxpr-roll-calls"]):
-                body = analyses_of(program).body(function)
-                while mapping.visit(body):
-                    changed = True
-                    # Calls that were computed above one of these loops may be together in one.
-                    body = FunctionView(function)
+        mapping = _Mapping(Rules(program), self.min_calls)
+        for function in outside_kernels(program, NEEDED_OPS["jaxpr-roll-calls"]):
+            body = analyses_of(program).body(function)
+            while mapping.visit(body):
+                changed = True
+                # Calls that were computed above one of these loops may be together in one.
+                body = FunctionView(function)
         return changed
 
 
@@ -103,12 +102,8 @@ class _Mapping:
     def draws(self, symbol: str) -> bool:
         """Whether a function makes random bits by the hash that takes long to compile."""
         if symbol not in self._draws:
-            functions = self.rules.program.functions
-            self._draws[symbol] = any(
-                _is_hash(op, name)
-                for callee in reachable(functions, symbol, custom_rules=False)
-                for op, name in named_ops(functions[callee])
-            )
+            ops = reached_ops(self.rules.program.functions, symbol, custom_rules=False)
+            self._draws[symbol] = any(_is_hash(op, name) for op, name in ops)
         return self._draws[symbol]
 
     def write(self, body: FunctionView, calls: list[int]) -> None:

@@ -7,18 +7,16 @@ results, each with the body's argument or result, from which the op and the body
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxmlir.analysis.call_graph import SCANS, CallGraph
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import outside_kernels
-from jaxmlir.analysis.op_counts import with_shape
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
     Uses,
-    build,
     drop_dead_ops,
     erase,
     is_used,
@@ -31,16 +29,13 @@ from jaxmlir.dialect.builder import (
 )
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.types import shape_of
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.edit import set_arguments
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import ClonePlan, copy_function
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class LoopEditor:
@@ -112,10 +107,10 @@ def can_change(function: func.FuncOp) -> bool:
 LOOPS = frozenset({"jaxpr.scan", "jaxpr.while"})
 
 
-def loops_of(function: func.FuncOp) -> Iterator[tuple[Any, str]]:
-    """The scans and whiles of a function that do nothing besides giving their results."""
+def loops_of(function: func.FuncOp, names: Collection[str] = LOOPS) -> Iterator[tuple[Any, str]]:
+    """The scans and whiles of a function, or one kind, that do nothing besides giving results."""
     for op, name in named_ops(function):
-        if name in LOOPS and not has_lasting_effects(op, name):
+        if name in names and not has_lasting_effects(op, name):
             yield op, name
 
 
@@ -244,11 +239,9 @@ class ScanEditor:
         arguments = [item.arg for item in (*self.consts, *self.carry, *self.xs)]
         arguments = set_arguments(self.body, arguments, types)
         new = self.scan.with_body(self.body.name.value, len(self.consts), len(self.carry))
-        operands = [
-            *(item.operand for item in self.consts),
-            *(item.init for item in self.carry),
-            *(item.operand for item in self.xs),
-        ]
+        operands = [item.operand for item in self.consts]
+        operands += [item.init for item in self.carry]
+        operands += [item.operand for item in self.xs]
         with ir.InsertionPoint(self.op), self.op.location:
             results = new.write(self.rules, operands, types)
         self.written = results[0].owner if results else None
@@ -266,10 +259,3 @@ class ScanEditor:
     def finish(self) -> None:
         """Removes the old op, whose results nobody may use any more."""
         erase(self.op)
-
-
-def reshaped(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """An array in another shape; the same value if it has that."""
-    if shape_of(value) == tuple(shape):
-        return value
-    return build("reshape", [value], with_shape(value.type, shape), new_sizes=tuple(shape))

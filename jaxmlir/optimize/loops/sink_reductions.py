@@ -48,15 +48,8 @@ from jaxmlir.analysis.function_view import OpView, number_of, ops_of
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_plain_array, is_plain_op, size
 from jaxmlir.dialect import codec, op_signature
-from jaxmlir.dialect.builder import (
-    clone,
-    converted,
-    is_constant,
-    overwrites,
-    returned,
-    zeros,
-)
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import clone, converted, is_constant, overwrites, returned, zeros
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -107,11 +100,8 @@ class SinkReductions(Pass):
     memory: Amount = MEMORY
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            deferral = _Deferral(program, graph, self)
-            visit_functions(program, deferral.visit, graph, SCANS)
-        return deferral.changed
+        graph = analyses_of(program).graph
+        return visit_functions(program, _Deferral(program, graph, self).visit, graph, SCANS)
 
 
 @dataclass(eq=False)
@@ -178,7 +168,6 @@ class _Deferral:
     """Takes sums out of the loops of one program."""
 
     def __init__(self, program: Module, graph: CallGraph, options: SinkReductions):
-        self.changed = False
         self.options = options
         self.rules = Rules(program)
         self.work = Work(program)
@@ -190,15 +179,14 @@ class _Deferral:
     def visit(self, function: func.FuncOp) -> bool:
         """Takes sums out of the loops of a function; whether there are any."""
         changed = False
-        for op, name in loops_of(function):
-            if name == "jaxpr.scan":
-                signature = op_signature.of_op(op, name, list(op.operands))
-                if signature in self._left_alone:
-                    continue
-                if self._scan(op):
-                    changed = True
-                else:
-                    self._left_alone.add(signature)
+        for op, name in loops_of(function, SCANS):
+            signature = op_signature.of_op(op, name, list(op.operands))
+            if signature in self._left_alone:
+                continue
+            if self._scan(op):
+                changed = True
+            else:
+                self._left_alone.add(signature)
         return changed
 
     def _scan(self, op: Any) -> bool:
@@ -215,7 +203,6 @@ class _Deferral:
             editor.cancel()
             return False
         _write(self.rules, editor, body, sums)
-        self.changed = True
         return True
 
 
@@ -499,11 +486,7 @@ def _added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
 
 
 def _summed(
-    rules: Rules,
-    term: _Term,
-    rows: dict[ir.Value, ir.Value],
-    op: _Outside | None,
-    length: int,
+    rules: Rules, term: _Term, rows: dict[ir.Value, ir.Value], op: _Outside | None, length: int
 ) -> ir.Value:
     """The sum of a core over all iterations.
 

@@ -27,8 +27,8 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import size
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import named_ops, reachable
-from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.builder import reached_ops
+from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.loops.scan_editor import LOOPS, loops_of
@@ -67,12 +67,11 @@ class UnrollScans(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            unrolling = _Unrolling(program, self)
-            for function in outside_kernels(program, SCANS):
-                for op, name in loops_of(function):
-                    if name == "jaxpr.scan" and PLAIN_SCAN.issuperset(dict(op.attributes.items())):
-                        changed |= unrolling.visit(op, function.name.value)
+        unrolling = _Unrolling(program, self)
+        for function in outside_kernels(program, SCANS):
+            for op, _ in loops_of(function, SCANS):
+                if PLAIN_SCAN.issuperset(dict(op.attributes.items())):
+                    changed |= unrolling.visit(op, function.name.value)
         return changed
 
 
@@ -118,11 +117,7 @@ class _Unrolling:
 
     def _ops(self, symbol: str) -> int | None:
         """How many ops a run of ``@symbol`` has; ``None`` if there is a loop among them."""
-        names = [
-            name
-            for callee in reachable(self._functions, symbol, custom_rules=False)
-            for _, name in named_ops(self._functions[callee])
-        ]
+        names = [name for _, name in reached_ops(self._functions, symbol, custom_rules=False)]
         return len(names) if LOOPS.isdisjoint(names) else None
 
 

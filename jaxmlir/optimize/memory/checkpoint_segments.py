@@ -26,7 +26,6 @@ from typing import ClassVar
 import numpy as np
 
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
@@ -57,20 +56,14 @@ class CheckpointSegments(Pass):
     calls: Amount = CALLS
 
     def run(self, program: Module) -> bool:
-        return segment(program, self.min_peak, self.calls) > 0
-
-
-def segment(program: Module, min_peak: int | None = None, calls: float = CALLS) -> int:
-    """Cuts forward passes into segments, in place; how many of them."""
-    costs = program.target.costs
-    if min_peak is None:
-        # How long mapping takes depends on whether the system has large pages left: attention that
-        # takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one process to the next.
-        min_peak = 2 * costs.kept_block
-    if total(program) < min_peak:
-        return 0
-    found = 0
-    with scope():
+        costs, min_peak, changed = program.target.costs, self.min_peak, False
+        if min_peak is None:
+            # How long mapping takes depends on whether the system has large pages left: attention
+            # that takes 33 MiB takes 0.6 to 1.2 times as long in segments, from one process to the
+            # next.
+            min_peak = 2 * costs.kept_block
+        if total(program) < min_peak:
+            return False
         for symbol in analyses_of(program).graph.entry_points():
             if not is_short(program, program.function(symbol)):
                 continue
@@ -81,10 +74,10 @@ def segment(program: Module, min_peak: int | None = None, calls: float = CALLS) 
             line = Line.of(program, symbol)
             segments, saved = _paying(line, steps, most, Prices(program, fence=costs.call))
             again = sum(len(part.ops) for part in segments)
-            if segments and CompileTime(program, calls).pays(symbol, again, saved):
+            if segments and CompileTime(program, self.calls).pays(symbol, again, saved):
                 line.write(program, segments)
-                found += 1
-    return found
+                changed = True
+        return changed
 
 
 def _paying(

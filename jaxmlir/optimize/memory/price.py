@@ -182,9 +182,7 @@ def _is_local(signature: Signature) -> bool:
 
 
 _LOCAL = ops.with_trait(ops.Trait.ELEMENTWISE, ops.Trait.VIEW) | {
-    "jaxpr.broadcast_in_dim",
-    "jaxpr.constant",
-    "jaxpr.iota",
+    f"jaxpr.{name}" for name in ("broadcast_in_dim", "constant", "iota")
 }
 
 

@@ -193,10 +193,7 @@ class MemoryProfile:
         return float(self.bytes.max(initial=0))
 
     def needed(
-        self,
-        steps: Iterable[int],
-        given: Set[int] = frozenset(),
-        without: Set[int] = frozenset(),
+        self, steps: Iterable[int], given: Set[int] = frozenset(), without: Set[int] = frozenset()
     ) -> np.ndarray:
         """Bytes of the values that some steps, in order, have stored, at each of these.
 

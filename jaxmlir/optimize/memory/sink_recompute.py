@@ -43,7 +43,7 @@ from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect.builder import copy
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.barriers import Wait, waiting
@@ -315,23 +315,22 @@ class SinkRecompute(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            wait = waiting(program)
-            of_byte = program.target.costs.stored_byte_kept
-            for symbol in analyses_of(program).graph.entry_points():
-                function = program.function(symbol)
-                if not is_short(program, function):
-                    continue
-                line = Timeline(program, function)
-                memory = line.bytes
-                if memory.max(initial=0) < max(self.min_peak, 1):
-                    continue
-                choice = Choice(program, line, memory, self.min_bytes)
-                compile_time = CompileTime(program, self.calls)
-                for late in choice.find(self.slowdown, self.min_gain):
-                    if compile_time.pays(symbol, len(late.tree), of_byte * late.gain):
-                        _write(line, late, wait)
-                        changed = True
+        wait = waiting(program)
+        of_byte = program.target.costs.stored_byte_kept
+        for symbol in analyses_of(program).graph.entry_points():
+            function = program.function(symbol)
+            if not is_short(program, function):
+                continue
+            line = Timeline(program, function)
+            memory = line.bytes
+            if memory.max(initial=0) < max(self.min_peak, 1):
+                continue
+            choice = Choice(program, line, memory, self.min_bytes)
+            compile_time = CompileTime(program, self.calls)
+            for late in choice.find(self.slowdown, self.min_gain):
+                if compile_time.pays(symbol, len(late.tree), of_byte * late.gain):
+                    _write(line, late, wait)
+                    changed = True
         return changed
 
 

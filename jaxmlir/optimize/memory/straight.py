@@ -322,21 +322,16 @@ class Line:
         body = self.body
         size = sum(self.sizes[v] for v in segment.values)
         op = body.ops[segment.first]
-        remark(
-            op,
-            f"runs {count(len(segment.ops), 'op')} of the forward pass again: "
-            f"{size:,.0f} bytes are not stored",
-        )
+        again = f"runs {count(len(segment.ops), 'op')} of the forward pass again"
+        remark(op, f"{again}: {size:,.0f} bytes are not stored")
         begun = self._begun(segment.first)
         blank = self._blank(segment.first, end)
         values = {v: body.value(v) for v in segment.reads}
         with ir.InsertionPoint(op), op.location:
             others = [*dict.fromkeys((*begun, *blank.values()))]
-            new, found = wait(
-                [values[v] for v in segment.tied],
-                body.value(segment.after),
-                [self._at(v, segment.first) for v in others],
-            )
+            tied = [values[v] for v in segment.tied]
+            waiting = [self._at(v, segment.first) for v in others]
+            new, found = wait(tied, body.value(segment.after), waiting)
             values.update(zip(segment.tied, new, strict=True))
             waited = dict(zip(others, found, strict=True))
             for index in segment.ops:

@@ -16,21 +16,18 @@ show.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.purity import Counted
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Cse(Pass):
@@ -39,22 +36,12 @@ class Cse(Pass):
     name: ClassVar[str] = "jaxpr-cse"
 
     def run(self, program: Module) -> bool:
-        return cse(program) > 0
-
-
-def cse(program: Module) -> int:
-    """Merges common subexpressions in place; how many ops went."""
-    with scope():
-        counted = Counted(program)
-        merged = sum(
-            _merge(analyses_of(program).body(f), counted) for f in program.functions.values()
-        )
-    if merged:
-        program.changed()
-    return merged
+        counted, body = Counted(program), analyses_of(program).body
+        return sum(_merge(body(f), counted) for f in program.functions.values()) > 0
 
 
 def _merge(body: FunctionView, counted: Counted) -> int:
+    """Merges common subexpressions of a function; how many ops went."""
     # Of each value the number of the first one that is the same.
     same = list(range(len(body.types)))
     first: dict[Any, int] = {}

@@ -14,19 +14,17 @@ What is live is found in :mod:`jaxmlir.analysis.liveness`; here it is acted upon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from jaxmlir.analysis.liveness import Cut, Liveness, Mask, Variant, whole
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import erase
 from jaxmlir.dialect.ir import free_symbol, func, ir, scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.support.masks import chosen
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class Dce(Pass):
@@ -41,11 +39,10 @@ class Dce(Pass):
 def dce(program: Module) -> bool:
     """Removes dead ops, operands, arguments, results and functions in place; whether there are
     any."""
-    with scope():
-        functions = program.functions
-        liveness = Liveness(functions, read=analyses_of(program).body)
-        entries = analyses_of(program).graph.entry_points()
-        return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
+    functions = program.functions
+    liveness = Liveness(functions, read=analyses_of(program).body)
+    entries = analyses_of(program).graph.entry_points()
+    return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
 def prune(program: Module, entry: Variant) -> None:
@@ -95,10 +92,7 @@ def _make(program: Module, variants: dict[str, list[Variant]]) -> dict[Variant, 
 
 
 def _trim(
-    function: func.FuncOp,
-    variant: Variant,
-    liveness: Liveness,
-    made: dict[Variant, func.FuncOp],
+    function: func.FuncOp, variant: Variant, liveness: Liveness, made: dict[Variant, func.FuncOp]
 ) -> bool:
     """Makes a whole function the variant that it is to be; whether it was another one."""
     live = liveness.of(variant.symbol, variant.results)
@@ -147,13 +141,8 @@ def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:
 
 
 # What is said of a function as an entry point or as a rule, which a variant of it is not.
-_ABOUT_WHOLE_FUNCTIONS = (
-    "jaxpr.in_tree",
-    "jaxpr.out_tree",
-    "jaxpr.num_res",
-    "jaxpr.in_zeros",
-    "jaxpr.out_zeros",
-    "jaxpr.input_fwds",
+_ABOUT_WHOLE_FUNCTIONS = tuple(
+    f"jaxpr.{name}" for name in "in_tree out_tree num_res in_zeros out_zeros input_fwds".split()
 )
 
 

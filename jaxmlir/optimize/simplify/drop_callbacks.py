@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from jaxmlir.dialect import codec, handles
 from jaxmlir.dialect.builder import drop_dead_ops, named_ops, put_instead, reachable, symbols_of
-from jaxmlir.dialect.ir import ir, is_private, scope
+from jaxmlir.dialect.ir import ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
 
@@ -40,15 +40,14 @@ class DropCallbacks(Pass):
     keep_print: bool = False
 
     def run(self, program: Module) -> bool:
-        with scope():
-            changed = self._drop_ops(program) | _drop_branches(program)
-            if changed:
-                _drop_effects(program)
-                for function in program.functions.values():
-                    drop_dead_ops(function)
-                public = [name for name, op in program.functions.items() if not is_private(op)]
-                for name in program.functions.keys() - reachable(program.functions, *public):
-                    program.functions[name].operation.erase()
+        changed = self._drop_ops(program) | _drop_branches(program)
+        if changed:
+            _drop_effects(program)
+            for function in program.functions.values():
+                drop_dead_ops(function)
+            public = [name for name, op in program.functions.items() if not is_private(op)]
+            for name in program.functions.keys() - reachable(program.functions, *public):
+                program.functions[name].operation.erase()
         if changed:
             program.changed()
         return changed
@@ -108,10 +107,7 @@ def _call_instead(op: Any, symbol: str) -> None:
     attributes = {
         key: op.attributes[key] for key in ("jaxpr.effects", "jaxpr.ctx") if key in op.attributes
     }
-    attributes |= {
-        "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
-        "name": ir.StringAttr.get(symbol),
-    }
+    attributes |= {"jaxpr": ir.FlatSymbolRefAttr.get(symbol), "name": ir.StringAttr.get(symbol)}
     types_, operands = [v.type for v in op.results], list(op.operands)[1:]
     with ir.InsertionPoint(op):
         call = ir.Operation.create("jaxpr.jit", types_, operands, attributes, loc=op.location)

@@ -29,14 +29,14 @@ from typing import Any, ClassVar
 from jaxmlir.analysis.call_graph import SCANS, visit_functions
 from jaxmlir.analysis.function_view import OpView, node_of
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op, with_shape
+from jaxmlir.analysis.op_counts import is_narrow, is_plain_array, is_plain_op
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import drop_dead_ops
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.builder import drop_dead_ops, reshaped
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import aval_of, shape_of
+from jaxmlir.dialect.types import aval_of, shape_of, with_shape
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, ScanEditor, can_change, loops_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.remarks import remark
@@ -53,31 +53,27 @@ class FoldUnitDims(Pass):
     name: ClassVar[str] = "jaxpr-fold-unit-dims"
 
     def run(self, program: Module) -> bool:
-        with scope():
-            rows = _drop_of_rows(program)
-            return rows + rewrite_ops(program, _Arrays().rewrites, drop_dead=True) > 0
+        changed = _drop_of_rows(program)
+        return rewrite_ops(program, _Arrays().rewrites, drop_dead=True) > 0 or changed
 
 
-def _drop_of_rows(program: Module) -> int:
-    """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape; how
-    many arrays."""
+def _drop_of_rows(program: Module) -> bool:
+    """Has loops go over rows without dimensions of size 1, of arrays whose rows they reshape;
+    whether there are any."""
     graph = analyses_of(program).graph
     bodies = LoopEditor(Rules(program), graph)
-    count = 0
 
     def visit(function: func.FuncOp) -> bool:
-        nonlocal count
-        before = count
-        for op, name in loops_of(function):
-            if name == "jaxpr.scan" and (rows := _reshaped_rows(program, op)):
+        changed = False
+        for op, _ in loops_of(function, SCANS):
+            if rows := _reshaped_rows(program, op):
                 _drop_of(op, rows, bodies)
-                count += len(rows)
-        if count > before:
+                changed = True
+        if changed:
             drop_dead_ops(function)
-        return count > before
+        return changed
 
-    visit_functions(program, visit, graph, SCANS)
-    return count
+    return visit_functions(program, visit, graph, SCANS)
 
 
 def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
@@ -111,14 +107,11 @@ def _reshaped_rows(program: Module, op: Any) -> list[int]:
 def _is_reshaped(value: ir.Value) -> bool:
     """Whether a value is a plain array that nothing but reshapes reads."""
     users = [use.owner for use in value.uses]
-    return (
-        bool(users)
-        and is_plain_array(value.type)
-        and all(user.name in _RESHAPES for user in users)
-        and not any(
-            user.name == "jaxpr.reshape" and "dimensions" in user.attributes for user in users
-        )
-    )
+    if not users or not is_plain_array(value.type):
+        return False
+    if not all(user.name in _RESHAPES for user in users):
+        return False
+    return not any(u.name == "jaxpr.reshape" and "dimensions" in u.attributes for u in users)
 
 
 def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
@@ -129,15 +122,14 @@ def _reshape_before(op: Any, value: ir.Value, gone: Sequence[int]) -> ir.Value:
     if plain and (maker.name == "jaxpr.squeeze" or "dimensions" not in maker.attributes):
         value = maker.operands[0]
     with ir.InsertionPoint(op), op.location:
-        return value if shape_of(value) == shape else _reshape(value, shape)
+        return reshaped(value, shape)
 
 
 def _reshape_instead(op: Any, value: ir.Value) -> None:
     """The result of a reshape, of a value of the same elements."""
     (result,) = op.results
     with ir.InsertionPoint(op), op.location:
-        same = shape_of(value) == shape_of(result)
-        result.replace_all_uses_with(value if same else _reshape(value, shape_of(result)))
+        result.replace_all_uses_with(reshaped(value, shape_of(result)))
     op.erase()
 
 
@@ -155,7 +147,7 @@ class _Arrays:
         if value is None:
             return None
         remark(node.op, f"computed without dimensions of size 1, as {value.type}")
-        whole = _reshape(value, shape_of(node.op.results[0]))
+        whole = reshaped(value, shape_of(node.op.results[0]))
         self._smaller[whole] = value
         return whole
 
@@ -175,7 +167,7 @@ class _Arrays:
             return smaller
         made = self._made.get((smaller, shape))
         if made is None:
-            made = self._made[smaller, shape] = _reshape(smaller, shape)
+            made = self._made[smaller, shape] = reshaped(smaller, shape)
         return made
 
 
@@ -184,10 +176,6 @@ def _has_halves(node: OpView) -> bool:
     as halves, which is five to ten times as far off: it depends on how the factors are made."""
     values = (*node.operands, node.op.results[0])
     return any(is_narrow(aval_of(v.type).dtype) for v in values)
-
-
-def _reshape(value: ir.Value, shape: Shape) -> ir.Value:
-    return _build("jaxpr.reshape", [value], shape, {"new_sizes": codec.encode(shape)})
 
 
 def _build(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -25,15 +25,13 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import ops_of
 from jaxmlir.dialect import codec, locations
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import OPS
 from jaxmlir.dialect.types import aval_of, dtype_of, element_of, type_of
 from jaxmlir.errors import PassError
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 
 class MatmulPrecision(Pass):
@@ -56,13 +54,12 @@ class MatmulPrecision(Pass):
     ops: tuple[str, ...] = ("dot_general", "conv_general_dilated")
 
     def run(self, program: Module) -> None:
-        with scope():
-            narrow = self.checked()
-            names = {f"jaxpr.{name}" for name in self.ops}
-            for function in program.functions.values():
-                for op, name, operands in list(ops_of(function)):
-                    if name in names and self.wants(op, operands):
-                        _narrow(op, operands, narrow)
+        narrow = self.checked()
+        names = {f"jaxpr.{name}" for name in self.ops}
+        for function in program.functions.values():
+            for op, name, operands in list(ops_of(function)):
+                if name in names and self.wants(op, operands):
+                    _narrow(op, operands, narrow)
 
     def checked(self) -> ir.Type:
         """The type of the operands; the options mean something.

@@ -27,7 +27,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.repeated_blocks import RepeatedBlock, op_string_of
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.vectorize.isomorphic import Group
 from jaxmlir.passes.base import Count, Pass
@@ -61,13 +61,12 @@ class Outline(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        with scope():
-            rules = Rules(program)
-            pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
-            while pending:
-                made = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
-                pending += [FunctionView(program.function(symbol)) for symbol in made]
-                changed |= bool(made)
+        rules = Rules(program)
+        pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
+        while pending:
+            made = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
+            pending += [FunctionView(program.function(symbol)) for symbol in made]
+            changed |= bool(made)
         return changed
 
 

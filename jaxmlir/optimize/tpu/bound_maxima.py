@@ -25,14 +25,13 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, node_of, number_of, ops_of
-from jaxmlir.analysis.manager import outside_kernels
-from jaxmlir.dialect.builder import drop_dead_ops
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.shift_invariance import does_depend
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS, NEEDED_OPS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 
@@ -43,15 +42,13 @@ class BoundMaxima(Pass):
     compilers: ClassVar[tuple[str, ...]] = COMPILERS[name]
 
     def run(self, program: Module) -> bool:
-        changed = False
-        with scope():
-            rules = Rules(program)
-            for function in outside_kernels(program, NEEDED_OPS[self.name]):
-                nodes = [node for node in ops_of(function) if node.name == "jaxpr.select_n"]
-                if any([_bound(rules, node) for node in nodes]):
-                    drop_dead_ops(function)
-                    changed = True
-        return changed
+        rules = Rules(program)
+
+        def bound(function: func.FuncOp) -> int:
+            nodes = [node for node in ops_of(function) if node.name == "jaxpr.select_n"]
+            return sum(_bound(rules, node) for node in nodes)
+
+        return rewrite_functions(program, NEEDED_OPS[self.name], bound) > 0
 
 
 def _bound(rules: Rules, select: OpView) -> bool:

@@ -34,10 +34,9 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_array, is_plain_op
-from jaxmlir.dialect.builder import converted, drop_dead_ops
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.builder import converted
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
@@ -45,6 +44,7 @@ from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, padded
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
 
@@ -59,16 +59,13 @@ class PadSlices(Pass):
     partitioned: ClassVar[bool] = False
 
     def run(self, program: Module) -> bool:
-        changed = False
-        with scope():
-            rules = Rules(program)
-            for function in outside_kernels(program, MOVES):
-                moves = Moves(program, function)
-                written = [_write(rules, moves, node) for node in moves.order]
-                if any(written):
-                    drop_dead_ops(function)
-                    changed = True
-        return changed
+        rules = Rules(program)
+
+        def pad(function: func.FuncOp) -> int:
+            moves = Moves(program, function)
+            return sum(_write(rules, moves, node) for node in moves.order)
+
+        return rewrite_functions(program, MOVES, pad) > 0
 
 
 def _write(rules: Rules, moves: Moves, node: OpView) -> bool:

@@ -46,30 +46,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jax import lax
 
 from jaxmlir.analysis.function_view import OpView, node_of, ops_of
 from jaxmlir.analysis.fusion import FUSIBLE
-from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import elements, is_plain_op, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.analysis.strided_view import view_of
-from jaxmlir.dialect.builder import converted, drop_dead_ops
+from jaxmlir.dialect.builder import converted
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
+from jaxmlir.rewriting.driver import rewrite_functions
+from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.targets.costs import Costs
 
 _SUM, _PRODUCT = "jaxpr.reduce_sum", "jaxpr.dot_general"
 _FUNCTIONS = with_trait(Trait.TRANSCENDENTAL)
@@ -89,21 +87,18 @@ class SumInProducts(Pass):
     partitioned: ClassVar[bool] = False
 
     def run(self, program: Module) -> bool:
-        changed = False
-        with scope():
-            rules = Rules(program)
-            for function in outside_kernels(program, {_SUM}):
-                nodes = list(ops_of(function))
-                places = {v: i for i, node in enumerate(nodes) for v in node.op.results}
-                written = [
-                    _write(rules, places, node) or _write_rows(rules, node)
-                    for node in nodes
-                    if node.name == _SUM
-                ]
-                if any(written):
-                    drop_dead_ops(function)
-                    changed = True
-        return changed
+        rules = Rules(program)
+
+        def sum_up(function: func.FuncOp) -> int:
+            nodes = list(ops_of(function))
+            places = {v: i for i, node in enumerate(nodes) for v in node.op.results}
+            return sum(
+                _write(rules, places, node) or _write_rows(rules, node)
+                for node in nodes
+                if node.name == _SUM
+            )
+
+        return rewrite_functions(program, {_SUM}, sum_up) > 0
 
 
 def _write(rules: Rules, places: dict[ir.Value, int], node: OpView) -> bool:

@@ -10,7 +10,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_plain_signature
 from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
-from jaxmlir.dialect.builder import named_ops, reachable
+from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -52,12 +52,7 @@ def can_batch(program: Module, signature: Signature) -> bool:
         return True
     functions = program.functions
     uses = [use for _, attr in signature.attributes for use in symbol_uses(attr)]
-    return all(
-        _has_rule(name)
-        for symbol in reachable(functions, *uses)
-        for op, name in named_ops(functions[symbol])
-        if op.operands
-    )
+    return all(_has_rule(name) for op, name in reached_ops(functions, *uses) if op.operands)
 
 
 def _has_rule(name: str) -> bool:

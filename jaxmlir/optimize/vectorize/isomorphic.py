@@ -27,7 +27,7 @@ from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.repeated_blocks import op_string_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import build, clone, copy, erase, inline, is_used, returned
-from jaxmlir.dialect.ir import body_of, ir, scope
+from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
@@ -586,19 +586,17 @@ class BatchGroups(Pass):
     stacked: Amount = STACKED
 
     def run(self, program: Module) -> bool:
-        count = 0
-        with scope():
-            graph = analyses_of(program).graph
-            entries = graph.entry_points()
-            search = self.search(Rules(program), Work(program), self.min_gain, self.stacked)
-            for function in graph.outside_kernels():
-                body = analyses_of(program).body(function)
-                for _ in range(self.max_rounds):
-                    made = search.batch(body)
-                    count += made
-                    if not made:
-                        break
-                    body = FunctionView(function)
-            if count:
-                keep_reachable(program, entries)
-        return count > 0
+        changed = False
+        graph = analyses_of(program).graph
+        entries = graph.entry_points()
+        search = self.search(Rules(program), Work(program), self.min_gain, self.stacked)
+        for function in graph.outside_kernels():
+            body = analyses_of(program).body(function)
+            for _ in range(self.max_rounds):
+                if not search.batch(body):
+                    break
+                changed = True
+                body = FunctionView(function)
+        if changed:
+            keep_reachable(program, entries)
+        return changed

@@ -27,12 +27,12 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, node_of
-from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op, with_shape
+from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_op
 from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import build, converted, only_user
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.types import aval_of, shape_of
+from jaxmlir.dialect.types import aval_of, shape_of, with_shape
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -322,9 +322,8 @@ class RaiseConvolutions(Pass):
     compilers: ClassVar[tuple[str, ...]] = ("cpu",)
 
     def run(self, program: Module) -> bool:
-        with scope():
-            raised = functools.partial(_raised, Rules(program))
-            return rewrite_ops(program, dict.fromkeys(ADDITIONS, raised), drop_dead=True) > 0
+        raised = functools.partial(_raised, Rules(program))
+        return rewrite_ops(program, dict.fromkeys(ADDITIONS, raised), drop_dead=True) > 0
 
 
 def _terms(last: OpView) -> Iterator[ir.Value]:

@@ -33,11 +33,7 @@ from jax import lax
 
 from jaxmlir import toolbox
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.op_counts import (
-    ADDITIONS,
-    is_plain_array,
-    is_plain_signature,
-)
+from jaxmlir.analysis.op_counts import ADDITIONS, is_plain_array, is_plain_signature
 from jaxmlir.dialect.builder import build, converted, is_used, overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
@@ -45,12 +41,7 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
 from jaxmlir.optimize.loops.known import Known
 from jaxmlir.optimize.vectorize.batchable import Batchable
-from jaxmlir.optimize.vectorize.isomorphic import (
-    BatchGroups,
-    Column,
-    Group,
-    Search,
-)
+from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, Search
 from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
@@ -535,11 +526,8 @@ class Tree(Group):
         """Writes the batch before the sink, which uses it then."""
         body, seed, rules = self.body, self.seed, self.rules
         sink = body.ops[seed.sink].operation
-        remark(
-            sink,
-            f"packed: {self.count} lanes of {len(self.packs)} ops are one, of which "
-            f"{len(self.inputs)} values go in",
-        )
+        lanes = f"{self.count} lanes of {len(self.packs)} ops are one"
+        remark(sink, f"packed: {lanes}, of which {len(self.inputs)} values go in")
         results = list(dict.fromkeys([seed.values, *self.outputs]))
         name, location = f"{body.function.name.value}.lane", body.ops[self.packs[-1][0]].location
         batch = self.write_batch(name, results, sink, location)

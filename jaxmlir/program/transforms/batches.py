@@ -101,15 +101,9 @@ class _Unsized:
         return self._program.vmap(self._in_axes, out_axes, size, axis_name, spmd_axis_name)
 
     def _in_jax(self, *args: Any, **kwargs: Any) -> Any:
-        out_axes, axis_name, spmd_axis_name = self._rest
-        batched = jax.vmap(
-            self._program,
-            self._in_axes,
-            out_axes,
-            axis_name=axis_name,
-            spmd_axis_name=spmd_axis_name,
-        )
-        return batched(*args, **kwargs)
+        out_axes, axis, spmd_axis = self._rest
+        axes = {"axis_name": axis, "spmd_axis_name": spmd_axis}
+        return jax.vmap(self._program, self._in_axes, out_axes, **axes)(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         arguments.check_tree(self._program, args, kwargs)
@@ -174,7 +168,7 @@ def _prefix(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[int |
             lambda axis, subtree: flat.extend([axis] * len(jax.tree.leaves(subtree))),
             axes,
             subtrees,
-            is_leaf=_is_none,
+            is_leaf=lambda axis: axis is None,
         )
     except ValueError as e:
         why = str(e).replace("tree_map tree", what)
@@ -203,7 +197,3 @@ def _flat_axes(what: str, axes: Any, tree: Any, avals: Sequence[Any]) -> list[in
             raise ArgumentError(f"{what}: axis {axis} of leaf {i} is out of range for {ndim} dims")
         result.append(axis if axis is None or axis >= 0 else axis + ndim)
     return result
-
-
-def _is_none(value: Any) -> bool:
-    return value is None

@@ -173,16 +173,9 @@ def _pair(
     residual_tree = jax.tree.structure((0,) * len(residuals))
     fwd_out = tuple_of([program.out_tree, residual_tree])
     in_tree = arguments_of(residual_tree, *in_trees)
+    first, names = rules.program.clone(among=of_first), (f"{program.name}.fwd", program.arg_names)
     return (
-        finish(
-            rules.program.clone(among=of_first),
-            fwd,
-            program.in_tree,
-            fwd_out,
-            f"{program.name}.fwd",
-            arg_names=program.arg_names,
-            copied=copied,
-        ),
+        finish(first, fwd, program.in_tree, fwd_out, *names, copied=copied),
         finish(rules.program, new, in_tree, out_tree, name, copied=copied),
     )
 

@@ -363,13 +363,9 @@ class _ForwardLaplacian(Interpreter):
             contracting, batch = node.get("dimension_numbers")
             summed = tuple((0, *(d + 1 for d in dims)) for dims in contracting)
             kept = tuple(tuple(d + 1 for d in dims) for dims in batch)
-            both = jax.lax.dot_general(
-                self._aligned(u),
-                self._aligned(v),
-                (summed, kept),
-                precision=node.get("precision"),
-                preferred_element_type=by_u.value.dtype,
-            )
+            options = node.get("precision"), by_u.value.dtype
+            factors = self._aligned(u), self._aligned(v)
+            both = jax.lax.dot_general(*factors, (summed, kept), *options)
             laplacian = _sum(laplacian, 2 * both)
         return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
 
@@ -444,12 +440,10 @@ class _ForwardLaplacian(Interpreter):
             return jax.jvp(function, [values[i] for i in depending], directions)[1]
 
         xs = [x._replace(laplacian=None, first=True) for x in operands]
+        twice = [None if x.laplacian is None else 2 * x.laplacian for x in given]
         directions = [
-            x._replace(
-                value=jnp.zeros_like(x.value),
-                laplacian=None if x.laplacian is None else 2 * x.laplacian,
-            )
-            for x in given
+            x._replace(value=jnp.zeros_like(x.value), laplacian=laplacian)
+            for x, laplacian in zip(given, twice, strict=True)
         ]
         program = trace(rule)(values, [x.value for x in directions])
         found = _ForwardLaplacian(program, self.inputs).run(program.name, [*xs, *directions])
@@ -463,11 +457,7 @@ class _ForwardLaplacian(Interpreter):
 
 
 def _with_derivatives(
-    x: Any,
-    jacobian: Any,
-    laplacian: Any,
-    layout: slots.Layout | None = None,
-    first: bool = False,
+    x: Any, jacobian: Any, laplacian: Any, layout: slots.Layout | None = None, first: bool = False
 ) -> _Value:
     return _Value(x, _Base(jacobian, layout), laplacian, first=first)
 

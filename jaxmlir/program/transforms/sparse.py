@@ -15,7 +15,9 @@ from jaxmlir.program.transforms.compression import ColoredCompression, Compressi
 from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
 from jaxmlir.program.transforms.stencils import StencilCompression
-from jaxmlir.sparse.symbolic import SymbolicPattern
+from jaxmlir.sparse.coloring import Coloring
+from jaxmlir.sparse.pattern import SparsityPattern
+from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern
 from jaxmlir.support.options import integer
 from jaxmlir.support.warn import warn
 
@@ -23,10 +25,7 @@ if TYPE_CHECKING:
     from jax.experimental.sparse import BCOO
 
     from jaxmlir.program.program import Program
-    from jaxmlir.sparse.coloring import Coloring
     from jaxmlir.sparse.detect import Pattern
-    from jaxmlir.sparse.pattern import SparsityPattern
-    from jaxmlir.sparse.symbolic import Stencil
 
 
 def jacobian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:

@@ -15,11 +15,10 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.program.transforms.compression import Compression, gathered
 from jaxmlir.sparse.relations import Piece, Size, Sum, at_most, larger
-from jaxmlir.sparse.symbolic import may_repeat
+from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern, may_repeat
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
-    from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern
 
 
 class StencilCompression(Compression):

@@ -250,12 +250,9 @@ class _SweepTangents:
         self.primal_params = params | {"advance_jaxpr": self.f_values, "step_jaxpr": self.g_values}
 
     def forth(self, *args: Any) -> list[Any]:
-        primals, dconsts, dfirst, dlast = split(
-            args,
-            len(args) - sum(self.consts + self.first + self.last),
-            sum(self.consts),
-            sum(self.first),
-        )
+        fixed = len(args) - sum(self.consts + self.first + self.last)
+        counts = fixed, sum(self.consts), sum(self.first)
+        primals, dconsts, dfirst, dlast = split(args, *counts)
         cond_consts, consts, first, _, last = sweep.operands(primals, self.params)
         dx = chosen(filled(dfirst, self.first, [zeros(a) for a in self.f.out_avals]), self.x)
         y_avals = self.g.out_avals[self.num_sums :]

@@ -199,14 +199,9 @@ def _halves(
     extra = [places.take(types[num_results:]) for types in outputs]
     placed = [places.of(half, outputs[0], taken) for half, taken in zip(found, extra, strict=True)]
     # Residuals that the op's user has already, in any branch; then the places of the others.
-    had = list(
-        dict.fromkeys(
-            s
-            for half, own in zip(found, placed, strict=True)
-            for s in half.residuals
-            if s not in own
-        )
-    )
+    pairs = zip(found, placed, strict=True)
+    had = [s for half, own in pairs for s in half.residuals if s not in own]
+    had = list(dict.fromkeys(had))
     for first, own in zip(firsts, placed, strict=True):
         _return_places(rules, first, num_results, places.types, own)
     types = {"operand": [v.type for v in firsts[0].arguments], "result": outputs[0]}

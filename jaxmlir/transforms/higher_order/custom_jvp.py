@@ -89,12 +89,8 @@ class CustomJvp(HigherOrderRule):
         rule, uses = _Rule(rules, op, active), _taken(op, active)
         n = rule.num_results
         asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
-        halves = linearize_rule_of(
-            rules,
-            rule.symbol,
-            rule.unknown,
-            tuple(i < n or i in asked for i in range(rule.num_outs)),
-        )
+        needed = tuple(i < n or i in asked for i in range(rule.num_outs))
+        halves = linearize_rule_of(rules, rule.symbol, rule.unknown, needed)
         if any(halves.pattern[:n]):
             raise error_at(
                 op, f"the values that the rule @{rule.symbol} gives depend on the tangents"
@@ -316,11 +312,8 @@ def _batch_attributes(
     key = (*given, *transposes, dims, axis, out_dims)
     symbols = {rule: rule for rule in (*given, *transposes)}
     entry = batch_rules(rules, key, symbols, out_dims, write)
-    found = {
-        name: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[name])]
-        for name in ("jvp_jaxpr", "jvp_with_zeros", "transposes")
-        if name in attributes
-    }
+    names = [n for n in ("jvp_jaxpr", "jvp_with_zeros", "transposes") if n in attributes]
+    found = {n: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[n])] for n in names}
     encoded = {
         name: refs[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(refs)
         for name, refs in found.items()

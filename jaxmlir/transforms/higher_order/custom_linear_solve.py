@@ -225,12 +225,9 @@ class Solve:
         """The solve of the transposed system; its solver may say something else besides."""
         symbols = {name: self.symbols[_TRANSPOSE[name]] for name in _NAMES}
         of_solver = list(rules.program.function(symbols["solve"]).type.results)
-        return Solve(
-            {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES},
-            symbols,
-            self.size,
-            [*self.results[: self.size], *of_solver[self.size :]],
-        )
+        lengths = {name: self.lengths[_TRANSPOSE[name]] for name in _NAMES}
+        results = [*self.results[: self.size], *of_solver[self.size :]]
+        return Solve(lengths, symbols, self.size, results)
 
     def by_products(self) -> Solve:
         """The solve whose solvers are the products: each the one with the other's transpose, for

@@ -262,11 +262,8 @@ class _Batched(DerivedSource):
         except JaxmlirError as e:
             # As a rule that cannot be traced.
             rules.undo(before)
-            stems = {
-                name.split("_")[0]
-                for name in traced
-                if name in OF_RULES and not name.endswith("_with_zeros")
-            }
+            alone = (name for name in traced if not name.endswith("_with_zeros"))
+            stems = {name.split("_")[0] for name in alone if name in OF_RULES}
             found = {f"{stem}_error": ir.StringAttr.get(str(e)) for stem in stems}
         yield from ((name, value) for name, value in traced.items() if name not in OF_RULES)
         yield from found.items()

@@ -85,12 +85,8 @@ class CustomVjp(HigherOrderRule):
 
         # Which backward rule it is may depend on the op, and one that is missing is the op's error.
         is_known = "bwd" in attributes and "symbolic_zeros" not in attributes
-        return Linearization(
-            Emitter(pattern, primal),
-            Emitter(pattern, tangent),
-            active,
-            pull=pull if is_known else None,
-        )
+        halves = Emitter(pattern, primal), Emitter(pattern, tangent)
+        return Linearization(*halves, active, pull=pull if is_known else None)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         return batch_call(rules, op, dims, axis, _batch_attributes)
@@ -117,11 +113,8 @@ class CustomLin(HigherOrderRule):
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
             return [*create(name, types, args, attributes), *args[:num_res]]
 
-        return Linearization(
-            Emitter(pattern, primal),
-            Emitter(pattern, lambda args: create(name, types, args, narrowed)),
-            active,
-        )
+        tangent = Emitter(pattern, lambda args: create(name, types, args, narrowed))
+        return Linearization(Emitter(pattern, primal), tangent, active)
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """A call of the backward rule; a cotangent that is zero is written down for it, unless it
@@ -328,10 +321,7 @@ def _batch_lin_attributes(
 
 
 def _batch_rules(
-    rules: Rules,
-    given: dict[str, tuple[str, ...]],
-    batch: Batch,
-    entry: BatchedRules,
+    rules: Rules, given: dict[str, tuple[str, ...]], batch: Batch, entry: BatchedRules
 ) -> Dims:
     """Writes the batched rules of a call; the dimensions of its results.
 

@@ -84,10 +84,7 @@ class WhileOp(NamedTuple):
 
 
 PLAIN_SCAN = frozenset(
-    {
-        *("jaxpr", "length", "num_consts", "num_carry", "reverse", "unroll"),
-        *("jaxpr.ctx", "jaxpr.parallel"),
-    }
+    "jaxpr length num_consts num_carry reverse unroll jaxpr.ctx jaxpr.parallel".split()
 )
 """The attributes of a scan that is no more than a loop: without effects, say."""
 

@@ -151,13 +151,9 @@ def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple
     function = rules.program.function(symbol)
     split = partial_eval(rules, symbol, linear, nonzero)
     n = split.num_residuals
-    bwd, given = transpose_nonzero(
-        rules,
-        split.unknown,
-        (*[False] * n, *[True] * sum(linear)),
-        f"{split.unknown}.bwd",
-        (True,) * sum(split.unknown_out),
-    )
+    of_unknown, nonzeros = (*[False] * n, *[True] * sum(linear)), (True,) * sum(split.unknown_out)
+    name = f"{split.unknown}.bwd"
+    bwd, given = transpose_nonzero(rules, split.unknown, of_unknown, name, nonzeros)
     known = left_out(function.type.inputs, linear)
     cotangents = map(linear_type, chosen(function.type.results, nonzero))
     new = NewFunction(rules, f"{symbol}.bwd", [*known, *cotangents], function)

@@ -180,12 +180,8 @@ def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
 
 
 # Rules of derivatives say nothing about the value.
-_DERIVATIVES = custom_rule_ops.ATTRIBUTES | {
-    "jvp_error",
-    "fwd_error",
-    "bwd_error",
-    custom_rule_ops.MARK,
-}
+_ERRORS = frozenset(("jvp_error", "fwd_error", "bwd_error"))
+_DERIVATIVES = custom_rule_ops.ATTRIBUTES | _ERRORS | {custom_rule_ops.MARK}
 _SYMBOL = re.compile(r"@([\w.]+)")
 
 
@@ -210,9 +206,6 @@ def _text(functions: Mapping[str, func.FuncOp], symbol: str) -> str:
             values.update({v: len(values) + i for i, v in enumerate(op.results)})
         lines.append(str([values[v] for v in returned(function)]))
     return "\n".join(lines)
-
-
-__all__ = ["LIBRARY", "Known", "learn"]
 
 
 class Call(Rule):

@@ -153,12 +153,8 @@ def joined_along(boxes: list[Box], shape: tuple[int, ...]) -> tuple[int, list[in
     for d in range(len(shape)):
         order = sorted(range(len(boxes)), key=lambda i: boxes[i].starts[d])
         ends = [0, *(boxes[i].stops[d] for i in order)]
-        others = all(
-            box.starts[e] == 0 and box.stops[e] == shape[e]
-            for box in boxes
-            for e in range(len(shape))
-            if e != d
-        )
+        rest = [e for e in range(len(shape)) if e != d]
+        others = all((b.starts[e], b.stops[e]) == (0, shape[e]) for b in boxes for e in rest)
         if others and ends[-1] == shape[d]:
             if all(boxes[i].starts[d] == end for i, end in zip(order, ends, strict=False)):
                 return d, order

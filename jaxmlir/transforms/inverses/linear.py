@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxmlir.dialect.builder import gather_of
 from jaxmlir.transforms.inverses.rule import (
     RULES,
     Formula,
@@ -150,11 +151,8 @@ whole(
     "conv_general_dilated",
     {(0,): Formula(_unconvolve, _convolution_log_det)},
     attributes=(
-        "window_strides",
-        "padding",
-        "dimension_numbers",
-        "feature_group_count",
-        "batch_group_count",
+        *("window_strides", "padding", "dimension_numbers"),
+        *("feature_group_count", "batch_group_count"),
     ),
     check=_pixel_kernel,
 )
@@ -301,13 +299,7 @@ class Update(Formulas):
         collapsed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
         window = iter(update_shape[d] for d in numbers.update_window_dims)
         sizes = tuple(1 if d in collapsed else next(window) for d in range(len(shape)))
-        taken = lax.GatherDimensionNumbers(
-            offset_dims=numbers.update_window_dims,
-            collapsed_slice_dims=numbers.inserted_window_dims,
-            start_index_map=numbers.scatter_dims_to_operand_dims,
-            operand_batching_dims=numbers.operand_batching_dims,
-            start_indices_batching_dims=numbers.scatter_indices_batching_dims,
-        )
+        taken = gather_of(numbers)
 
         def steps(x: Any, indices: Any, updates: Any) -> list[Any]:
             before = lax.gather(x, indices, taken, sizes, mode=mode)

@@ -333,15 +333,9 @@ class Passed(Movement):
         return not all(site.known(targets))
 
 
-for _name in (
-    "copy",
-    "device_put",
-    "layout_constraint",
-    "name",
-    "optimization_barrier",
-    "sharding_constraint",
-    "stop_gradient",
-    "xla_metadata_value",
-):
-    RULES[_name] = Passed(Move(lambda *xs: list(xs)))
+_PASSING_ON = """
+    copy device_put layout_constraint name optimization_barrier sharding_constraint stop_gradient
+    xla_metadata_value
+""".split()
+RULES |= dict.fromkeys(_PASSING_ON, Passed(Move(lambda *xs: list(xs))))
 RULES["tie"] = Passed(Move(lambda x, y: [y]))

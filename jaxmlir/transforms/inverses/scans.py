@@ -122,11 +122,8 @@ class Scan(Rule):
             return carried
         outs = [len(part.arguments) + part.results.index(i) for i in wanted]
         function = rearranged(site, part, range(sum(args)), outs, False)
-        operands = [
-            *chosen(loop.consts, consts),
-            *(loop.init[i] for i in carried),
-            *chosen(loop.xs, xs),
-        ]
+        init = [loop.init[i] for i in carried]
+        operands = [*chosen(loop.consts, consts), *init, *chosen(loop.xs, xs)]
         values = [site.whole(v) for v in operands]
         new = loop.scan.with_body(function, sum(consts), len(carried))
         results = new.write(site.solver.rules, values)

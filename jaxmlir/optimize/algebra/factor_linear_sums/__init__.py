@@ -37,7 +37,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.builder import drop_dead_ops
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.factor_linear_sums.region import (
     Unfit,
@@ -70,16 +70,15 @@ class FactorLinearSums(Pass):
     min_gain: Amount = MIN_GAIN
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            entries, kernels = graph.entry_points(), graph.kernels()
-            count = sum(
-                _rewrite(program, symbol, self.min_gain)
-                for symbol in list(program.functions)
-                if symbol not in kernels and _may_gain(graph.ops[symbol])
-            )
-            if count:
-                keep_reachable(program, entries)
+        graph = analyses_of(program).graph
+        entries, kernels = graph.entry_points(), graph.kernels()
+        count = sum(
+            _rewrite(program, symbol, self.min_gain)
+            for symbol in list(program.functions)
+            if symbol not in kernels and _may_gain(graph.ops[symbol])
+        )
+        if count:
+            keep_reachable(program, entries)
         return count > 0
 
 

@@ -2,13 +2,11 @@
 
 A function is read without its layout, transformed by one of two searches, and written again::
 
-    wirings       which dimensions of the operands and the result of an op run together
     expressions   the IR: operations on dimensions with labels, one object for each key
-    kinds         what the ops of a signature have in common
+    kinds         what the ops of a signature have in common, and which dimensions run together
     reading       ops to expressions
     selectors     gathers, slices and their transposes, as matrices with a single 1 in each row
     cost          what products cost
-    arrays        arrays with labels, in a function that JAX traces
     writing       expressions to ops
 
 The searches are :mod:`jaxmlir.optimize.algebra.products`, for the order in which to multiply, and
@@ -16,7 +14,7 @@ The searches are :mod:`jaxmlir.optimize.algebra.products`, for the order in whic
 common.  Each gives a tensor that is to take the place of a value of the program.
 """
 
-from jaxmlir.optimize.algebra.labelled_tensors.arrays import LabelledArray, contracted
-from jaxmlir.optimize.algebra.labelled_tensors.wirings import Wiring, wiring_of
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import Wiring, wiring_of
+from jaxmlir.optimize.algebra.labelled_tensors.writing import LabelledArray, contracted
 
 __all__ = ["LabelledArray", "Wiring", "contracted", "wiring_of"]

@@ -20,20 +20,15 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.labelled_tensors import selectors
-from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
-    Algebra,
-    Expr,
-    Labels,
-    Tensor,
-)
+from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Expr, Labels, Tensor
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
     Kind,
     Reader,
+    Wiring,
     can_be_summed,
     described,
     kind_of,
 )
-from jaxmlir.optimize.algebra.labelled_tensors.wirings import Wiring
 
 
 def read(body: FunctionView) -> Reading:

@@ -18,9 +18,9 @@ from math import inf
 from typing import NamedTuple
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.dialect.builder import drop_dead_ops
-from jaxmlir.dialect.ir import ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.labelled_tensors import writing
 from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
@@ -29,6 +29,7 @@ from jaxmlir.optimize.algebra.products.trees import Function, Tree, is_mask, sum
 from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
+from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.transforms.templates import Rules
 
 # How often all values with several users are looked at.
@@ -62,28 +63,26 @@ def rewrite_program(
       calls: how often the program is called, for selections that have to save the time to compile
         them.
     """
-    functions = analyses_of(program).graph.outside_kernels(needed)
-    if not functions:
+    if not outside_kernels(program, needed):
         return 0
-    with scope():
-        rules, count, compile_time = Rules(program), 0, CompileTime(program, calls)
-        known = selects, loop_constants(program), program.target.costs
-        for function in functions:
-            found = Function(analyses_of(program).body(function), *known)
-            pays = functools.partial(compile_time.pays, function.name.value)
-            trees = _Trees(found, wanted, min_gain, sure_gain or min_gain, pays)
-            trees.absorb()
-            shared = writing.share(rules, found.reading) if distributes else 0
-            written = shared + _write(rules, found, trees.chosen())
-            if distributes and _may_be_distributed(found):
-                if written:
-                    drop_dead_ops(function)
-                    found = Function(FunctionView(function), *known)
-                written += _write(rules, found, _distributed(found, min_gain))
+    rules, compile_time = Rules(program), CompileTime(program, calls)
+    known = selects, loop_constants(program), program.target.costs
+
+    def rewrite(function: func.FuncOp) -> int:
+        found = Function(analyses_of(program).body(function), *known)
+        pays = functools.partial(compile_time.pays, function.name.value)
+        trees = _Trees(found, wanted, min_gain, sure_gain or min_gain, pays)
+        trees.absorb()
+        shared = writing.share(rules, found.reading) if distributes else 0
+        written = shared + _write(rules, found, trees.chosen())
+        if distributes and _may_be_distributed(found):
             if written:
                 drop_dead_ops(function)
-            count += written
-    return count
+                found = Function(FunctionView(function), *known)
+            written += _write(rules, found, _distributed(found, min_gain))
+        return written
+
+    return rewrite_functions(program, needed, rewrite)
 
 
 @dataclass
@@ -220,12 +219,8 @@ MAX_TERMS = 8
 
 def _may_be_distributed(function: Function) -> bool:
     """Whether any factor of a matrix product is a sum."""
-    return any(
-        operand.kind == "add"
-        for expr in function.products
-        if isinstance(expr.params, Dot)
-        for operand, _, _ in expr.operands
-    )
+    dots = (expr for expr in function.products if isinstance(expr.params, Dot))
+    return any(operand.kind == "add" for dot in dots for operand, _, _ in dot.operands)
 
 
 def _distributed(function: Function, min_gain: float) -> list[_Change]:

@@ -343,13 +343,15 @@ def _plan(tree: Tree) -> Planned | None:
         return tuple([numbers.setdefault(index, len(numbers)) for index in resolve(indices)])
 
     factors = tuple([tuple(map(numbered, dims)) for _, dims in term.factors])
-    selected = []
+    selected, selections = [], []
     for s in term.selectors:
         rows, of_selected = numbered([s.rows]), numbered(s.selected)
         # Rows that run together with the selected ones: no matrix product.
         if len(rows) != 1 or len({*rows, *of_selected}) < 1 + len(of_selected):
             return None
         selected.append((rows[0], of_selected))
+        how = s.value.params.transposable, s.value.params.is_indexed
+        selections.append(Selection(_bits(rows), _bits(of_selected), *how))
     out = tuple(map(numbered, term.dims))
     sizes = tuple([index.size for index in numbers])
     values = [*(expr for expr, _ in term.factors), *(s.value for s in term.selectors)]
@@ -364,17 +366,7 @@ def _plan(tree: Tree) -> Planned | None:
     network = Network(
         sizes,
         tuple([_bits(itertools.chain(*dims)) for dims in factors]),
-        tuple(
-            [
-                Selection(
-                    1 << rows,
-                    _bits(of_selected),
-                    s.value.params.transposable,
-                    s.value.params.is_indexed,
-                )
-                for s, (rows, of_selected) in zip(term.selectors, selected, strict=True)
-            ]
-        ),
+        tuple(selections),
         _bits(itertools.chain(*out)),
         tree.root.dtype.itemsize,
         function.costs,

@@ -34,7 +34,7 @@ from jaxmlir.analysis.op_counts import Work, elements, is_array, size
 from jaxmlir.analysis.purity import Counted, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import SPREAD, converted, erase, inline, named_ops, returned
-from jaxmlir.dialect.ir import body_of, func, ir, scope, symbol_uses
+from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
@@ -72,14 +72,13 @@ from jaxmlir.transforms.vmap import batch_axis, vmap
 # -- Loops that share a body, raised once for those of which the same is known --
 
 
-Raise = Callable[[Any, str, Known, int], int]
-"""Raises a loop, in place, by what is known around it; how often something was raised."""
+Raise = Callable[[Any, str, Known, int], bool]
+"""Raises a loop, in place, by what is known around it; whether anything was raised."""
 
 
 class _Raised(NamedTuple):
     template: func.FuncOp
     """Detached: from the operands of the loop to its results."""
-    count: int
     remarks: list[Diagnostic]
     """The remarks made; those on the loop itself have no place."""
 
@@ -96,7 +95,7 @@ class Alike:
         self._raise = raise_
         self._found: dict[Any, _Raised | None] = {}
 
-    def __call__(self, op: Any, name: str, known: Known, depth: int) -> int:
+    def __call__(self, op: Any, name: str, known: Known, depth: int) -> bool:
         """Raises a loop as ``raise_`` does."""
         operands = list(op.operands)
         given = [known.get(v) for v in operands]
@@ -106,11 +105,11 @@ class Alike:
             self._found[key] = self._make(op, name, given, depth)
         raised = self._found[key]
         if raised is None:
-            return 0
+            return False
         repeat(raised.remarks, op)
         with ir.InsertionPoint(op), op.location:
             toolbox.replace(op, inline(raised.template, operands))
-        return raised.count
+        return True
 
     def _make(
         self, op: Any, name: str, given: Sequence[np.ndarray | None], depth: int
@@ -124,8 +123,8 @@ class Alike:
         new.finish(list(loop.results))
         known = {v: n for v, n in zip(new.args, given, strict=True) if n is not None}
         with recording() as remarks:
-            count = self._raise(loop.opview, name, Known(known, depth), depth)
-        return _Raised(new.op, count, remarks) if count else None
+            is_raised = self._raise(loop.opview, name, Known(known, depth), depth)
+        return _Raised(new.op, remarks) if is_raised else None
 
 
 # -- Whether a loop's body is better batched: what it gains, and what it loses --
@@ -366,8 +365,8 @@ class Maps:
         self._batch_bytes, self._target = batch_bytes, target
         self._patterns: dict[Hashable, _Batched] = {}
 
-    def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> int:
-        """Batches a scan with independent iterations, if that pays; 1 if it did.
+    def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> bool:
+        """Batches a scan with independent iterations, if that pays; whether it did.
 
         Args:
           scan: the op without its operands.
@@ -375,31 +374,31 @@ class Maps:
         """
         body = self._rules.program.function(scan.body)
         if scan.length < 2 or not can_change(body):
-            return 0
+            return False
         ops = ops or named_ops(body)
         if not may_pay(ops, self._target):
-            return 0
+            return False
         if not all([is_array(v.type) for v in (*op.operands, *op.results)]):
-            return 0
+            return False
         if _sums(scan, body) is None:
-            return 0
+            return False
         others = len(op.operands) - scan.num_consts
         gains = self._gains
         gains.read(scan.body, ops)
         gain = gains.of(scan.body, (False,) * scan.num_consts + (True,) * others)
         if gain is None or not gain.pays(self._target):
-            return 0
+            return False
         taken = max(gains.bytes(gains.read(scan.body)), 1)
         batch = _batch_size(scan.length, self._batch_bytes // taken)
         if not batch:
-            return 0
+            return False
         remark(
             op,
             f"its {scan.length} iterations are independent: {batch} at a time, "
             f"of {taken} bytes each",
         )
         self._write(op, scan, batch)
-        return 1
+        return True
 
     def _write(self, op: Any, scan: ScanOp, batch: int) -> None:
         """Writes the batched loop in the place of the scan."""
@@ -638,20 +637,16 @@ class RaiseLoops(Pass):
     batch_bytes: Count | None = None
 
     def run(self, program: Module) -> bool:
-        with scope():
-            graph = analyses_of(program).graph
-            cached, own = program.target.costs.cached, self.batch_bytes
-            raiser = _Raiser(program, graph, cached if own is None else own)
-            visit_functions(program, raiser.visit, graph, LOOPS)
-        return raiser.count > 0
+        graph = analyses_of(program).graph
+        cached, own = program.target.costs.cached, self.batch_bytes
+        raiser = _Raiser(program, graph, cached if own is None else own)
+        return visit_functions(program, raiser.visit, graph, LOOPS)
 
 
 class _Raiser:
     """Raises the loops of one program."""
 
     def __init__(self, program: Module, graph: CallGraph, batch_bytes: int):
-
-        self.count = 0
         self._program = program
         self._batch_bytes = batch_bytes
         self._target = program.target
@@ -672,43 +667,39 @@ class _Raiser:
         for op, name in loops_of(function):
             body = body_symbol(op, name)
             raise_ = self._alike if self._uses[body] > 1 else self._raise
-            count = raise_(op, name, known, depth)
-            if count:
+            if raise_(op, name, known, depth):
                 known.changed()
-                self.count += count
                 self._changed = True
         if self._changed:
             self._ops.pop(function.name.value, None)
         return self._changed
 
-    def _raise(self, op: Any, name: str, known: Known, depth: int) -> int:
-        """Raises a loop; how often something became of it.
+    def _raise(self, op: Any, name: str, known: Known, depth: int) -> bool:
+        """Raises a loop; whether anything became of it.
 
         Args:
           known: the integers that are known around it, where there are ``depth`` loops.
         """
-
-        count = 0
-        if name == "jaxpr.while":
+        is_raised = name == "jaxpr.while"
+        if is_raised:
             op = while_to_scan(self._rules, op, known)
             if op is None:
-                return 0
-            count += 1
+                return False
         scan = ScanOp.of(op)
         body = self._program.function(scan.body)
         if not can_change(body) or not scan.is_counted:
-            return count
+            return is_raised
         # Without an argument that could be a counter, it does nothing by one.
         may_count = any(map(is_integer, body_of(body).arguments))
         if 0 < scan.length <= MAX_ELEMENTS and may_count:
             raised = self._raise_arrays(op, scan, known, depth)
             if raised is None:
-                return count + 1
+                return True
             if raised is not op:
-                count, op, scan = count + 1, raised, ScanOp.of(raised)
+                is_raised, op, scan = True, raised, ScanOp.of(raised)
         if self._batch_bytes:
-            count += self._maps.batch(op, scan, self._ops.get(scan.body))
-        return count
+            is_raised |= self._maps.batch(op, scan, self._ops.get(scan.body))
+        return is_raised
 
     @functools.cached_property
     def _maps(self) -> Maps:
@@ -716,7 +707,6 @@ class _Raiser:
 
     def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
-
         # Windows are simplified whatever becomes of the loop.
         self._changed = True
         editor = ScanEditor(self._bodies, op, scan)

@@ -40,12 +40,7 @@ def take_rows(rules: Rules, array: ir.Value, numbers: np.ndarray, axis: int, siz
 
 
 def put_rows(
-    rules: Rules,
-    array: ir.Value,
-    rows: ir.Value,
-    numbers: np.ndarray,
-    axis: int,
-    size: int,
+    rules: Rules, array: ir.Value, rows: ir.Value, numbers: np.ndarray, axis: int, size: int
 ) -> ir.Value:
     """The array with ``array[..., numbers[i] : numbers[i] + size, ...] = rows[i]``; no two blocks
     overlap."""

@@ -27,11 +27,20 @@ import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.op_counts import is_array, size, with_shape
+from jaxmlir.analysis.op_counts import is_array, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
-from jaxmlir.dialect.builder import clone, converted, copy, filled, is_constant, is_used, named_ops
+from jaxmlir.dialect.builder import (
+    clone,
+    converted,
+    copy,
+    filled,
+    is_constant,
+    is_used,
+    named_ops,
+    reshaped,
+)
 from jaxmlir.dialect.ir import body_of, ir
-from jaxmlir.dialect.types import aval_of
+from jaxmlir.dialect.types import aval_of, with_shape
 from jaxmlir.optimize.loops.known import Known
 from jaxmlir.optimize.loops.raise_loops import accesses as _rows
 from jaxmlir.optimize.loops.raise_loops.accesses import (
@@ -45,14 +54,7 @@ from jaxmlir.optimize.loops.raise_loops.accesses import (
     is_written,
     varies,
 )
-from jaxmlir.optimize.loops.scan_editor import (
-    Carried,
-    Constant,
-    ScanEditor,
-    Sliced,
-    Stacked,
-    reshaped,
-)
+from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
 from jaxmlir.passes.remarks import remark
 
 # The most iterations back that a body may look: each is a carried slab.

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from jaxmlir.analysis.call_graph import CallGraph
 from jaxmlir.dialect.builder import build, filled, is_used, returned, symbols_of
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.ir import body_of, func, ir, is_private
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.known import (
-    Known,
-    affine,
-    counted,
-    room,
-    vector,
-)
+from jaxmlir.optimize.loops.known import Known, affine, counted, room, vector
 from jaxmlir.optimize.loops.scan_editor import Carried, ScanEditor, Sliced
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
-
-if TYPE_CHECKING:
-    from jaxmlir.analysis.call_graph import CallGraph
-    from jaxmlir.dialect.module import Module
-    from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.templates import Rules
 
 
 class Contexts:

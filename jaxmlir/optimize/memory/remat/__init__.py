@@ -18,20 +18,15 @@ from math import inf, isfinite
 from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, is_plain_call, keep_reachable
-from jaxmlir.analysis.manager import analyses_of
+from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.dialect.builder import Uses, named_ops
-from jaxmlir.dialect.ir import func, scope
+from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
 from jaxmlir.optimize.loops.sink_reductions import SinkReductions
-from jaxmlir.optimize.memory.price import (
-    SLOWDOWN,
-    Prices,
-    most_at_once,
-    traffic,
-)
+from jaxmlir.optimize.memory.price import SLOWDOWN, Prices, most_at_once, traffic
 from jaxmlir.optimize.memory.remat.choice import Choice, choose
 from jaxmlir.optimize.memory.remat.joint import (
     Joint,
@@ -72,16 +67,35 @@ class Remat(Pass):
     measure: bool = False
     calls: Amount = CALLS
 
-    def run(self, program: Module) -> bool | None:
-        if self.memory_budget is not None and not is_budget(self.memory_budget):
+    def run(self, program: Module) -> bool:
+        if self.memory_budget is None:
+            return self._where_it_pays(program)
+        if not is_budget(self.memory_budget):
             raise PipelineError(
                 f"memory-budget of {self.name} is a fraction of the memory that the program takes, "
                 "up to 1, or bytes, from 2 on: a positive number, got "
                 f"{self.memory_budget}"
             )
-        if self.memory_budget is None and not analyses_of(program).graph.outside_kernels(SCANS):
+        # Loops, and, where the budget is not met by these alone, batches and straight-line code.
+        way = within(program, self.memory_budget, self.measure, _go)
+        return way is not None and _go(program, way)
+
+    def _where_it_pays(self, program: Module) -> bool:
+        """Rewrites loops as the costs of the target say; whether there was anything to rewrite."""
+        costs = program.target.costs
+        if not outside_kernels(program, SCANS):
             return False
-        return remat(program, self.memory_budget, self.measure, self.calls)
+        if program.target.is_cpu:
+            return _in_loops(program, None, 0, SLOWDOWN, self.calls)
+        if costs.fused_value < costs.stored_value:
+            # What a product after the loop reads is stored for it, and there for the second loop
+            # as well.
+            sunk = SinkReductions().run(program)
+            return _in_loops(program, None, 0, 0.0, self.calls) or sunk
+        # What a device's fast memory holds is stored by the kernels that compute it: one more,
+        # which computes something again, takes longer.
+        is_cached = most_at_once(program) <= costs.cached
+        return not is_cached and _in_loops(program, None, 0, 0.0, self.calls)
 
 
 # What is stored with calls inlined has to cost less than so much of what it costs with calls.
@@ -92,42 +106,14 @@ FLAT = 0.9
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
-def remat(
-    program: Module,
-    memory_budget: float | None = None,
-    measure: bool = False,
-    calls: float = CALLS,
-) -> bool:
-    """Rewrites a program in place: its loops, and, where a budget is not met by these alone, its
-    batches and straight-line code; whether there was anything to rewrite."""
-    with scope():
-        if memory_budget is None:
-            if program.target.is_cpu:
-                return _in_loops(program, None, 0, SLOWDOWN, calls)
-            costs = program.target.costs
-            if costs.fused_value < costs.stored_value:
-                # What a product after the loop reads is stored for it, and there for the second
-                # loop as well.
-                sunk = SinkReductions().run(program)
-                if sunk:
-                    program.changed()
-                return _in_loops(program, None, 0, 0.0, calls) or sunk
-            # What a device's fast memory holds is stored by the kernels that compute it: one more,
-            # which computes something again, takes longer.
-            is_cached = most_at_once(program) <= costs.cached
-            return not is_cached and _in_loops(program, None, 0, 0.0, calls)
-        way = within(program, memory_budget, measure, _go)
-        return way is not None and _go(program, way)
-
-
 def _go(program: Module, way: Way) -> bool:
-    tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0) > 0
+    tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0)
     changed = _in_loops(program, way.price, way.depth, inf) or tiled
     if way.segments > 1:
         for symbol in analyses_of(program).graph.entry_points():
             changed |= in_segments(program, symbol, way.segments)
     if way.fences:
-        changed |= fence(program) > 0
+        changed |= fence(program)
     return changed
 
 

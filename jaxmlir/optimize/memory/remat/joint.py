@@ -88,12 +88,11 @@ class Pair:
         consts, carry, slices = second.operands
         read = {v for v in slices if v in stacked}
         start = len(consts) + len(carry)
+        reader = second.op.operation
         self.links: set[Any] = {
             v
             for v in read
-            if all(
-                use.owner == second.op.operation and use.operand_number >= start for use in v.uses
-            )
+            if all(use.owner == reader and use.operand_number >= start for use in v.uses)
         }
         """The stacked values that nobody else reads."""
 
@@ -218,18 +217,9 @@ class Joint:
         types_c, types_k, types_x = second.scan.operands([v.type for v in of_second])
         own_c = [i for i, v in enumerate(taken_c) if v not in given_c]
         own_x = [i for i, v in enumerate(taken_x) if v not in sliced]
-        new = NewFunction(
-            rules,
-            "joint",
-            [
-                *(v.type for v in of_first),
-                *(types_c[i] for i in own_c),
-                *types_k,
-                *(types_x[i] for i in own_x),
-            ],
-            bodies[1],
-            detached=True,
-        )
+        types = [*(v.type for v in of_first), *(types_c[i] for i in own_c)]
+        types += [*types_k, *(types_x[i] for i in own_x)]
+        new = NewFunction(rules, "joint", types, bodies[1], detached=True)
         counts = len(given_c), len(given_k), len(given_x), len(own_c), len(types_k)
         consts, carry, slices, consts2, carry2, slices2 = split(new.args, *counts)
         with new.body():
@@ -580,11 +570,9 @@ def _rewrite(
         for part in reversed(parts) if loop.scan.reverse else parts:
             scan = loop.scan._replace(length=(part.stop - part.start) // part.count)
             if part.count > 1:
-                scan = scan._replace(
-                    body=_segment(rules, loop, scan),
-                    length=part.count,
-                    other={k: v for k, v in scan.other.items() if k != "unroll"},
-                )
+                body = _segment(rules, loop, scan)
+                other = {k: v for k, v in scan.other.items() if k != "unroll"}
+                scan = scan._replace(body=body, length=part.count, other=other)
             slices = [views.of(v, part) for v in whole_slices]
             outs = scan.write(rules, [*consts, *carry, *slices])
             ops[part] = outs[0].owner

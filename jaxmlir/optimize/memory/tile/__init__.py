@@ -30,7 +30,7 @@ from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.dialect.ir import func, ir, scope
+from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
@@ -397,10 +397,9 @@ class Tile(Pass):
                 f"tile-size of {self.name} is a number of rows: a positive number, got "
                 f"{self.tile_size}"
             )
-        wanted = program.target.is_cpu or self.tile_size is not None
-        if not wanted:
+        if self.tile_size is None and not program.target.is_cpu:
             return False
-        return tile(program, self.tile_size, self.tile_bytes, self.min_peak, self.calls) > 0
+        return tile(program, self.tile_size, self.tile_bytes, self.min_peak, self.calls)
 
 
 def tile(
@@ -409,8 +408,8 @@ def tile(
     tile_bytes: int = TILE_BYTES,
     min_peak: int | None = None,
     calls: float = inf,
-) -> int:
-    """Writes loops over tiles of rows in place; how many.
+) -> bool:
+    """Writes loops over tiles of rows in place; whether there are any.
 
     Args:
       tile_size: rows of a tile, by default chosen, where it pays.
@@ -418,26 +417,25 @@ def tile(
     """
     if min_peak is None:
         min_peak = program.target.costs.kept_block
-    with scope():
-        graph = analyses_of(program).graph
-        if total(program) < min_peak:
-            return 0
-        entries, kernels = graph.entry_points(), graph.kernels()
-        compile_time, count = CompileTime(program, calls), 0
-        for symbol in entries:
-            if symbol not in kernels:
-                function = program.function(symbol)
-                body = analyses_of(program).inlined(function)
-                plan = best_plan(program, body, tile_size, tile_bytes, min_peak)
-                if plan is None:
-                    continue
-                if tile_size is None and not compile_time.pays(symbol, plan.ops, plan.time):
-                    continue
-                _write(program, function, plan)
-                count += len(plan.estimates)
-        if count:
-            keep_reachable(program, entries)
-    return count
+    if total(program) < min_peak:
+        return False
+    graph = analyses_of(program).graph
+    entries, kernels = graph.entry_points(), graph.kernels()
+    compile_time, changed = CompileTime(program, calls), False
+    for symbol in entries:
+        if symbol not in kernels:
+            function = program.function(symbol)
+            body = analyses_of(program).inlined(function)
+            plan = best_plan(program, body, tile_size, tile_bytes, min_peak)
+            if plan is None:
+                continue
+            if tile_size is None and not compile_time.pays(symbol, plan.ops, plan.time):
+                continue
+            _write(program, function, plan)
+            changed = True
+    if changed:
+        keep_reachable(program, entries)
+    return changed
 
 
 def _write(program: Module, function: func.FuncOp, plan: Plan) -> None:

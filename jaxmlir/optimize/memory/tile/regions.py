@@ -31,12 +31,11 @@ import numpy as np
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import IndexingMaps, maps_of
-from jaxmlir.analysis.op_counts import with_shape
-from jaxmlir.dialect.builder import build, clone, converted, erase, filled, is_constant
+from jaxmlir.dialect.builder import build, clone, converted, erase, filled, is_constant, reshaped
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
-from jaxmlir.dialect.types import aval_of, type_of
+from jaxmlir.dialect.types import aval_of, type_of, with_shape
 from jaxmlir.support.masks import split
 from jaxmlir.transforms.higher_order.loops import ScanOp
 from jaxmlir.transforms.new_function import NewFunction
@@ -404,10 +403,7 @@ class Writer:
         rest: dict[int, ir.Value] = {}
         if self._tiles.rest:
             rest = self._ops(
-                number,
-                self._tiles.rest,
-                {read: self._rest_of(read) for read in reads},
-                self._whole,
+                number, self._tiles.rest, {read: self._rest_of(read) for read in reads}, self._whole
             )
             carried = [t.add(c, rest[v]) for t, c, v in zip(totals, carried, sums, strict=True)]
         for v, total, value in zip(sums, totals, carried, strict=True):
@@ -499,14 +495,10 @@ class Writer:
             return None
         value = self._whole[v]
         shape = aval_of(value.type).shape
-        return _reshape(value, (self._tiles.count, self._tiles.size, *shape[1:]))
+        return reshaped(value, (self._tiles.count, self._tiles.size, *shape[1:]))
 
     def _ops(
-        self,
-        number: int,
-        size: int,
-        rows: Mapping[Read, ir.Value],
-        wholes: Mapping[int, ir.Value],
+        self, number: int, size: int, rows: Mapping[Read, ir.Value], wholes: Mapping[int, ir.Value]
     ) -> dict[int, ir.Value]:
         """The ops of a stage on some rows, at the insertion point; their results.
 
@@ -598,10 +590,6 @@ def _build(
     return build(name, operands, with_shape(operands[0].type, shape), **attributes)
 
 
-def _reshape(value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
-    return _build("reshape", [value], shape, new_sizes=shape)
-
-
 def _starts(tiles: Tiles) -> ir.Value:
     """The number of the first row of each tile."""
     type_ = type_of(core.ShapedArray((tiles.count,), np.dtype(np.int32)))
@@ -632,7 +620,7 @@ def _together(rows: _Rows, type_: ir.Type) -> ir.Value:
         moved = tuple((count, *shape)[d] for d in order)
         value = _build("transpose", [value], moved, permutation=order)
     shape[dim] *= count
-    value = _reshape(value, tuple(shape))
+    value = reshaped(value, shape)
     if rows.rest is None:
         return value
     return _build("concatenate", [value, rows.rest], aval_of(type_).shape, dimension=dim)

@@ -18,15 +18,13 @@ kernels are left as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import keep_reachable
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import scope
+from jaxmlir.dialect.module import Module
 from jaxmlir.passes.base import Pass
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 MAX_SWEEPS = 10
 """A safeguard: three are enough for every program that was tried."""

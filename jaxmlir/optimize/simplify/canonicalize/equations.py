@@ -30,10 +30,7 @@ from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import overwrites, window_sizes
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, shape_of
-from jaxmlir.optimize.simplify.canonicalize.movement import (
-    is_static,
-    slice_attributes,
-)
+from jaxmlir.optimize.simplify.canonicalize.movement import is_static, slice_attributes
 from jaxmlir.optimize.simplify.canonicalize.rewriter import (
     REWRITES,
     Node,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from jaxmlir.dialect.builder import filled, inline, is_used
 from jaxmlir.dialect.codec.types import dense
 from jaxmlir.dialect.effect_attributes import has_lasting_effects
 from jaxmlir.dialect.ir import free_symbol, func, ir
+from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.remarks import remark, remarks_wanted
-
-if TYPE_CHECKING:
-    from jaxmlir.dialect.module import Module
 
 Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
 
