@@ -289,6 +289,7 @@ def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> 
         else:
             axis, dims = pattern
             found = vmap(rules, symbol, dims, axis)
-        infer_weak_types(result, (item for item in found or () if isinstance(item, str)))
+        if isinstance(found, tuple):
+            infer_weak_types(result, (item for item in found if isinstance(item, str)))
     result.changed()
     return result, found
