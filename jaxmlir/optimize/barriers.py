@@ -52,7 +52,7 @@ def fences_together(program: Module) -> Together | None:
     """Writes a fence on several values at the insertion point; ``None`` where there are none."""
     if not program.target.is_cpu:
         return None
-    return _barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _Calls(program)
+    return barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _Calls(program)
 
 
 def waiting(program: Module) -> Wait:
@@ -77,7 +77,7 @@ def _wait_for_call(program: Module) -> Wait:
 def _wait_behind_barrier(
     values: Sequence[ir.Value], after: ir.Value, others: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[ir.Value]]:
-    found = _barrier([*values, *others, after])
+    found = barrier([*values, *others, after])
     return found[: len(values)], found[len(values) : -1]
 
 
@@ -91,8 +91,8 @@ def _yes() -> ir.Value:
     return filled(ir.RankedTensorType.get([], ir.IntegerType.get_signless(1)), True)
 
 
-def _barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
-    """The values, across a barrier to fusion."""
+def barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Writes values across a barrier to fusion, also in XLA's TPU compiler."""
     name, types = "jaxpr.optimization_barrier", [v.type for v in values]
     return list(ir.Operation.create(name, types, list(values)).results)
 
@@ -130,5 +130,5 @@ class _Calls:
             at_end = ir.InsertionPoint(self._program.module.body)
             _, block = new_function(symbol, [*types, *waits], types, place, at_end)
             with ir.InsertionPoint(block), place:
-                func.ReturnOp(_barrier(block.arguments)[: len(types)])
+                func.ReturnOp(barrier(block.arguments)[: len(types)])
         return self._symbols[key]

@@ -56,3 +56,13 @@ func.func public @main(%x: tensor<1x2xf32>, %w: tensor<2x2x2xf32>) -> (tensor<1x
   %s = "jaxpr.reduce_sum"(%w) {axes = array<i64: 1, 2>} : (tensor<2x2x2xf32>) -> tensor<2xf32>
   return %y, %z, %t, %u, %row, %s : tensor<1x2x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>, tensor<2x1xf32>, tensor<1x2xf32>, tensor<2xf32>
 }
+
+// A transpose that puts a batch first stays: XLA would write it for each product.
+// CHECK-LABEL: func.func private @batch(
+// CHECK:         %[[T:.*]] = "jaxpr.transpose"(%arg0)
+// CHECK:         "jaxpr.dot_general"(%[[T]], %arg1)
+func.func private @batch(%x: tensor<3x2x4xf32>, %y: tensor<4x2x5xf32>) -> tensor<4x3x5xf32> {
+  %0 = "jaxpr.transpose"(%x) {permutation = array<i64: 2, 0, 1>} : (tensor<3x2x4xf32>) -> tensor<4x3x2xf32>
+  %1 = "jaxpr.dot_general"(%0, %y) {dimension_numbers = [[array<i64: 2>, array<i64: 1>], [array<i64: 0>, array<i64: 0>]], preferred_element_type = f32} : (tensor<4x3x2xf32>, tensor<4x2x5xf32>) -> tensor<4x3x5xf32>
+  return %1 : tensor<4x3x5xf32>
+}

@@ -9,7 +9,7 @@
 // RUN: jaxmlir-opt --target=tpu --jaxpr-pad-slices --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // `roll(x, 1)`: no bit of a sum with negative zeros changes.
-// REMARK: pad-slices.mlir:[[# @LINE + 24]]:8: remark: [jaxpr-pad-slices] without 2 slices: edges of negative width cut off the same, in the kernel that reads this
+// REMARK: pad-slices.mlir:[[# @LINE + 29]]:8: remark: [jaxpr-pad-slices] without 2 slices: edges of negative width cut off the same, in the kernel that reads this
 // CHECK-LABEL: func.func public @main
 // CHECK-SAME:    (%[[X:.*]]: tensor<4xf32>)
 // CHECK:         %[[ZERO:.*]] = "jaxpr.constant"() {value = dense<-0.000000e+00> : tensor<f32>}
@@ -25,12 +25,17 @@
 // With the slice in the middle, the edges would show what it has cut off.
 // CHECK:         %[[MIDDLE:.*]] = "jaxpr.slice"(%[[X]])
 // CHECK-NEXT:    %[[INNER:.*]] = "jaxpr.pad"(%[[MIDDLE]], %{{.*}}) {padding_config = [array<i64: 1, 1, 0>]}
-// CHECK-NEXT:    return %[[ROLL]], %[[PART]], %[[INNER]]
+
+// A shift: what comes in is the number that the slice is padded with.
+// CHECK-NEXT:    %[[SEVEN:.*]] = "jaxpr.constant"() {value = dense<7.000000e+00> : tensor<f32>}
+// CHECK-NEXT:    %[[SHIFT:.*]] = "jaxpr.pad"(%[[X]], %[[SEVEN]]) {padding_config = [array<i64: 2, -2, 0>]}
+// CHECK-NEXT:    return %[[ROLL]], %[[PART]], %[[INNER]], %[[SHIFT]]
 
 // EXEC: result[0]: f32[4] = [nan, -0.0, 2.0, inf]
 // EXEC: result[1]: f32[4] = [2.0, inf, nan, 5.0]
 // EXEC: result[2]: f32[4] = [5.0, 2.0, inf, 5.0]
-func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+// EXEC: result[3]: f32[4] = [7.0, 7.0, -0.0, 2.0]
+func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %0 = "jaxpr.slice"(%x) {limit_indices = array<i64: 4>, start_indices = array<i64: 3>} : (tensor<4xf32>) -> tensor<1xf32>
   %1 = "jaxpr.slice"(%x) {limit_indices = array<i64: 3>, start_indices = array<i64: 0>} : (tensor<4xf32>) -> tensor<3xf32>
   %2 = "jaxpr.concatenate"(%0, %1) {dimension = 0 : i64} : (tensor<1xf32>, tensor<3xf32>) -> tensor<4xf32>
@@ -41,5 +46,28 @@ func.func public @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tens
 
   %5 = "jaxpr.slice"(%x) {limit_indices = array<i64: 3>, start_indices = array<i64: 1>} : (tensor<4xf32>) -> tensor<2xf32>
   %6 = "jaxpr.pad"(%5, %five) {padding_config = [array<i64: 1, 1, 0>]} : (tensor<2xf32>, tensor<f32>) -> tensor<4xf32>
-  return %2, %4, %6 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+
+  %sevens = "jaxpr.constant"() {value = dense<7.0> : tensor<2xf32>} : () -> tensor<2xf32>
+  %7 = "jaxpr.slice"(%x) {limit_indices = array<i64: 2>, start_indices = array<i64: 0>} : (tensor<4xf32>) -> tensor<2xf32>
+  %8 = "jaxpr.concatenate"(%sevens, %7) {dimension = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
+  return %2, %4, %6, %8 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// What is padded is stored: the kernel of the sine, which runs after that which pads it, reads it.
+// REMARK: pad-slices.mlir:[[# @LINE + 9]]:8: remark: [jaxpr-pad-slices] stored, as it is padded: later kernels read it, they do not compute it
+// CHECK-LABEL: func.func private @steps
+// CHECK:         %[[STEP:.*]] = "jaxpr.add"(%{{.*}}, %arg0)
+// CHECK-NEXT:    %[[KEPT:.*]] = "jaxpr.optimization_barrier"(%[[STEP]])
+// CHECK-NEXT:    "jaxpr.pad"(%[[KEPT]], %{{.*}})
+// CHECK:         "jaxpr.sin"(%[[KEPT]])
+func.func private @steps(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %zero = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "jaxpr.pad"(%x, %zero) {padding_config = [array<i64: 1, -1, 0>]} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = "jaxpr.add"(%0, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = "jaxpr.pad"(%1, %zero) {padding_config = [array<i64: 1, -1, 0>]} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %3 = "jaxpr.add"(%2, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %4 = "jaxpr.pad"(%3, %zero) {padding_config = [array<i64: 1, -1, 0>]} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %5 = "jaxpr.sin"(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  %6 = "jaxpr.mul"(%4, %5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %6 : tensor<4xf32>
 }

@@ -91,3 +91,25 @@ func.func private @forces(%x: tensor<3x1x2xf32>, %y: tensor<1x3x2xf32>, %w: tens
   %4 = "jaxpr.reduce_sum"(%w) {axes = array<i64: 0>} : (tensor<3x3xf32>) -> tensor<3xf32>
   return %3, %4 : tensor<3x2xf32>, tensor<3xf32>
 }
+
+// Slices are of the sum of padded arrays, not of these; and several functions of what has rows behind the axis stay one sum.
+// CHECK-LABEL: func.func private @padded(
+// CHECK:         %[[P:.*]] = "jaxpr.pad"
+// CHECK:         %[[S:.*]] = "jaxpr.add_any"(%[[P]], %{{.*}}) : (tensor<3x2xf32>, tensor<3x2xf32>)
+// CHECK:         "jaxpr.slice"(%[[S]])
+// CHECK:         "jaxpr.slice"(%[[S]])
+// CHECK:         "jaxpr.slice"(%{{.*}}) {limit_indices = array<i64: 1, 2>,
+// CHECK:         %[[Q:.*]] = "jaxpr.div"({{.*}}) : (tensor<3x2xf32>, tensor<3x2xf32>)
+// CHECK:         "jaxpr.reduce_sum"(%[[Q]])
+func.func private @padded(%x: tensor<2x2xf32>, %y: tensor<3x2xf32>) -> (tensor<3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) {
+  %c = "jaxpr.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %p = "jaxpr.pad"(%x, %c) {padding_config = [array<i64: 1, 0, 0>, array<i64: 0, 0, 0>]} : (tensor<2x2xf32>, tensor<f32>) -> tensor<3x2xf32>
+  %s = "jaxpr.add_any"(%p, %y) : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %0 = "jaxpr.reduce_sum"(%s) {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3xf32>
+  %e = "jaxpr.exp"(%y) : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %1 = "jaxpr.reduce_sum"(%e) {axes = array<i64: 0>} : (tensor<3x2xf32>) -> tensor<2xf32>
+  %l = "jaxpr.log"(%y) : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %q = "jaxpr.div"(%l, %y) : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %2 = "jaxpr.reduce_sum"(%q) {axes = array<i64: 0>} : (tensor<3x2xf32>) -> tensor<2xf32>
+  return %0, %s, %1, %2 : tensor<3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>
+}

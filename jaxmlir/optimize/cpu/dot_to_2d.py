@@ -183,16 +183,26 @@ def _sum(_: Rules, node: OpView) -> ir.Value | None:
 def _untransposed(
     value: ir.Value, summed: Sequence[int], batch: Sequence[int]
 ) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...]]:
-    """What a value is the transpose of, if its other dimensions have the same order there, with the
-    dimensions that are summed over and those of the batch; else all of them as they are."""
+    """What a value is the transpose of, if its other dimensions have the same order there, and
+    those of the batch stay first, with the dimensions that are summed over and those of the batch;
+    else all of them as they are.
+
+    Batches whose matrices do not lie one after the other XLA copies, for each product of them: the
+    gradient of a mixture of experts, weighted by a router, takes 1.2 times as long.
+    """
     inner = node_of(value)
     if inner is not None and inner.name == "jaxpr.transpose":
         order = inner.get("permutation")
         others = [d for i, d in enumerate(order) if i not in (*summed, *batch)]
-        if others == sorted(others):
-            there = ([order[d] for d in dims] for dims in (summed, batch))
+        there = [tuple([order[d] for d in dims]) for dims in (summed, batch)]
+        if others == sorted(others) and (_lead(there[1]) or not _lead(batch)):
             return _untransposed(inner.operands[0], *there)
     return value, tuple(summed), tuple(batch)
+
+
+def _lead(dims: Sequence[int]) -> bool:
+    """Whether dimensions are the first ones of an array."""
+    return sorted(dims) == list(range(len(dims)))
 
 
 def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
@@ -233,8 +243,7 @@ class _Side(NamedTuple):
     @property
     def is_matrix(self) -> bool:
         """Whether there is one run of each, after the dimensions of a batch."""
-        is_first = sorted(self.batch) == list(range(len(self.batch)))
-        return is_first and len(self.summed) == len(self.free) == 1
+        return _lead(self.batch) and len(self.summed) == len(self.free) == 1
 
     def is_wide(self, shape: Sequence[int]) -> bool:
         """Whether the operand is to be transposed, and has more columns than rows.

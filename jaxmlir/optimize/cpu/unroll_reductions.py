@@ -12,7 +12,8 @@ jax 0.10, where many results are behind the axis.
 
 Where what is reduced is computed by a few cheap ops, and something on the way is used by others,
 too, the slices are of what these ops begin with, and the ops are done for each of them: XLA would
-store all of ``d = x - y`` for the slices of ``d ** 2`` and, in its gradient, for ``2 * d``.
+store all of ``d = x - y`` for the slices of ``d ** 2`` and, in its gradient, for ``2 * d``.  Slices
+of what is padded or put together are of the result.
 
 What is left of a sum may be few elements, too, such as the coordinates of a force.  XLA's kernel
 goes through the last axis, however short, in its innermost loop.  Where what is reduced is nowhere
@@ -38,7 +39,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes, jax_version
 from jaxmlir.analysis.function_view import OpView, node_of
-from jaxmlir.analysis.fusion import SLOW
+from jaxmlir.analysis.fusion import FUNCTIONS, SLOW
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
@@ -73,6 +74,11 @@ OPS = 3
 MAX_SUMMED = 16_384
 MAX_SIZE_OF_MANY = 64
 SUMMED_UNTIL = (0, 11)
+# XLA goes through the rows behind the axes many elements at a time.  What it computes of slices of
+# short rows it writes element by element, if there is much of it: of log(y * y) + (x / y) ** 2 of
+# 4096 x 4 x 12, summed over 4, us: 342 / 1636 of slices; with one function a half to 0.9 of the
+# time; of rows of 64, or of 0.12, from 0.7 to 2 of it.
+MAX_FUNCTIONS = 1
 # So many cheap ops are done again for the slices. Gradients of exp(-|x - y|^2) of 1,500 x 1,500
 # pairs in 8 dimensions, times of JAX's, jax 0.10 and 0.12: slices of squares 1.35, 1.43, with
 # 81 MB of temporaries; of the points 0.99, 0.95, with 9 MB.
@@ -87,13 +93,18 @@ MAX_AGAIN = 8
 # memory, as what is summed up is stored. Squares of an array that is stored take 0.06 ms, and of
 # its slices 0.17.
 MAX_KEPT = 4
-# Nanoseconds that each element saves, and the ops for each of the last ones: with what computes it.
+# Nanoseconds that each element saves, and the ops for each of the last ones: a kernel with all that
+# computes it, 25 to 30 ms to compile, jax 0.10 and 0.12.
 SAVED_OF_LESS = 3.0
-OPS_OF_LESS = 8
+OPS_OF_LESS = 40
 # So many ops are on the way from the smaller arrays.
 MAX_WAY = 32
 
 _CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
+# A kernel asks of each element that it reads which of the parts it is in, once for each slice.  The
+# gradient of an associative scan of 64 steps, a sum of padded arrays that is summed over 8 elements
+# three times: 1.99 of JAX's time with slices of the parts, 0.93 with slices of the sum.
+_JOINING = with_trait(Trait.JOINING) | {"jaxpr.pad"}
 
 
 _COMBINED = {
@@ -183,9 +194,12 @@ def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
     size = math.prod(aval.shape[d] for d in axes)
     if size < 2:
         return False
-    if jax_version() < SUMMED_UNTIL and math.prod(aval.shape[max(axes) + 1 :]) > MAX_SUMMED:
-        max_size = max(max_size, MAX_SIZE_OF_MANY)
-    return size <= max_size and aval.size >= min_results * size
+    behind = math.prod(aval.shape[max(axes) + 1 :])
+    if jax_version() < SUMMED_UNTIL and behind > MAX_SUMMED:
+        max_size, behind = max(max_size, MAX_SIZE_OF_MANY), 1
+    if size > max_size or aval.size < min_results * size:
+        return False
+    return behind == 1 or _num_functions(node) <= MAX_FUNCTIONS
 
 
 def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
@@ -201,6 +215,14 @@ def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
     inner, leaves = made_of(array, lambda value: _computed(value, shape), MAX_WAY + 1)
     is_short = 0 < len(inner) <= MAX_WAY
     return is_short and all(aval_of(v.type).shape != shape for v in leaves)
+
+
+def _num_functions(reduction: OpView) -> int:
+    """The number of functions, quotients included, that compute an element of what is reduced."""
+    (array,) = reduction.operands
+    shape = aval_of(array.type).shape
+    inner, _ = made_of(array, lambda value: _computed(value, shape), MAX_WAY + 1)
+    return sum(node.name in FUNCTIONS or node.name in SLOW for node in inner.values())
 
 
 def _computed(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
@@ -247,6 +269,8 @@ def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
     inner, leaves = made_of(array, lambda value: _cheap(value, shape), MAX_AGAIN + 1)
     read = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
     if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == read[v] for v in inner):
+        return {}, [array]
+    if any(node is not None and node.name in _JOINING for node in map(node_of, leaves)):
         return {}, [array]
     return inner, leaves
 
