@@ -120,11 +120,11 @@ other work to do. A ratio of calls that take less than a millisecond can still b
 | transform | `program.grad()` of a program just traced; JAX traces `jax.grad` of a jaxpr |
 | transform, -O2 | that with all passes of `-O2` |
 
-From the first turn both keep the derivatives of jitted functions, and find these in later ones.
-Functions that passes have changed are not found: with `-O2`, jaxmlir differentiates them anew, and
-its ratio to what JAX takes to find them says little.
+Each turn begins with JAX's caches cleared, so that both differentiate the library's jitted
+functions anew: a later program of the same process finds their derivatives.
 
-`=`: both are the same instructions, and the ratio is noise. `~`: measured when ratios were of
+`=`: both are the same instructions, and the ratio is noise. `~`: measured when both found
+derivatives that an earlier turn had made, which say little of `transform`, or when ratios were of
 medians. **Bold**: more than is promised, which is {promises}.
 """
 
@@ -231,7 +231,7 @@ def _times_row(record: Record) -> list[str]:
         # With the same instructions, the difference is noise.
         same = len(times[name]) > 2
         cells.append(f"**{cell}**" if is_over and not same else cell + "=" * same)
-    return [record["name"] + "~" * ("statistic" not in times), *cells]
+    return [record["name"] + "~" * ("caches" not in times), *cells]
 
 
 def _means(records: Sequence[Record]) -> Iterator[str]:

@@ -75,8 +75,9 @@ def tangent_type(value: ir.Value) -> ir.Type:
 
 @functools.cache
 def tangent_type_of(type_: ir.Type) -> ir.Type:
-    """The type of tangents of values of a type; ``float0`` for integers."""
-    return type_of(aval_of(type_).to_tangent_aval())
+    """The type of tangents of values of a type; ``float0``, never weakly, for integers."""
+    tangent = aval_of(type_).to_tangent_aval()
+    return type_of(tangent.strip_weak_type() if tangent.dtype == dtypes.float0 else tangent)
 
 
 def size_variable(name: str, avals: Iterable[Any]) -> Any:

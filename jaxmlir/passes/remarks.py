@@ -45,7 +45,8 @@ _listening: contextvars.ContextVar[tuple[Hears, str] | None] = contextvars.Conte
 @contextlib.contextmanager
 def listening(sink: Sink | None, pass_name: str, program: Module) -> Iterator[None]:
     """Hands the remarks made meanwhile, those of the pass ``pass_name``, to ``sink``."""
-    if isinstance(sink, OpSink):
+    # Without the first question, the second takes longer than many a pass.
+    if sink is not None and isinstance(sink, OpSink):
         sink.about(program)
     with heard_by(None if sink is None else _hears(sink), pass_name):
         yield

@@ -262,6 +262,7 @@ def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> 
     from jaxmlir.transforms.templates import Rules
     from jaxmlir.transforms.transpose import transpose_nonzero
     from jaxmlir.transforms.vmap import vmap
+    from jaxmlir.transforms.weak_types import infer_weak_types
 
     # Another thread may be tracing rules, which are written into the module.
     with program.rule_tracing.lock:
@@ -288,5 +289,7 @@ def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> 
         else:
             axis, dims = pattern
             found = vmap(rules, symbol, dims, axis)
+        if isinstance(found, tuple):
+            infer_weak_types(result, (item for item in found if isinstance(item, str)))
     result.changed()
     return result, found

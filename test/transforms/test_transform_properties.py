@@ -11,10 +11,12 @@ from random_programs import (
     budget,
     differentiable_programs,
     forward_programs,
+    lists_of,
     programs,
     programs_of,
     reverse_programs,
     run,
+    simple,
 )
 
 import jaxmlir
@@ -137,3 +139,34 @@ def test_batched_tangents_through_loops_agree_with_jax(steps):
 
     expected = jax.vmap(pushed, ((0, 1), (0, 1)))
     close(made(batch, batch), jax.jit(expected)(batch, batch), rtol=1e-4, atol=1e-5)
+
+
+@budget
+@given(steps=lists_of(simple, 3))
+def test_weakly_typed_is_what_is_so_in_jax(steps):
+    """Of values, tangents, cotangents and batches: an array of bfloat16 promotes what is not."""
+
+    def f(x, y):
+        return jnp.concatenate([jnp.ravel(run(steps, x, y))] * 2) ** 2
+
+    def pulled(x, y):
+        return fwd(x, y)[0], bwd(fwd(x, y)[1], fwd(x, y)[0])
+
+    def pulled_by_jax(x, y):
+        out, pullback = jax.vjp(f, x, y)
+        return out, pullback(out)
+
+    x, rows = (jax.ShapeDtypeStruct(shape, np.float32, weak_type=True) for shape in ((3,), (2, 3)))
+    program = jaxmlir.trace(f)(x, x)
+    fwd, bwd = program.vjp()
+    for ours, theirs, args in (
+        (program.optimize(2), f, (x, x)),
+        (program.jvp(), lambda *pairs: jax.jvp(f, *pairs), ((x, x), (x, x))),
+        (pulled, pulled_by_jax, (x, x)),
+        (program.vmap(), jax.vmap(f), (rows, rows)),
+    ):
+        assert weak_types(ours, args) == weak_types(theirs, args)
+
+
+def weak_types(function, args):
+    return [leaf.weak_type for leaf in jax.tree.leaves(jax.eval_shape(function, *args))]

@@ -19,6 +19,7 @@ from jaxmlir.transforms.discharge_refs import discharge_refs, makes_references
 from jaxmlir.transforms.imports import Loans, SharedFunctions, Unavailable, volumes_for
 from jaxmlir.transforms.memo import Copied
 from jaxmlir.transforms.templates import Rules
+from jaxmlir.transforms.weak_types import infer_weak_types
 
 if TYPE_CHECKING:
     from jaxmlir.program.program import Program
@@ -103,6 +104,7 @@ def finish(
         if name is not None and name not in {names.get(n, n) for n in program.functions}:
             names[symbol] = name
         rename_functions(program, names, copies, uses)
+        infer_weak_types(program, [program.name])
         attributes = function.attributes
         attributes["jaxpr.in_tree"] = pytrees.encode(in_tree)
         attributes["jaxpr.out_tree"] = pytrees.encode(out_tree)
