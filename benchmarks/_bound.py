@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxmlir
-from jaxmlir.analysis.cost import Counter, FunctionCost
+from jaxmlir.analysis.cost import CostCounter, FunctionCost
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.dialect.ir import ir, scope
 
@@ -61,7 +61,7 @@ def _least(function: Callable[..., jax.Array], *args: jax.Array) -> float:
     return min(found)
 
 
-class _Least(Counter):
+class _Least(CostCounter):
     """Counts the cheapest of several branches."""
 
     def op(self, node: OpView, found: FunctionCost, function: ir.Location | None = None) -> None:

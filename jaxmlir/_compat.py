@@ -182,12 +182,12 @@ def kernel_modules() -> list[Any]:
         primitives core triton.primitives triton.core mosaic.primitives mosaic.core mosaic.pipeline
         mosaic.sc_primitives mosaic_gpu.primitives mosaic_gpu.core
     """
-    found = []
+    modules = []
     for name in names.split():
         # Not every JAX has all of them.
         with contextlib.suppress(ImportError):
-            found.append(importlib.import_module(f"jax._src.pallas.{name}"))
-    return found
+            modules.append(importlib.import_module(f"jax._src.pallas.{name}"))
+    return modules
 
 
 def hi_primitive_class() -> Any | None:
@@ -255,8 +255,8 @@ POLICY_MAKERS = {
 
 def policy_classes() -> list[type]:
     """Classes of policies of ``jax.checkpoint`` (before JAX 0.12)."""
-    found = [resolve("jax._src.ad_checkpoint", name) for name in ("DotsSaveable", *POLICY_MAKERS)]
-    return [cls for cls in found if cls is not None]
+    classes = [resolve("jax._src.ad_checkpoint", name) for name in ("DotsSaveable", *POLICY_MAKERS)]
+    return [cls for cls in classes if cls is not None]
 
 
 def close_jaxpr(jaxpr: Any, consts: Any = ()) -> Any:
@@ -345,8 +345,8 @@ def atom_of(value: Any) -> Any | None:
     values."""
     from jax._src import core
 
-    found = getattr(value, "val", None) if isinstance(value, core.Tracer) else None
-    return found if isinstance(found, (core.Var, core.Literal)) else None
+    atom = getattr(value, "val", None) if isinstance(value, core.Tracer) else None
+    return atom if isinstance(atom, (core.Var, core.Literal)) else None
 
 
 def closed_and_open_differ() -> bool:
@@ -385,8 +385,8 @@ def register_linearization(primitive: Any, rule: Any) -> None:
         results, nonzeros, residuals, linearized = rule(*args, **params)
         return results, nonzeros, residuals, None, lambda res, _, *ts: linearized(res, *ts)
 
-    new = jax_version() >= (0, 11, 1)
-    ad.primitive_linearizations[primitive] = with_structured_residuals if new else rule
+    structured = jax_version() >= (0, 11, 1)
+    ad.primitive_linearizations[primitive] = with_structured_residuals if structured else rule
 
 
 def register_dce(primitive: Any, rule: Any) -> None:
@@ -413,8 +413,8 @@ def linearity(primitive: Any) -> str | None:
         return "linear"
     if rule.func is ad.standard_jvp:
         home = f"{ad.defbilinear.__qualname__}."
-        made = [getattr(r, "__qualname__", "").startswith(home) for r in rule.args[0]]
-        if len(made) == 2 and all(made):
+        bilinear = [getattr(r, "__qualname__", "").startswith(home) for r in rule.args[0]]
+        if len(bilinear) == 2 and all(bilinear):
             return "bilinear"
     return None
 
@@ -634,8 +634,8 @@ def _config_options() -> tuple[Any, ...]:
     from jax._src import config, layout, mesh
 
     kind = resolve("jax._src.config", "config_ext").Config
-    found = [v for m in (config, mesh, layout) for v in vars(m).values() if isinstance(v, kind)]
-    return tuple(dict.fromkeys(found))
+    options = [v for m in (config, mesh, layout) for v in vars(m).values() if isinstance(v, kind)]
+    return tuple(dict.fromkeys(options))
 
 
 @contextlib.contextmanager
@@ -714,6 +714,6 @@ def version_matches(specifier: str) -> bool:
     if not specifier:
         return True
     sign, *numbers = re.findall(r"[<>]=?|\d+", specifier)
-    wanted = tuple(map(int, numbers))
-    have = jax_version()[: len(wanted)]
-    return have >= wanted if sign == ">=" else have < wanted
+    bound = tuple(map(int, numbers))
+    have = jax_version()[: len(bound)]
+    return have >= bound if sign == ">=" else have < bound

@@ -51,10 +51,10 @@ def constant(program: Module, value: Any, type_: ir.Type) -> ir.Value:
 
 def constant_value(program: Module, value: ir.Value) -> Any | None:
     """The array that a ``jaxpr.constant`` gives; ``None`` of other values."""
-    found = definition(value)
-    if found is None or found[1] != "jaxpr.constant":
+    origin = definition(value)
+    if origin is None or origin[1] != "jaxpr.constant":
         return None
-    return exporter.constant_value(program, found[0])
+    return exporter.constant_value(program, origin[0])
 
 
 def emit(
@@ -72,11 +72,11 @@ def emit(
     from jaxmlir.transforms.templates import Rules
 
     def results(*xs: Any) -> list[Any]:
-        found = function(*xs)
-        if not isinstance(found, Sequence):
+        outputs = function(*xs)
+        if not isinstance(outputs, Sequence):
             name = getattr(function, "__name__", function)
-            raise PassError(f"emit: expected {name} to return a list of arrays, got {found!r}")
-        return list(found)
+            raise PassError(f"emit: expected {name} to return a list of arrays, got {outputs!r}")
+        return list(outputs)
 
     try:
         _ = ir.InsertionPoint.current

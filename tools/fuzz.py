@@ -188,7 +188,7 @@ def forged(data: bytes, rng: random.Random) -> bytes:
 def sealed(metadata: dict, parts: dict, text: bytes) -> bytes:
     """An artifact of these parts, with the right digests where the metadata have a place."""
     packed = lzma.compress(text, preset=0)
-    parts = {**parts, container.MODULE: container.Part("U8", (len(packed),), packed)}
+    parts = {**parts, container.MODULE: container.StoredArray("U8", (len(packed),), packed)}
     metadata = json.loads(json.dumps(metadata))
     module = metadata.get("module")
     if isinstance(module, dict):

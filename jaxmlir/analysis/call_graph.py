@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jaxmlir._compat import core, effects, state_types
 from jaxmlir.analysis.liveness import liveness_of
 from jaxmlir.dialect import codec, ops
-from jaxmlir.dialect.builder import Uses, named_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import SymbolUses, named_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import context, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
@@ -38,7 +38,7 @@ class CallGraph:
         self.names: dict[str, set[str]] = {}
         self._of_kernels: set[str] = set()
         for symbol, function in functions.items():
-            found = self.uses[symbol] = []
+            uses = self.uses[symbol] = []
             ops = self.ops[symbol] = named_ops(function)
             names = self.names[symbol] = {name for _, name in ops}
             if not any(map(may_have_functions, names)):
@@ -46,7 +46,7 @@ class CallGraph:
             for op, name in ops:
                 if may_have_functions(name):
                     symbols = list(symbols_of(op))
-                    found += symbols
+                    uses += symbols
                     if name in KERNELS:
                         self._of_kernels.update(symbols)
 
@@ -64,14 +64,14 @@ class CallGraph:
 
     def counts(self) -> collections.Counter[str]:
         """How often each symbol is referred to."""
-        return collections.Counter(use for found in self.uses.values() for use in found)
+        return collections.Counter(use for uses in self.uses.values() for use in uses)
 
-    def uses_in(self, program: Module) -> Uses:
+    def uses_in(self, program: Module) -> SymbolUses:
         """The symbols that each function refers to, for who takes out those that it changes: these
         are read again."""
-        found = Uses(program)
-        found.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
-        return found
+        all_uses = SymbolUses(program)
+        all_uses.update((symbol, tuple(uses)) for symbol, uses in self.uses.items())
+        return all_uses
 
     def entry_points(self) -> list[str]:
         """The public functions, and those that no other refers to."""
@@ -89,8 +89,8 @@ class CallGraph:
           roots: only these and what they refer to, directly or not.
         """
         uses = {
-            symbol: [use for use in dict.fromkeys(found) if use in self.uses]
-            for symbol, found in self.uses.items()
+            symbol: [use for use in dict.fromkeys(symbols) if use in self.uses]
+            for symbol, symbols in self.uses.items()
         }
         seen: set[str] = set()
         for root in uses if roots is None else roots:
@@ -123,14 +123,14 @@ class CallGraph:
 
     def _below(self, symbols: Iterable[str]) -> set[str]:
         """The functions that some symbols reach, directly or not, themselves included."""
-        found: set[str] = set()
+        reached: set[str] = set()
         pending = list(symbols)
         while pending:
             symbol = pending.pop()
-            if symbol in self.uses and symbol not in found:
-                found.add(symbol)
+            if symbol in self.uses and symbol not in reached:
+                reached.add(symbol)
                 pending += self.uses[symbol]
-        return found
+        return reached
 
     def have(self, symbol: str, names: Collection[str]) -> bool:
         """Whether a function has an op of one of the names."""
@@ -158,7 +158,7 @@ def visit_functions(
     visit: Callable[[func.FuncOp], bool],
     graph: CallGraph,
     names: Collection[str],
-    uses: Uses | None = None,
+    uses: SymbolUses | None = None,
 ) -> bool:
     """Changes the functions with an op of some names in place, those called before their callers,
     but none of a kernel; whether any was changed.
@@ -180,7 +180,7 @@ def visit_functions(
     return any(changed)
 
 
-def keep_reachable(program: Module, entries: Sequence[str], uses: Uses | None = None) -> None:
+def keep_reachable(program: Module, entries: Sequence[str], uses: SymbolUses | None = None) -> None:
     """Erases what no entry point refers to any more, of a program whose functions have changed.
 
     Args:
@@ -191,13 +191,13 @@ def keep_reachable(program: Module, entries: Sequence[str], uses: Uses | None = 
         return
     functions = program.functions
     reached = reachable(functions, *entries, uses=uses)
-    kept = {}
+    remaining = {}
     for name, op in functions.items():
         if name in reached:
-            kept[name] = op
+            remaining[name] = op
         else:
             op.operation.erase()
-    program.changed(kept)
+    program.changed(remaining)
 
 
 # Attributes that say nothing about how the called function is to be compiled.
@@ -213,8 +213,8 @@ def callee_of(op: Any, name: str, functions: dict[str, func.FuncOp]) -> str | No
         return None
     attributes = op.attributes
     symbol = attributes["jaxpr" if "jaxpr" in attributes else "call_jaxpr"].value
-    kept = functions[symbol].attributes
-    return None if "no_inline" in kept or "jaxpr.num_constvars" in kept else symbol
+    callee_attrs = functions[symbol].attributes
+    return None if "no_inline" in callee_attrs or "jaxpr.num_constvars" in callee_attrs else symbol
 
 
 def is_plain_call(op: Any, name: str) -> bool:
@@ -247,11 +247,11 @@ class _Signatures(dict[str, CallSignature]):
             # custom rule writes to them.
             closes_over_refs = any(isinstance(b.value, core.Ref) for b in program._handles.values())
             try:
-                found = _signature(function, listed, closes_over_refs)
+                signature = _signature(function, listed, closes_over_refs)
             except ImportingError as e:
                 raise program.at_function(function, e) from e
-        self[symbol] = found
-        return found
+        self[symbol] = signature
+        return signature
 
 
 def call_signature(program: Module, symbol: str) -> CallSignature:
@@ -267,12 +267,14 @@ def _signature(
     function: func.FuncOp, effect_lists: Iterable[ir.ArrayAttr], closes_over_refs: bool
 ) -> CallSignature:
     type_ = function.type
-    found = {codec.decode(item) for items in effect_lists for item in items}
+    effect_set = {codec.decode(item) for items in effect_lists for item in items}
     operands = tuple(map(aval_of, type_.inputs))
     internal = getattr(core, "InternalMutableArrayEffect", ())
     uses_refs = (
         closes_over_refs
-        or any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in found)
+        or any(isinstance(e, (effects.JaxprInputEffect, internal)) for e in effect_set)
         or any(isinstance(aval, state_types.AbstractRef) for aval in operands)
     )
-    return CallSignature(operands, tuple(map(aval_of, type_.results)), frozenset(found), uses_refs)
+    return CallSignature(
+        operands, tuple(map(aval_of, type_.results)), frozenset(effect_set), uses_refs
+    )

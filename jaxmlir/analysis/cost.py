@@ -40,9 +40,9 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.support.files import source_line
 
-Line = tuple[str, int]
+SourceLine = tuple[str, int]
 """File and line of the user's frame."""
-NOWHERE: Line = "", 0
+NOWHERE: SourceLine = "", 0
 """The line of what has none; in a function of JAX's, of what has that of the call."""
 
 
@@ -70,21 +70,23 @@ class Cost:
 class FunctionCost:
     """The cost of a function."""
 
-    by_line: dict[Line, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    by_line: dict[SourceLine, Cost] = field(default_factory=lambda: defaultdict(Cost))
     uncounted: collections.Counter[str] = field(default_factory=collections.Counter)
     """Ops whose arithmetic is not in ``by_line``, and how often they run."""
-    unbounded: set[Line] = field(default_factory=set)
+    unbounded: set[SourceLine] = field(default_factory=set)
     """Lines in loops whose trip count is not known: counted for one iteration."""
 
-    def at(self, line: Line) -> FunctionCost:
+    def at(self, line: SourceLine) -> FunctionCost:
         """The cost of a call at a line: that of ops without one is the call's."""
         if NOWHERE not in self.by_line or line == NOWHERE:
             return self
-        found = FunctionCost(uncounted=self.uncounted)
-        for own, cost in self.by_line.items():
-            found.by_line[line if own == NOWHERE else own] += cost
-        found.unbounded = {line if own == NOWHERE else own for own in self.unbounded}
-        return found
+        call_cost = FunctionCost(uncounted=self.uncounted)
+        for op_line, cost in self.by_line.items():
+            call_cost.by_line[line if op_line == NOWHERE else op_line] += cost
+        call_cost.unbounded = {
+            line if op_line == NOWHERE else op_line for op_line in self.unbounded
+        }
+        return call_cost
 
     @property
     def total(self) -> Cost:
@@ -172,10 +174,10 @@ def costs(program: Module, symbol: str = "") -> FunctionCost:
     with scope():
         symbol = symbol or program.name
         place = locations.position(program._function(symbol).location)
-        return Counter(program).function(symbol).at(place[:2])
+        return CostCounter(program).function(symbol).at(place[:2])
 
 
-class Counter:
+class CostCounter:
     """Counts each function once.
 
     Args:
@@ -189,36 +191,36 @@ class Counter:
 
     def of(self, op: Any, name: str) -> FunctionCost:
         """The cost of an op, with the functions that it refers to."""
-        found = FunctionCost()
-        self.op(OpView(op, name), found)
-        return found
+        cost = FunctionCost()
+        self.op(OpView(op, name), cost)
+        return cost
 
     def function(self, symbol: str) -> FunctionCost:
-        found = self.known.get(symbol)
-        if found is None:
-            found = self.known[symbol] = FunctionCost()
+        cost = self.known.get(symbol)
+        if cost is None:
+            cost = self.known[symbol] = FunctionCost()
             function = self.program._function(symbol)
             for op, name in named_ops(function):
                 if name != "jaxpr.constant":
-                    self.op(OpView(op, name), found, function.location)
-        return found
+                    self.op(OpView(op, name), cost, function.location)
+        return cost
 
-    def op(self, node: OpView, found: FunctionCost, function: ir.Location | None = None) -> None:
+    def op(self, node: OpView, total: FunctionCost, function: ir.Location | None = None) -> None:
         line = self.line(node.op.location, function)
         name = node.name.removeprefix("jaxpr.")
         if calls := calls_of(node):
             for call in calls:
                 once = max(map(self.function, call.symbols), key=_order).at(line)
-                found.add(once, 1 if call.times is None else call.times)
+                total.add(once, 1 if call.times is None else call.times)
                 if call.times is None:
-                    found.unbounded |= once.by_line.keys()
+                    total.unbounded |= once.by_line.keys()
         else:
             cost, counted = leaf_cost(node, name)
-            found.by_line[line] += cost
+            total.by_line[line] += cost
             if not counted:
-                found.uncounted[name] += 1
+                total.uncounted[name] += 1
 
-    def line(self, location: ir.Location, function: ir.Location | None) -> Line:
+    def line(self, location: ir.Location, function: ir.Location | None) -> SourceLine:
         """The user's line of an op; ``NOWHERE`` if it is that of any call of the function."""
         if not self.by_line or (function and locations.is_of_function(location, function)):
             return NOWHERE
@@ -261,7 +263,7 @@ _CALLED = CALLEES | {
 """The attribute that names the function, of ops that call one once."""
 
 
-class Call(NamedTuple):
+class OpCalls(NamedTuple):
     """The calls that an op makes of one function, or of one of several.
 
     Attributes:
@@ -273,23 +275,23 @@ class Call(NamedTuple):
     times: int | None = 1
 
 
-def calls_of(node: OpView) -> list[Call]:
+def calls_of(node: OpView) -> list[OpCalls]:
     """The calls that an op makes; none of ops that call in other ways."""
     match node.name:
         case "jaxpr.cond":
-            return [Call(tuple(node.get("branches")))]
+            return [OpCalls(tuple(node.get("branches")))]
         case "jaxpr.scan":
-            return [Call((node.get("jaxpr"),), trip_count(node.get("length")))]
+            return [OpCalls((node.get("jaxpr"),), trip_count(node.get("length")))]
         case "jaxpr.while":
-            return [Call((node.get(name),), None) for name in ("cond_jaxpr", "body_jaxpr")]
+            return [OpCalls((node.get(name),), None) for name in ("cond_jaxpr", "body_jaxpr")]
         case "jaxpr.custom_linear_solve":
-            return [Call((node.get("jaxprs").solve,))]
+            return [OpCalls((node.get("jaxprs").solve,))]
         case name if name in _CALLED:
-            return [Call((node.get(_CALLED[name]),))]
+            return [OpCalls((node.get(_CALLED[name]),))]
     return []
 
 
-Formula = Callable[[OpView, list[Any], list[Any]], int | None]
+CostFormula = Callable[[OpView, list[Any], list[Any]], int | None]
 """A formula from an op and the abstract values of its operands and results.  A symbolic size gives
 a symbolic number, or ``None`` where it stands in a function that is no polynomial."""
 
@@ -412,23 +414,23 @@ def _window(node: OpView, operands: list[Any], results: list[Any]) -> int | None
 _TRANSCENDENTAL = with_trait(Trait.TRANSCENDENTAL)
 
 
-def _formulas() -> Mapping[str, Formula]:
-    found: dict[str, Formula] = {}
+def _formulas() -> Mapping[str, CostFormula]:
+    formulas: dict[str, CostFormula] = {}
     for family in (SHAPE, INDEXING, SHARDING):
-        found.update(dict.fromkeys((record.name for record in family.ops), _free))
+        formulas.update(dict.fromkeys((record.name for record in family.ops), _free))
     for record in ops.OPS.values():
         if Trait.ELEMENTWISE in record.traits:
-            found[record.name] = _each_result
+            formulas[record.name] = _each_result
         elif Trait.REDUCTION in record.traits:
-            found[record.name] = _reduction
+            formulas[record.name] = _reduction
         elif Trait.CUMULATIVE in record.traits:
-            found[record.name] = _each_operand
+            formulas[record.name] = _each_operand
         elif Trait.UPDATE in record.traits and record.combine:
-            found[record.name] = _scatter
-    found.update(dict.fromkeys(("complex", "real", "imag", "name", "stop_gradient"), _free))
+            formulas[record.name] = _scatter
+    formulas.update(dict.fromkeys(("complex", "real", "imag", "name", "stop_gradient"), _free))
     for kind in ("sum", "max", "min"):
-        found[f"reduce_window_{kind}"] = _window
-    return found | {
+        formulas[f"reduce_window_{kind}"] = _window
+    return formulas | {
         "argmax": _each_operand,
         "argmin": _each_operand,
         "integer_pow": _power,

@@ -141,65 +141,65 @@ class FunctionView:
             if name in marked:
                 items = tuple([item for item in items if item[0] != custom_rule_ops.MARK])
             of_operands = tuple([types[v] for v in operands])
-            known = WithRegions if is_alone else op_signature.of_parts
-            self.signatures.append(known(name, items, of_operands, tuple(types[first:])))
+            make = WithRegions if is_alone else op_signature.of_parts
+            self.signatures.append(make(name, items, of_operands, tuple(types[first:])))
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]
 
-    def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> Inlined:
+    def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> InlinedView:
         """The function as it would be read with calls inlined; ops stay where they are written.
 
         Args:
           callee: what is to stand in the place of an op, its own calls inlined; ``None`` leaves
             it.
         """
-        new = self._begun(Inlined)
-        new.own = values = list(range(self.arity))
-        new.tops, start = [], 0
+        inlined = self._begun(InlinedView)
+        inlined.own = values = list(range(self.arity))
+        inlined.tops, start = [], 0
         for i, name in enumerate(self.names):
             inner = callee(self.ops[i], name) if may_have_functions(name) else None
             if inner is not None:
-                new._append(self, start, i, values)
-                new.tops += range(start, i)
+                inlined._append(self, start, i, values)
+                inlined.tops += range(start, i)
                 inside = [values[v] for v in self.operands[i]]
-                new._append(inner, 0, len(inner.ops), inside)
-                new.tops += [i] * len(inner.ops)
+                inlined._append(inner, 0, len(inner.ops), inside)
+                inlined.tops += [i] * len(inner.ops)
                 values += [inside[v] for v in inner.returned]
                 start = i + 1
-        new._append(self, start, len(self.ops), values)
-        new.tops += range(start, len(self.ops))
-        new._finish(self, values)
-        return new
+        inlined._append(self, start, len(self.ops), values)
+        inlined.tops += range(start, len(self.ops))
+        inlined._finish(self, values)
+        return inlined
 
-    def with_put_in(self, ops: Iterable[PutIn]) -> FunctionView:
+    def with_put_in(self, ops: Iterable[InsertedOp]) -> FunctionView:
         """The function after ops have been put in, in the order in which they stand.
 
         To read it again is to ask the bindings what each op uses now.
         """
-        new = self._begun(FunctionView)
+        extended = self._begun(FunctionView)
         values, start = list(range(self.arity)), 0
         for op, after, reads, replaced in ops:
-            new._append(self, start, after + 1, values)
+            extended._append(self, start, after + 1, values)
             start = after + 1
-            first = len(new.types)
-            new.ops.append(op)
-            new.signatures.append(op_signature.of_op(op, op.operation.name, op.operands))
-            new.operands.append([values[v] for v in reads])
-            new.types += new.signatures[-1].results
-            new.results.append((first, len(new.types)))
+            first = len(extended.types)
+            extended.ops.append(op)
+            extended.signatures.append(op_signature.of_op(op, op.operation.name, op.operands))
+            extended.operands.append([values[v] for v in reads])
+            extended.types += extended.signatures[-1].results
+            extended.results.append((first, len(extended.types)))
             for v in replaced:
                 values[v] = first
-        new._append(self, start, len(self.ops), values)
-        new._finish(self, values)
-        return new
+        extended._append(self, start, len(self.ops), values)
+        extended._finish(self, values)
+        return extended
 
     def _begun(self, kind: type[B]) -> B:
         """A function of the same arguments, of which no op is known yet."""
-        new = object.__new__(kind)
-        new.function, new.arity = self.function, self.arity
-        new.types = self.types[: self.arity]
-        new.ops, new.signatures, new.operands, new.results = [], [], [], []
-        return new
+        view = object.__new__(kind)
+        view.function, view.arity = self.function, self.arity
+        view.types = self.types[: self.arity]
+        view.ops, view.signatures, view.operands, view.results = [], [], [], []
+        return view
 
     def _finish(self, body: FunctionView, values: Sequence[int]) -> None:
         """Notes what the ops tell, and that the function returns what another one does.
@@ -217,27 +217,29 @@ class FunctionView:
 
     def references(self) -> list[str]:
         """The symbols that the ops refer to, as often as they do."""
-        found: list[str] = []
+        symbols: list[str] = []
         for op, signature in zip(self.ops, self.signatures, strict=True):
             if is_foreign(signature.name):
-                found += symbols_of(op)
+                symbols += symbols_of(op)
             elif may_have_functions(signature.name):
                 for _, attr in signature.attributes:
-                    found += symbol_uses(attr)
-        return found
+                    symbols += symbol_uses(attr)
+        return symbols
 
     def of_alike(self, function: func.FuncOp, ops: list[Any]) -> FunctionView:
         """The body of a function of those ops that is the same but for the values of constants."""
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        new.op_string = new.tensors = None
-        new.__dict__.pop("op_views", None)
-        new.function, new.ops, new.signatures = function, ops, self.signatures.copy()
-        for index, old in enumerate(self.signatures):
-            if old.name == "jaxpr.constant":
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view.op_string = view.tensors = None
+        view.__dict__.pop("op_views", None)
+        view.function, view.ops, view.signatures = function, ops, self.signatures.copy()
+        for index, signature in enumerate(self.signatures):
+            if signature.name == "jaxpr.constant":
                 items = tuple(ops[index].attributes.items())
-                new.signatures[index] = op_signature.of_parts(old.name, items, (), old.results)
-        return new
+                view.signatures[index] = op_signature.of_parts(
+                    signature.name, items, (), signature.results
+                )
+        return view
 
     def _append(self, body: FunctionView, start: int, end: int, values: list[int]) -> None:
         """Appends ops of a function that follow on one another.
@@ -259,28 +261,28 @@ class FunctionView:
     @functools.cached_property
     def makers(self) -> list[int | None]:
         """The op that gives each value, by index; ``None`` for an argument."""
-        found: list[int | None] = [None] * self.arity
+        makers: list[int | None] = [None] * self.arity
         for index, (first, last) in enumerate(self.results):
-            found += [index] * (last - first)
-        return found
+            makers += [index] * (last - first)
+        return makers
 
     @functools.cached_property
     def users(self) -> list[list[int]]:
         """The ops that read each value, in order, each once; the return is none of them."""
-        found: list[list[int]] = [[] for _ in self.types]
+        users: list[list[int]] = [[] for _ in self.types]
         for index, operands in enumerate(self.operands):
             for value in dict.fromkeys(operands):
-                found[value].append(index)
-        return found
+                users[value].append(index)
+        return users
 
     @functools.cached_property
     def use_counts(self) -> list[int]:
         """How often each value is an operand, of the return included."""
-        found = [0] * len(self.types)
+        counts = [0] * len(self.types)
         for operands in (*self.operands, self.returned):
             for value in operands:
-                found[value] += 1
-        return found
+                counts[value] += 1
+        return counts
 
     @functools.cached_property
     def outputs(self) -> frozenset[int]:
@@ -307,11 +309,11 @@ class FunctionView:
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:
         """The effects of the ops that have any, by index."""
-        found = {}
+        effects = {}
         for i, signature in enumerate(self.signatures):
             if signature.effects is not None:
-                found[i] = signature.effects
-        return found
+                effects[i] = signature.effects
+        return effects
 
     def signature(self, index: int) -> Signature:
         """The signature of an op."""
@@ -329,7 +331,7 @@ class FunctionView:
         return self.signatures[index].create(operands, self.ops[index].location)
 
 
-class PutIn(NamedTuple):
+class InsertedOp(NamedTuple):
     """An op that was put into a function.
 
     Attributes:
@@ -346,7 +348,7 @@ class PutIn(NamedTuple):
     replaced: Sequence[int]
 
 
-class Inlined(FunctionView):
+class InlinedView(FunctionView):
     """A function with calls inlined, of which nothing is written.
 
     Attributes:
@@ -427,7 +429,7 @@ def counts_along(value: ir.Value, node_of: Callable[[ir.Value], OpView | None]) 
         return None
     have, want = aval_of(source.type), aval_of(value.type)
     if node.name == "jaxpr.broadcast_in_dim":
-        new = node.get("broadcast_dimensions")[d]
-        return new if have.shape[d] == want.shape[new] else None
+        out_dim = node.get("broadcast_dimensions")[d]
+        return out_dim if have.shape[d] == want.shape[out_dim] else None
     whole = dtypes.issubdtype(want.dtype, np.integer)
     return d if whole and can_count(want.dtype, have.shape[d]) else None

@@ -93,13 +93,13 @@ def is_inlined(op: Any, name: str) -> bool:
 
 def inlined_calls(body: FunctionView) -> dict[int, str]:
     """The calls of a function that XLA inlines before it fuses, by index, and what they call."""
-    found = {}
+    calls = {}
     for index, name in enumerate(body.names):
         if name in _INLINED:
             attributes = body.signatures[index].named
             if _is_inlined(attributes):
-                found[index] = attributes[CALLEES[name]].value
-    return found
+                calls[index] = attributes[CALLEES[name]].value
+    return calls
 
 
 def _is_inlined(attributes: Any) -> bool:

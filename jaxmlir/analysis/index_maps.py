@@ -77,7 +77,7 @@ class IndexingMaps:
         return attributes | {name: codec.encode(tuple(sizes))}
 
 
-class Op:
+class MappedOp:
     """An op as its map is made: shapes, and attributes as Python values.
 
     Attributes:
@@ -122,7 +122,7 @@ def symbolic_maps_of(signature: Signature) -> IndexingMaps | None:
     make = _OPS.get(signature.name.removeprefix("jaxpr."))
     if make is None:
         return None
-    op = Op(signature)
+    op = MappedOp(signature)
     if 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
         return None
     return make(op)
@@ -141,70 +141,70 @@ def _numbered(shape: Shape, opaque: Sequence[int] = ()) -> Dims:
 
 
 # y[i,j] = f(x[i,j], z[i,0], s)
-def _elementwise(op: Op) -> IndexingMaps | None:
+def _elementwise(op: MappedOp) -> IndexingMaps | None:
     (shape,) = op.results
     operands = []
-    for given in op.operands:
-        if given and len(given) != len(shape):
+    for operand in op.operands:
+        if operand and len(operand) != len(shape):
             return None
-        pairs = enumerate(zip(given, shape, strict=bool(given)))
+        pairs = enumerate(zip(operand, shape, strict=bool(operand)))
         operands.append(tuple(d if have == want else None for d, (have, want) in pairs))
     return IndexingMaps(tuple(operands), (_numbered(shape),))
 
 
 # y[i,j] = x[j]
-def _broadcast(op: Op) -> IndexingMaps | None:
+def _broadcast(op: MappedOp) -> IndexingMaps | None:
     (shape,) = op.results
     if len(op.operands) != 1:
         return None
     dims = op.get("broadcast_dimensions")
-    (given,) = op.operands
-    pairs = zip(dims, given, strict=True)
+    (operand,) = op.operands
+    pairs = zip(dims, operand, strict=True)
     of_operand = tuple(d if size == shape[d] else None for d, size in pairs)
     return IndexingMaps((of_operand,), (_numbered(shape),), sized=("shape", -1))
 
 
 # y[i,j] = x[j,i]
-def _transpose(op: Op) -> IndexingMaps:
+def _transpose(op: MappedOp) -> IndexingMaps:
     permutation = op.get("permutation")
     of_operand = tuple(permutation.index(d) for d in range(len(permutation)))
     return IndexingMaps((of_operand,), (_numbered(op.results[0]),))
 
 
 # y[i,jk] = x[i,j,k]: what comes before a dimension, and its size, stay the same
-def _reshape(op: Op) -> IndexingMaps | None:
+def _reshape(op: MappedOp) -> IndexingMaps | None:
     if op.get("dimensions") is not None and op.name == "reshape":
         return None
-    (given,), (shape,) = op.operands, op.results
+    (operand,), (shape,) = op.operands, op.results
     starts = {}
     for d, size in enumerate(shape):
         if size != 1:
             starts[math.prod(shape[:d]), size] = d
-    of_operand = tuple(starts.get((math.prod(given[:d]), size)) for d, size in enumerate(given))
+    of_operand = tuple(starts.get((math.prod(operand[:d]), size)) for d, size in enumerate(operand))
     of_result = tuple(d if d in of_operand else None for d in range(len(shape)))
     sized = ("new_sizes", -1) if op.name == "reshape" else None
     return IndexingMaps((of_operand,), (of_result,), sized=sized)
 
 
 # y[i] = sum_j x[i,j]
-def _reduction(op: Op) -> IndexingMaps:
-    (given,) = op.operands
+def _reduction(op: MappedOp) -> IndexingMaps:
+    (operand,) = op.operands
     axes = op.get("axes")
     # No complex number is less than all others.
     is_unordered = op.name in ("reduce_max", "reduce_min") and op.dtype.kind == "c"
-    dims = _numbered(given, axes if is_unordered else ())
-    kept = tuple(d for d in range(len(given)) if d not in axes)
-    return IndexingMaps((dims,), (kept,), combine=OPS[op.name].combine)
+    dims = _numbered(operand, axes if is_unordered else ())
+    of_result = tuple(d for d in range(len(operand)) if d not in axes)
+    return IndexingMaps((dims,), (of_result,), combine=OPS[op.name].combine)
 
 
 # y[i] = argmax_j x[i,j]
-def _arg_reduction(op: Op) -> IndexingMaps:
+def _arg_reduction(op: MappedOp) -> IndexingMaps:
     dims = _numbered(op.operands[0], op.get("axes"))
     return IndexingMaps((dims,), (tuple(d for d in dims if d is not None),))
 
 
 # y[b,i,j] = sum_k u[b,i,k] v[b,k,j]
-def _dot_general(op: Op) -> IndexingMaps:
+def _dot_general(op: MappedOp) -> IndexingMaps:
     contracted, batch = op.get("dimension_numbers")
     left = _numbered(op.operands[0])
     right: list[int | None] = [len(left) + d for d in range(len(op.operands[1]))]
@@ -219,7 +219,7 @@ def _dot_general(op: Op) -> IndexingMaps:
 
 
 # y[i,j,k] = sum_ac x[i,j+a,c] w[a,c,k]
-def _convolution(op: Op) -> IndexingMaps | None:
+def _convolution(op: MappedOp) -> IndexingMaps | None:
     if op.get("batch_group_count", 1) != 1:
         return None
     numbers = op.get("dimension_numbers")
@@ -236,13 +236,13 @@ def _convolution(op: Op) -> IndexingMaps | None:
     return IndexingMaps((dims[0], dims[1]), (dims[2],), combine="add")
 
 
-def _along(*names: str) -> Callable[[Op], IndexingMaps]:
+def _along(*names: str) -> Callable[[MappedOp], IndexingMaps]:
     """The maps of ops that work along some dimensions of all operands, and repeat themselves along
     the others."""
 
-    def make(op: Op) -> IndexingMaps:
+    def make(op: MappedOp) -> IndexingMaps:
         along = [op.get(name) for name in names]
-        axes = [d for found in along for d in (found if isinstance(found, tuple) else (found,))]
+        axes = [d for dims in along for d in (dims if isinstance(dims, tuple) else (dims,))]
         shapes = (*op.operands, *op.results)
         return IndexingMaps(
             tuple(_numbered(shape, axes) for shape in shapes[: len(op.operands)]),
@@ -252,10 +252,10 @@ def _along(*names: str) -> Callable[[Op], IndexingMaps]:
     return make
 
 
-def _leading(count: int) -> Callable[[Op], IndexingMaps]:
+def _leading(count: int) -> Callable[[MappedOp], IndexingMaps]:
     """The maps of ops on the last ``count`` dimensions: matrices, say."""
 
-    def make(op: Op) -> IndexingMaps:
+    def make(op: MappedOp) -> IndexingMaps:
         rank = len(op.operands[0]) - count
         dims = [
             tuple(d if d < rank else None for d in range(len(shape)))
@@ -266,78 +266,78 @@ def _leading(count: int) -> Callable[[Op], IndexingMaps]:
     return make
 
 
-def _iota(op: Op) -> IndexingMaps:
+def _iota(op: MappedOp) -> IndexingMaps:
     (shape,) = op.results
     return IndexingMaps((), (_numbered(shape, [op.get("dimension")]),), sized=("shape", -1))
 
 
-def _concatenate(op: Op) -> IndexingMaps:
+def _concatenate(op: MappedOp) -> IndexingMaps:
     axis = (op.get("dimension"),)
     operands = tuple(_numbered(shape, axis) for shape in op.operands)
     return IndexingMaps(operands, (_numbered(op.results[0], axis),))
 
 
-def _pad(op: Op) -> IndexingMaps:
+def _pad(op: MappedOp) -> IndexingMaps:
     padded = [d for d, edges in enumerate(op.get("padding_config")) if tuple(edges) != (0, 0, 0)]
     dims = _numbered(op.results[0], padded)
     return IndexingMaps((dims, ()), (dims,))
 
 
-def _slice(op: Op) -> IndexingMaps:
+def _slice(op: MappedOp) -> IndexingMaps:
     """Dimensions that are not cut."""
-    (given,), (shape,) = op.operands, op.results
-    dims = _numbered(given, [d for d in range(len(given)) if given[d] != shape[d]])
+    (operand,), (shape,) = op.operands, op.results
+    dims = _numbered(operand, [d for d in range(len(operand)) if operand[d] != shape[d]])
     return IndexingMaps((dims,), (dims,), sized=("limit_indices", 0))
 
 
-def _dynamic_slice(op: Op) -> IndexingMaps:
+def _dynamic_slice(op: MappedOp) -> IndexingMaps:
     (shape,) = op.results
     dims = _numbered(shape, [d for d in range(len(shape)) if op.operands[0][d] != shape[d]])
     return IndexingMaps((dims, *[()] * len(shape)), (dims,), sized=("slice_sizes", 0))
 
 
-def _dynamic_update_slice(op: Op) -> IndexingMaps:
+def _dynamic_update_slice(op: MappedOp) -> IndexingMaps:
     shape, update = op.operands[:2]
     dims = _numbered(shape, [d for d in range(len(shape)) if update[d] != shape[d]])
     return IndexingMaps((dims, dims, *[()] * len(shape)), (dims,))
 
 
 # y[b,i,j] = x[b,p[b,i],j]: along p's dimensions
-def _gather(op: Op) -> IndexingMaps:
+def _gather(op: MappedOp) -> IndexingMaps:
     numbers = op.get("dimension_numbers")
-    given, indices = op.operands
+    operand, indices = op.operands
     (shape,) = op.results
     of_indices = _numbered(indices, [len(indices) - 1])
-    of_given: list[int | None] = [None] * len(given)
+    of_operand: list[int | None] = [None] * len(operand)
     for d, i in zip(
         numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
     ):
-        of_given[d] = i
+        of_operand[d] = i
     rows = iter(of_indices)
     of_result = tuple(None if d in numbers.offset_dims else next(rows) for d in range(len(shape)))
-    return IndexingMaps((tuple(of_given), of_indices), (of_result,))
+    return IndexingMaps((tuple(of_operand), of_indices), (of_result,))
 
 
 # y[b,p[b,i],j] += u[b,i,j]: along dimensions that all of them have
-def _scatter(op: Op) -> IndexingMaps:
+def _scatter(op: MappedOp) -> IndexingMaps:
     numbers = op.get("dimension_numbers")
-    given, indices, update = op.operands
+    operand, indices, update = op.operands
     shared = numbers.scatter_indices_batching_dims
     of_indices = tuple(d if d in shared else None for d in range(len(indices)))
-    of_given: list[int | None] = [None] * len(given)
+    of_operand: list[int | None] = [None] * len(operand)
     for d, i in zip(numbers.operand_batching_dims, shared, strict=True):
-        of_given[d] = i
+        of_operand[d] = i
     rows = iter(of_indices)
     windows = numbers.update_window_dims
     of_update = tuple(None if d in windows else next(rows) for d in range(len(update)))
-    return IndexingMaps((tuple(of_given), of_indices, of_update), (tuple(of_given),))
+    return IndexingMaps((tuple(of_operand), of_indices, of_update), (tuple(of_operand),))
 
 
 def _short(names: Iterable[str]) -> list[str]:
     return [name.removeprefix("jaxpr.") for name in names]
 
 
-_OPS: dict[str, Callable[[Op], IndexingMaps | None]] = {
+_OPS: dict[str, Callable[[MappedOp], IndexingMaps | None]] = {
     **dict.fromkeys(_short(ELEMENTWISE), _elementwise),
     **dict.fromkeys(("copy", "name"), _elementwise),
     "broadcast_in_dim": _broadcast,

@@ -30,7 +30,7 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.support.masks import Mask, chosen, fixpoint
 
 
-class Variant(NamedTuple):
+class FunctionVariant(NamedTuple):
     """A function of which some results and arguments are kept."""
 
     symbol: str
@@ -38,18 +38,20 @@ class Variant(NamedTuple):
     arguments: Mask
 
 
-def whole(function: func.FuncOp) -> Variant:
+def whole(function: func.FuncOp) -> FunctionVariant:
     """The variant of a function that it is itself."""
     type_ = function.type
-    return Variant(function.name.value, (True,) * len(type_.results), (True,) * len(type_.inputs))
+    return FunctionVariant(
+        function.name.value, (True,) * len(type_.results), (True,) * len(type_.inputs)
+    )
 
 
-class Cut(NamedTuple):
+class PrunedOp(NamedTuple):
     """The operands, results and functions that remain of an op."""
 
     operands: Mask
     results: Mask
-    functions: dict[str, list[Variant]]
+    functions: dict[str, list[FunctionVariant]]
     """The functions that stand in the place of those that the op named, by attribute."""
     counts: Mapping[str, int] = {}
     """Attributes that count operands."""
@@ -83,12 +85,12 @@ class _TooDeep(Exception):
         self.question = question
 
 
-class Live(NamedTuple):
+class LiveOps(NamedTuple):
     """The answer for one function and mask; ops by their index in the function."""
 
     arguments: Mask
     dead: list[int]
-    cuts: dict[int, Cut]
+    cuts: dict[int, PrunedOp]
     pinned: set[str]
     """Functions that must stay as they are."""
 
@@ -119,7 +121,7 @@ class Liveness:
         self._rules = _RULES if custom_rules else _RULES | _WITHOUT_CUSTOM_RULES
         self._ops: dict[str, list[tuple[Any, str]]] = {}
         self._bodies: dict[str, FunctionView] = {}
-        self._found: dict[tuple[str, Mask], Live] = {}
+        self._live: dict[tuple[str, Mask], LiveOps] = {}
         # The functions around, and how many there may be.
         self._walking: set[str] = set()
         self._limit = 0
@@ -129,44 +131,44 @@ class Liveness:
 
         Going through a block takes half as long as all else that is asked of most ops.
         """
-        found = self._ops.get(symbol)
-        if found is None:
-            found = self._ops[symbol] = named_ops(self.functions[symbol])
-        return found
+        ops = self._ops.get(symbol)
+        if ops is None:
+            ops = self._ops[symbol] = named_ops(self.functions[symbol])
+        return ops
 
     def all_ops(self) -> Iterator[tuple[Any, str]]:
         """The ops of all functions."""
         return itertools.chain.from_iterable(map(self.ops, self.functions))
 
     def body(self, symbol: str) -> FunctionView:
-        found = self._bodies.get(symbol)
-        if found is None:
+        body = self._bodies.get(symbol)
+        if body is None:
             function = self.functions[symbol]
             if self._read is None:
-                found = FunctionView(function, self.ops(symbol), custom_rules=False)
+                body = FunctionView(function, self.ops(symbol), custom_rules=False)
             else:
-                found = self._read(function)
-            self._bodies[symbol] = found
-        return found
+                body = self._read(function)
+            self._bodies[symbol] = body
+        return body
 
-    def of(self, symbol: str, results: Mask) -> Live:
+    def of(self, symbol: str, results: Mask) -> LiveOps:
         """The arguments and ops of ``@symbol`` that some of its results need."""
-        found = self._found.get((symbol, results))
-        if found is None:
+        live = self._live.get((symbol, results))
+        if live is None:
             if not self._walking:
                 return self._of_outermost(symbol, results)
             if len(self._walking) >= self._limit:
                 raise _TooDeep(symbol, results)
-            found = self._find(symbol, results)
-        return found
+            live = self._find(symbol, results)
+        return live
 
-    def _find(self, symbol: str, results: Mask) -> Live:
+    def _find(self, symbol: str, results: Mask) -> LiveOps:
         self._walking.add(symbol)
-        found = self._found[symbol, results] = self._walk(self.body(symbol), results)
+        live = self._live[symbol, results] = self._walk(self.body(symbol), results)
         self._walking.discard(symbol)
-        return found
+        return live
 
-    def _of_outermost(self, symbol: str, results: Mask) -> Live:
+    def _of_outermost(self, symbol: str, results: Mask) -> LiveOps:
         """The answer to a question that no other waits for: what is too deep is found before the
         rest, from the top of Python's stack."""
         asked_for = [(symbol, results, set[str]())]
@@ -175,33 +177,33 @@ class Liveness:
                 symbol, results, around = asked_for[-1]
                 self._walking, self._limit = set(around), len(around) + MAX_DEPTH
                 try:
-                    found = self._find(symbol, results)
+                    live = self._find(symbol, results)
                     asked_for.pop()
                 except _TooDeep as deep:
                     asked_for.append((*deep.question, self._walking))
         finally:
             self._walking = set()
-        return found
+        return live
 
     def arguments(self, symbol: str, results: Mask) -> Mask:
         """The arguments that ``@symbol`` needs for those results."""
         return self.of(symbol, results).arguments
 
-    def needed(self, entries: Sequence[Variant]) -> list[Variant]:
+    def needed(self, entries: Sequence[FunctionVariant]) -> list[FunctionVariant]:
         """The variants of functions that those of ``entries`` come down to, themselves included."""
-        found: dict[Variant, None] = {}
+        variants: dict[FunctionVariant, None] = {}
         pending = list(entries)
         while pending:
             variant = pending.pop()
-            if variant not in found:
-                found[variant] = None
+            if variant not in variants:
+                variants[variant] = None
                 live = self.of(variant.symbol, variant.results)
                 pending += [whole(self.functions[symbol]) for symbol in sorted(live.pinned)]
                 for cut in live.cuts.values():
                     pending += itertools.chain(*cut.functions.values())
-        return list(found)
+        return list(variants)
 
-    def drops(self, entry: Variant) -> bool:
+    def drops(self, entry: FunctionVariant) -> bool:
         """Whether a variant of a function, or of one that it comes down to, is less than it."""
         return any(
             not (all(v.results) and all(v.arguments)) or self.of(v.symbol, v.results).drops
@@ -219,16 +221,18 @@ class Liveness:
             if len(attributes) and "jaxpr.effects" in attributes:
                 yield attributes["jaxpr.effects"]
 
-    def effects(self, variant: Variant) -> set[ir.Attribute]:
+    def effects(self, variant: FunctionVariant) -> set[ir.Attribute]:
         """The effects that a variant of a function still has, of those that name no operand."""
         body, live = self.body(variant.symbol), self.of(variant.symbol, variant.results)
-        found: set[ir.Attribute] = set()
+        remaining: set[ir.Attribute] = set()
         for i in body.effects.keys() - set(live.dead):
             effects = body.effects[i]
-            found.update(self.effects_left(effects, live.cuts[i]) if i in live.cuts else effects)
-        return found
+            remaining.update(
+                self.effects_left(effects, live.cuts[i]) if i in live.cuts else effects
+            )
+        return remaining
 
-    def effects_left(self, effects: Iterable[ir.Attribute], cut: Cut) -> list[ir.Attribute]:
+    def effects_left(self, effects: Iterable[ir.Attribute], cut: PrunedOp) -> list[ir.Attribute]:
         """The effects that what remains of an op has; operands are renumbered."""
         operands = cut.operands
         positions = dict(
@@ -260,17 +264,17 @@ class Liveness:
 
     def with_custom_rules(self) -> Liveness:
         """Answers for the same functions where custom derivative rules are needed."""
-        found = Liveness(self.functions)
-        found._ops, found._bodies = self._ops, self._bodies
-        return found
+        liveness = Liveness(self.functions)
+        liveness._ops, liveness._bodies = self._ops, self._bodies
+        return liveness
 
-    def _walk(self, body: FunctionView, results: Mask) -> Live:
+    def _walk(self, body: FunctionView, results: Mask) -> LiveOps:
         live = bytearray(len(body.types))
         for value, used in zip(body.returned, results, strict=True):
             if used:
                 live[value] = True
         dead: list[int] = []
-        cuts: dict[int, Cut] = {}
+        cuts: dict[int, PrunedOp] = {}
         pinned: set[str] = set()
         for i in range(len(body.names) - 1, -1, -1):
             first, last = body.results[i]
@@ -285,9 +289,11 @@ class Liveness:
                     operands = chosen(operands, cut.operands)
             for value in operands:
                 live[value] = True
-        return Live(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)
+        return LiveOps(tuple(map(bool, live[: body.arity])), dead, cuts, pinned)
 
-    def _cut(self, body: FunctionView, index: int, results: Mask, pinned: set[str]) -> Cut | None:
+    def _cut(
+        self, body: FunctionView, index: int, results: Mask, pinned: set[str]
+    ) -> PrunedOp | None:
         op, name = body.ops[index], body.names[index]
         rule, symbols = self._rules.get(name), set(symbols_of(op))
         # A function that calls itself is left as it is.
@@ -299,7 +305,7 @@ class Liveness:
 
 # --- ops with functions ---------------------------------------------------------------------------
 
-_Rule = Callable[[Liveness, Any, Mask], Cut]
+_LivenessRule = Callable[[Liveness, Any, Mask], PrunedOp]
 
 
 def _function(op: Any, attribute: str) -> str:
@@ -312,25 +318,27 @@ def count_of(op: Any, attribute: str) -> int:
     return attributes[attribute].value if attribute in attributes else 0
 
 
-def _call(attribute: str) -> _Rule:
+def _call(attribute: str) -> _LivenessRule:
     """Operands are the arguments of one function, results its results."""
 
-    def rule(liveness: Liveness, op: Any, results: Mask) -> Cut:
+    def rule(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
         symbol = _function(op, attribute)
         arguments = liveness.arguments(symbol, results)
-        return Cut(arguments, results, {attribute: [Variant(symbol, results, arguments)]})
+        return PrunedOp(
+            arguments, results, {attribute: [FunctionVariant(symbol, results, arguments)]}
+        )
 
     return rule
 
 
-def _cond(liveness: Liveness, op: Any, results: Mask) -> Cut:
+def _cond(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
     symbols = list(symbol_uses(op.attributes["branches"]))
     arguments = _either(*[liveness.arguments(symbol, results) for symbol in symbols])
-    branches = [Variant(symbol, results, arguments) for symbol in symbols]
-    return Cut((True, *arguments), results, {"branches": branches})
+    branches = [FunctionVariant(symbol, results, arguments) for symbol in symbols]
+    return PrunedOp((True, *arguments), results, {"branches": branches})
 
 
-def _scan(liveness: Liveness, op: Any, results: Mask) -> Cut:
+def _scan(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
     symbol = _function(op, "jaxpr")
     consts, carry = count_of(op, "num_consts"), count_of(op, "num_carry")
     ys = results[carry:]
@@ -342,10 +350,10 @@ def _scan(liveness: Liveness, op: Any, results: Mask) -> Cut:
     arguments = liveness.arguments(symbol, out)
     arguments = (*arguments[:consts], *out[:carry], *arguments[consts + carry :])
     counts = {"num_consts": sum(arguments[:consts]), "num_carry": sum(out[:carry])}
-    return Cut(arguments, out, {"jaxpr": [Variant(symbol, out, arguments)]}, counts)
+    return PrunedOp(arguments, out, {"jaxpr": [FunctionVariant(symbol, out, arguments)]}, counts)
 
 
-def _while(liveness: Liveness, op: Any, results: Mask) -> Cut:
+def _while(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
     cond, body = _function(op, "cond_jaxpr"), _function(op, "body_jaxpr")
     n_cond, n_body = count_of(op, "cond_nconsts"), count_of(op, "body_nconsts")
     of_cond = liveness.arguments(cond, (True,))
@@ -353,39 +361,39 @@ def _while(liveness: Liveness, op: Any, results: Mask) -> Cut:
     carry = tuple(fixpoint(asked_for, lambda c: liveness.arguments(body, tuple(c))[n_body:]))
     of_body = liveness.arguments(body, carry)
     cond_consts, body_consts = of_cond[:n_cond], of_body[:n_body]
-    return Cut(
+    return PrunedOp(
         (*cond_consts, *body_consts, *carry),
         carry,
         {
-            "cond_jaxpr": [Variant(cond, (True,), (*cond_consts, *carry))],
-            "body_jaxpr": [Variant(body, carry, (*body_consts, *carry))],
+            "cond_jaxpr": [FunctionVariant(cond, (True,), (*cond_consts, *carry))],
+            "body_jaxpr": [FunctionVariant(body, carry, (*body_consts, *carry))],
         },
         {"cond_nconsts": sum(cond_consts), "body_nconsts": sum(body_consts)},
     )
 
 
-def _remat_opt(liveness: Liveness, op: Any, results: Mask) -> Cut:
+def _remat_opt(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
     """The function itself, where no residual is used; until then it has to find its operands."""
     fwd, n_res = _function(op, "fwd_jaxpr"), count_of(op, "num_res")
     n_consts, n_operands = count_of(op, "num_consts"), len(op.operands)
     if "fun_jaxpr" not in op.attributes:
         function = whole(liveness.functions[fwd])
-        return Cut((True,) * n_operands, (True,) * len(results), {"fwd_jaxpr": [function]})
+        return PrunedOp((True,) * n_operands, (True,) * len(results), {"fwd_jaxpr": [function]})
     fun = _function(op, "fun_jaxpr")
     if any(results[:n_res]):
-        given = (True,) * (n_operands - n_consts)
-        arguments = (*liveness.arguments(fwd, results)[:n_consts], *given)
+        all_args = (True,) * (n_operands - n_consts)
+        arguments = (*liveness.arguments(fwd, results)[:n_consts], *all_args)
         functions = {
-            "fwd_jaxpr": [Variant(fwd, results, arguments)],
-            "fun_jaxpr": [Variant(fun, results[n_res:], given)],
+            "fwd_jaxpr": [FunctionVariant(fwd, results, arguments)],
+            "fun_jaxpr": [FunctionVariant(fun, results[n_res:], all_args)],
         }
         counts = {"num_consts": sum(arguments[:n_consts]), "num_res": sum(results[:n_res])}
-        return Cut(arguments, results, functions, counts)
+        return PrunedOp(arguments, results, functions, counts)
     arguments = liveness.arguments(fun, results[n_res:])
-    return Cut(
+    return PrunedOp(
         (*(False,) * n_consts, *arguments),
         results,
-        {"jaxpr": [Variant(fun, results[n_res:], arguments)]},
+        {"jaxpr": [FunctionVariant(fun, results[n_res:], arguments)]},
         dropped=("fwd_jaxpr", "fun_jaxpr", "num_consts", "num_res"),
         name="jaxpr.jit",
         added={"name": ir.StringAttr.get(fun)},
@@ -396,7 +404,7 @@ def _either(*masks: Sequence[bool]) -> Mask:
     return tuple(any(column) for column in zip(*masks, strict=True))
 
 
-_RULES: dict[str, _Rule] = {
+_RULES: dict[str, _LivenessRule] = {
     **{f"jaxpr.{name}": _call("jaxpr") for name in ("jit", "remat2", "shard_map")},
     **{f"jaxpr.{name}": _call("call_jaxpr") for name in ("call", "closed_call", "eval_jaxpr")},
     "jaxpr.cond": _cond,
@@ -406,7 +414,7 @@ _RULES: dict[str, _Rule] = {
 }
 
 
-def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
+def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> PrunedOp:
     cut = _call("call_jaxpr")(liveness, op, results)
     num_consts = sum(cut.operands[: count_of(op, "num_consts")])
     rule_attributes = (*custom_rule_ops.ATTRIBUTES, custom_rule_ops.MARK)
@@ -414,7 +422,7 @@ def _call_without_rules(liveness: Liveness, op: Any, results: Mask) -> Cut:
     return cut._replace(counts={"num_consts": num_consts}, dropped=dropped)
 
 
-_WITHOUT_CUSTOM_RULES: dict[str, _Rule] = {
+_WITHOUT_CUSTOM_RULES: dict[str, _LivenessRule] = {
     "jaxpr.custom_jvp_call_jaxpr": _call_without_rules,
     "jaxpr.custom_vjp_call_jaxpr": _call_without_rules,
 }

@@ -49,14 +49,14 @@ class AnalysisManager:
 
     def body(self, function: func.FuncOp) -> FunctionView:
         symbol = function.name.value
-        found = self._bodies.get(symbol)
-        if found is None:
+        body = self._bodies.get(symbol)
+        if body is None:
             # Once the graph is there, it has the ops.
             graph = self.__dict__.get("graph")
             ops = graph and graph.ops.get(symbol)
-            read = FunctionView if ops is None or graph.is_single(symbol) else self._one_of_many
-            found = self._bodies[symbol] = read(function, ops)
-        return found
+            view_of = FunctionView if ops is None or graph.is_single(symbol) else self._one_of_many
+            body = self._bodies[symbol] = view_of(function, ops)
+        return body
 
     def one_of_many(self, symbol: str) -> FunctionView | None:
         """The body of a function that refers to no others, if there may be more that are alike.
@@ -73,21 +73,21 @@ class AnalysisManager:
         first = self._alike.get(key)
         if first is not None:
             return first.of_alike(function, [op for op, _ in ops])
-        found = self._alike[key] = FunctionView(function, ops)
-        found.likeness = key
-        return found
+        body = self._alike[key] = FunctionView(function, ops)
+        body.likeness = key
+        return body
 
     def inlined(self, function: func.FuncOp) -> FunctionView:
         """A function as it would be read after :func:`jaxmlir.rewriting.inline.inlined`, of which
         nothing is written yet."""
         symbol = function.name.value
-        found = self._inlined.get(symbol)
-        if found is None:
-            found = self.body(function)
+        body = self._inlined.get(symbol)
+        if body is None:
+            body = self.body(function)
             if self.graph.uses[symbol]:
-                found = found.with_calls_inlined(self._callee)
-            self._inlined[symbol] = found
-        return found
+                body = body.with_calls_inlined(self._callee)
+            self._inlined[symbol] = body
+        return body
 
     def _callee(self, op: Any, name: str) -> FunctionView | None:
         symbol = callee_of(op, name, self._functions)

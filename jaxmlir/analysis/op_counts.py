@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
-from jaxmlir.analysis.cost import Counter
+from jaxmlir.analysis.cost import CostCounter
 from jaxmlir.analysis.function_view import FunctionView, OpView
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
@@ -52,8 +52,8 @@ class Work:
         self.transcendental: float = costs.transcendental / costs.flop
         # They all take long; how long matters little.
         self._unknown_byte = costs.unknown_byte / costs.flop
-        self._counter = Counter(program, by_line=False)
-        self._known: dict[Signature, float] = {}
+        self._counter = CostCounter(program, by_line=False)
+        self._by_signature: dict[Signature, float] = {}
         self._leaves = _leaves.setdefault(costs, {})
 
     def at(self, body: FunctionView, index: int) -> float:
@@ -63,11 +63,11 @@ class Work:
     def like(self, op: Any, signature: Signature) -> float:
         """The work of one op, the same for all of its signature; and of all programs, unless they
         refer to functions."""
-        known = self._known if may_have_functions(signature.name) else self._leaves
-        found = known.get(signature)
-        if found is None:
-            found = known[signature] = self.of(op, signature.name)
-        return found
+        cache = self._by_signature if may_have_functions(signature.name) else self._leaves
+        work = cache.get(signature)
+        if work is None:
+            work = cache[signature] = self.of(op, signature.name)
+        return work
 
     def of(self, op: Any, name: str) -> float:
         """The work of one op, with the functions that it refers to; 0 if that is not a number."""
@@ -143,15 +143,15 @@ def is_plain_array(type_: ir.Type) -> bool:
     The elements are numbers or typed random keys: there are zeros of them, and one of two such
     arrays can be selected, which JAX does not say of other extended dtypes.
     """
-    found = _plain.get(type_)
-    if found is None:
-        found = (
+    is_plain = _plain.get(type_)
+    if is_plain is None:
+        is_plain = (
             is_array(type_)
             and with_shape(type_, aval_of(type_).shape) == type_
             and (is_key(aval_of(type_)) or not _is_extended(type_))
         )
-        _plain[type_] = found
-    return found
+        _plain[type_] = is_plain
+    return is_plain
 
 
 _plain: dict[ir.Type, bool] = {}

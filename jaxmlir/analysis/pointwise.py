@@ -34,7 +34,7 @@ _CHLO = """
 Shape = tuple[int, ...]
 
 
-class Kind(NamedTuple):
+class PointwiseKind(NamedTuple):
     """The kind of a signature: all that it has in common with those of other shapes."""
 
     key: Any
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
 
 
 @functools.cache
-def kind_of(signature: Signature) -> Kind | None:
+def kind_of(signature: Signature) -> PointwiseKind | None:
     """The kind of a signature's ops; ``None`` for ops that are not pointwise, or of scalars only,
     or of arrays that have more to them than shape and element type."""
     if signature.name not in ELEMENTWISE:
@@ -62,7 +62,7 @@ def kind_of(signature: Signature) -> Kind | None:
         return None
     elements = tuple((t.element_type, t.encoding, t.rank > 0) for t in types)
     key = (signature.name, signature.attributes, len(signature.operands), elements)
-    return Kind(key, arrays.pop())
+    return PointwiseKind(key, arrays.pop())
 
 
 def _shape(type_: ir.Type) -> Shape | None:
@@ -109,13 +109,13 @@ def reshaped(function: ir.Operation, old: Shape, new: Shape) -> ir.Operation | N
         ip=False,
     )
     block = copy.regions[0].blocks.append(*type_.inputs, arg_locs=[v.location for v in arguments])
-    made = dict(zip(arguments, block.arguments, strict=True))
+    copies = dict(zip(arguments, block.arguments, strict=True))
     with ir.InsertionPoint(block):
-        for op, given in zip(ops, attributes, strict=True):
+        for op, attrs in zip(ops, attributes, strict=True):
             results = [of(v.type) for v in op.results]
-            operands = [made[v] for v in op.operands]
-            again = ir.Operation.create(op.name, results, operands, given, loc=op.location)
-            made.update(zip(op.results, again.results, strict=True))
+            operands = [copies[v] for v in op.operands]
+            again = ir.Operation.create(op.name, results, operands, attrs, loc=op.location)
+            copies.update(zip(op.results, again.results, strict=True))
     return copy
 
 

@@ -34,7 +34,7 @@ _DRAWS = "jaxpr.rng_uniform"
 _WITH_VJP_RULE = frozenset({"jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 
 
-class Counted:
+class CountedOps:
     """Which ops of a program make a difference by how often they run, be it to its derivative.
 
     They draw numbers from the generator that has a state, or have a VJP rule, or run a function
@@ -42,8 +42,8 @@ class Counted:
     """
 
     def __init__(self, program: Module):
-        self._draw = _Reaching(program, frozenset({_DRAWS}))
-        self._have_rule = _Reaching(program, _WITH_VJP_RULE)
+        self._draw = _ReachingOps(program, frozenset({_DRAWS}))
+        self._have_rule = _ReachingOps(program, _WITH_VJP_RULE)
 
     def __call__(self, signature: Signature) -> bool:
         return self.draws(signature) or self.has_vjp_rule(signature)
@@ -57,14 +57,14 @@ class Counted:
         return self._have_rule.is_so(signature)
 
 
-class _Reaching:
+class _ReachingOps:
     """Which ops of a program are of some names, or run a function that has one of these."""
 
     def __init__(self, program: Module, names: frozenset[str]):
         self._program = program
         self._names = names
         self._any = not all(map(names.isdisjoint, analyses_of(program).graph.names.values()))
-        self._known: dict[str, bool] = {}
+        self._reaches: dict[str, bool] = {}
 
     def is_so(self, signature: Signature) -> bool:
         if not self._any:
@@ -77,10 +77,10 @@ class _Reaching:
         return any(map(self._function, uses))
 
     def _function(self, symbol: str) -> bool:
-        if symbol not in self._known:
+        if symbol not in self._reaches:
             ops = reached_ops(self._program.functions, symbol)
-            self._known[symbol] = any(name in self._names for _, name in ops)
-        return self._known[symbol]
+            self._reaches[symbol] = any(name in self._names for _, name in ops)
+        return self._reaches[symbol]
 
 
 _RANDOM = ops.names(RANDOM.ops) - {"jaxpr.threefry2x32"}

@@ -95,10 +95,10 @@ class OpString:
         arguments = {*range(body.arity), *tables}
         numbers: dict[Any, int] = {}
         letters: list[int] = []
-        free, known = _of_constants(body)
+        free, constant_ops = _of_constants(body)
         self.free: set[int] = free
         for i, signature in enumerate(body.signatures):
-            if i in known:
+            if i in constant_ops:
                 continue
             if signature.name in _VIEWS and arguments.issuperset(body.operands[i]):
                 arguments.update(range(*body.results[i]))
@@ -113,30 +113,30 @@ class OpString:
         self.letters: np.ndarray = np.array(letters, np.int64)
 
     @functools.cached_property
-    def _operands(self) -> _Lists:
-        return _Lists([self.body.operands[i] for i in self.index])
+    def _operands(self) -> _FlatLists:
+        return _FlatLists([self.body.operands[i] for i in self.index])
 
     @functools.cached_property
-    def _results(self) -> _Lists:
-        return _Lists([range(*self.body.results[i]) for i in self.index])
+    def _results(self) -> _FlatLists:
+        return _FlatLists([range(*self.body.results[i]) for i in self.index])
 
     @functools.cached_property
     def made(self) -> np.ndarray:
         """The letter that gives each value, by its number in the body; -1 for arguments and for
         what is no letter."""
-        found = np.full(len(self.body.types), -1)
-        found[self._results.items] = self._results.owners
-        return found
+        makers = np.full(len(self.body.types), -1)
+        makers[self._results.items] = self._results.owners
+        return makers
 
     @functools.cached_property
     def last_use(self) -> np.ndarray:
         """The last letter that uses each value; ``len(letters)`` for what the function returns, -1
         for what nobody uses."""
-        found = np.full(len(self.body.types), -1)
+        last = np.full(len(self.body.types), -1)
         # Of several uses the last one counts, which is written last.
-        found[self._operands.items] = self._operands.owners
-        found[self.body.returned] = len(self.letters)
-        return found
+        last[self._operands.items] = self._operands.owners
+        last[self.body.returned] = len(self.letters)
+        return last
 
     def op(self, letter: int) -> Any:
         """The op of a letter."""
@@ -167,7 +167,7 @@ class OpString:
         """Words that stand at two places at least, those that cover most first; they may overlap
         one another."""
         crossing: dict[int, np.ndarray] = {}
-        found: dict[tuple[int, tuple[int, ...]], None] = {}
+        words: dict[tuple[int, tuple[int, ...]], None] = {}
         apart: dict[bytes, int] = {}
         for start, length, distance in _stretches(self.letters):
             if length < distance:
@@ -179,12 +179,12 @@ class OpString:
             phase = _best_phase(crossing[distance][first:end], distance)
             starts = tuple(range(first + phase, end - distance + 1, distance))
             if len(starts) > 1:
-                found[distance, starts] = None
+                words[distance, starts] = None
         whole = self.letters.tobytes()
         longest = sorted(apart.items(), key=lambda item: -item[1])[:MOST_APART]
         for content, length in longest:
-            found[length, tuple(_occurrences(whole, content, self.letters.itemsize))] = None
-        order = sorted(found, key=lambda word: -word[0] * (len(word[1]) - 1))
+            words[length, tuple(_occurrences(whole, content, self.letters.itemsize))] = None
+        order = sorted(words, key=lambda word: -word[0] * (len(word[1]) - 1))
         return [RepeatedBlock(length, starts) for length, starts in order]
 
     def _crossing(self, period: int) -> np.ndarray:
@@ -232,19 +232,19 @@ class OpString:
 
         The kinds are told apart by how far above operands come from, if from another block.
         """
-        values, made = self.sources(word)
-        above = np.array(word.starts)[:, None] - made
-        number = values - self._first_result[made]
-        sources = np.where(made < word.starts[0], -1, above * self._most_results + number)
+        values, makers = self.sources(word)
+        above = np.array(word.starts)[:, None] - makers
+        number = values - self._first_result[makers]
+        sources = np.where(makers < word.starts[0], -1, above * self._most_results + number)
         if (sources == sources[0]).all():
             return word
         kinds = np.unique(sources, axis=0, return_inverse=True)[1].reshape(-1)
         best, turn = slice(0, 1), 1
         for period in range(1, min(MOST_KINDS, len(kinds) // 2) + 1):
-            found = _longest(kinds[period:] == kinds[:-period])
-            found = slice(found.start, found.stop + period)
-            if found.stop - found.start > best.stop - best.start:
-                best, turn = found, period
+            stretch = _longest(kinds[period:] == kinds[:-period])
+            stretch = slice(stretch.start, stretch.stop + period)
+            if stretch.stop - stretch.start > best.stop - best.start:
+                best, turn = stretch, period
         starts = word.starts[best]
         count = len(starts) // turn * turn
         return RepeatedBlock(word.length * turn, starts[:count:turn])
@@ -252,10 +252,10 @@ class OpString:
     def _wiring(self, word: RepeatedBlock) -> np.ndarray:
         """The result in the word that each operand at each place is, by a number that is the same
         at all places; -1 where it comes from without."""
-        values, made = self.sources(word)
+        values, makers = self.sources(word)
         starts = np.array(word.starts)[:, None]
-        within = made - starts
-        number = values - self._first_result[made]
+        within = makers - starts
+        number = values - self._first_result[makers]
         return np.where(within < 0, -1, within * self._most_results + number)
 
     @functools.cached_property
@@ -269,7 +269,7 @@ class OpString:
         return int(np.diff(self._results.starts).max())
 
     @staticmethod
-    def _at(lists: _Lists, word: RepeatedBlock) -> np.ndarray:
+    def _at(lists: _FlatLists, word: RepeatedBlock) -> np.ndarray:
         """The items of lists at the letters of a word, a row for each of its places."""
         first = lists.of(word.starts[0], word.length)
         slots = lists.starts[list(word.starts)][:, None] + np.arange(first.stop - first.start)
@@ -288,7 +288,7 @@ class OpString:
         return [tuple(column) for column in numbers[:, used].T.tolist()]
 
 
-class _Lists:
+class _FlatLists:
     """Lists of numbers as one array.
 
     Attributes:
@@ -341,7 +341,7 @@ def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
     Not all that is made of constants: the first step of a loop may be, from a constant state.
     """
     free: set[int] = set()
-    found: set[int] = set()
+    constant_ops: set[int] = set()
     makers: dict[int, int] = {}
     readers: dict[int, list[int]] = collections.defaultdict(list)
     alike: collections.Counter[Any] = collections.Counter()
@@ -353,33 +353,33 @@ def _of_constants(body: FunctionView) -> tuple[set[int], set[int]]:
                 alike[makers[value], j, signature] += 1
         if free.issuperset(operands) and _costs_nothing(signature):
             free.update(range(*body.results[i]))
-            found.add(i)
+            constant_ops.add(i)
         elif signature.effects is None and all(v in free or v in makers for v in operands):
             makers.update(dict.fromkeys(range(*body.results[i]), i))
-    found.update(maker for (maker, _, _), count in alike.items() if count > 1)
+    constant_ops.update(maker for (maker, _, _), count in alike.items() if count > 1)
     # What is no letter is made of none: who reads the text sees all uses of its letters.
     for maker in reversed(readers):
-        if not found.isdisjoint(readers[maker]):
-            found.add(maker)
-    return free, found
+        if not constant_ops.isdisjoint(readers[maker]):
+            constant_ops.add(maker)
+    return free, constant_ops
 
 
 def _stretches(letters: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """Stretches of a text that stand in it once more: start, length, and how far before."""
     count = len(letters)
     rank, k = letters, 1
-    found = []
+    stretches = []
     while k < count:
         following = np.zeros(count, np.int64)
         following[:-k] = rank[k:] + 1
         rank = np.unique(rank * (count + 1) + following, return_inverse=True)[1].reshape(-1)
         k *= 2
         if k >= SHORTEST:
-            found.append(_equidistant(rank, k))
+            stretches.append(_equidistant(rank, k))
         if rank.max() == count - 1:
             break
-    if found:
-        yield from sorted(set(map(tuple, np.concatenate(found).tolist())))
+    if stretches:
+        yield from sorted(set(map(tuple, np.concatenate(stretches).tolist())))
 
 
 def _equidistant(rank: np.ndarray, k: int) -> np.ndarray:

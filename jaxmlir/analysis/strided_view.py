@@ -113,9 +113,9 @@ class StridedView(NamedTuple):
         others, the first element.  A dimension of size 1 may be at none."""
         rank = len(array.type.shape)
         groups = []
-        for known, other in ((self.starts, 0), (self.steps, 1), (self.sizes, 1)):
+        for items, other in ((self.starts, 0), (self.steps, 1), (self.sizes, 1)):
             group = [other] * rank
-            for place, item in zip(places, known, strict=True):
+            for place, item in zip(places, items, strict=True):
                 if place is not None:
                     group[place] = item
             groups.append(tuple(group))
@@ -127,11 +127,11 @@ class StridedView(NamedTuple):
     ) -> StridedView:
         """The view of an array that its own is a slice of."""
         steps = self.steps
-        own = list(self.starts)
+        offsets = list(self.starts)
         if strides is not None:
             steps = tuple([by * step for by, step in zip(strides, steps, strict=True)])
-            own = [by * start for by, start in zip(strides, own, strict=True)]
-        begin = tuple([first + start for first, start in zip(starts, own, strict=True)])
+            offsets = [by * start for by, start in zip(strides, offsets, strict=True)]
+        begin = tuple([first + start for first, start in zip(starts, offsets, strict=True)])
         return StridedView(array, self.dims, begin, steps, self.sizes)
 
     def _part(self, node: OpView, array: ir.Value) -> StridedView:

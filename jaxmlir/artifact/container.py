@@ -45,7 +45,7 @@ METADATA = "jaxmlir"
 SEAL = "seal"
 
 
-class Part(NamedTuple):
+class StoredArray(NamedTuple):
     """A named array: of which safetensors type, and its bytes."""
 
     dtype: str
@@ -66,10 +66,10 @@ def parse_json(text: str | bytes, what: str) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("an object has the same key twice")
-    return found
+    return members
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def contents(source: Any) -> tuple[memoryview, str]:
     )
 
 
-def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, Part]]:
+def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, StoredArray]]:
     """The metadata and the parts of a file, whose data are views of ``buffer``.
 
     The header is what its seal says; the digests of the parts are the caller's to check.
@@ -123,7 +123,7 @@ def unpack(buffer: memoryview) -> tuple[dict[str, Any], dict[str, Part]]:
       ArtifactError: the file breaks the format.
     """
     start, header = _header(buffer)
-    parts: dict[str, Part] = {}
+    parts: dict[str, StoredArray] = {}
     position = start
     metadata = header.pop("__metadata__", None)
     for name, entry in header.items():
@@ -169,7 +169,9 @@ def _header(buffer: memoryview) -> tuple[int, dict[str, Any]]:
     return start, header
 
 
-def _part(name: str, entry: Any, buffer: memoryview, start: int, position: int) -> tuple[Part, int]:
+def _part(
+    name: str, entry: Any, buffer: memoryview, start: int, position: int
+) -> tuple[StoredArray, int]:
     """One tensor of the header, which must begin where the one before has ended."""
     expected = {"dtype", "shape", "data_offsets"}
     if not isinstance(entry, dict) or entry.keys() != expected:
@@ -189,7 +191,7 @@ def _part(name: str, entry: Any, buffer: memoryview, start: int, position: int) 
             f"the header's entry {name!r} is in bytes {begin} to {end}: expected {size} bytes from "
             f"byte {position} on"
         )
-    return Part(dtype, tuple(shape), buffer[begin:end]), end
+    return StoredArray(dtype, tuple(shape), buffer[begin:end]), end
 
 
 def _is_sizes(value: Any) -> bool:
@@ -204,12 +206,12 @@ def _is_sizes(value: Any) -> bool:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def pack(metadata: Mapping[str, Any], parts: Mapping[str, Part]) -> list[Any]:
+def pack(metadata: Mapping[str, Any], parts: Mapping[str, StoredArray]) -> list[Any]:
     """The pieces of a file with these parts, in this order, to be written one after another."""
     header: dict[str, Any] = {"__metadata__": {METADATA: _compact(metadata)}}
     position = 0
     pieces: list[Any] = []
-    for name, part in {**parts, SEAL: Part("U8", (32,), bytes(32))}.items():
+    for name, part in {**parts, SEAL: StoredArray("U8", (32,), bytes(32))}.items():
         size = math.prod(part.shape) * ITEM_SIZES[part.dtype]
         header[name] = {
             "dtype": part.dtype,
@@ -339,7 +341,7 @@ def check_name(name: Any) -> str:
     )
 
 
-def part_of(array: np.ndarray) -> tuple[str, Part]:
+def part_of(array: np.ndarray) -> tuple[str, StoredArray]:
     """The element type and the part of an array.
 
     A dtype that safetensors lacks (four-bit numbers, complex128 ...) is stored as the bytes of each
@@ -352,11 +354,11 @@ def part_of(array: np.ndarray) -> tuple[str, Part]:
     array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     data = array.reshape(-1).view(np.uint8).data
     if element in _DTYPES:
-        return element, Part(_DTYPES[element], array.shape, data)
-    return element, Part("U8", (*array.shape, array.dtype.itemsize), data)
+        return element, StoredArray(_DTYPES[element], array.shape, data)
+    return element, StoredArray("U8", (*array.shape, array.dtype.itemsize), data)
 
 
-def array_type(name: str, element: Any, part: Part) -> tuple[np.dtype, tuple[int, ...]]:
+def array_type(name: str, element: Any, part: StoredArray) -> tuple[np.dtype, tuple[int, ...]]:
     """The dtype and shape of a stored array.
 
     Raises:
@@ -381,6 +383,6 @@ def array_type(name: str, element: Any, part: Part) -> tuple[np.dtype, tuple[int
     return dtype, shape
 
 
-def array_of(part: Part, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+def array_of(part: StoredArray, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     """A part's data as an array that shares it; read-only."""
     return np.frombuffer(part.data, dtype).reshape(shape)

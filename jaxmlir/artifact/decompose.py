@@ -170,9 +170,9 @@ def _is_known(op_name: str) -> bool:
     if op_name in custom_rule_ops.OPS or (record is not None and record.jax == ops.OURS):
         return True
     names = (record.primitives if record else ()) or (name,)
-    found = [p for p in map(primitives.find, names) if p is not None]
+    installed = [p for p in map(primitives.find, names) if p is not None]
     # JAX 0.10 has another primitive of the name eval_jaxpr, which nothing lowers.
-    return bool(found) and (name not in CALLS or any(p in mlir._lowerings for p in found))
+    return bool(installed) and (name not in CALLS or any(p in mlir._lowerings for p in installed))
 
 
 def _replace(writer: Rules, op: Any, equation: Callable[..., Any], name: str) -> None:
@@ -207,19 +207,19 @@ def _class_of(op: Any) -> str:
 
 
 def _why(op_name: str, cls: str, made_with: str) -> str:
-    made = f"the program was made with jax {made_with}"
+    cause = f"the program was made with jax {made_with}"
     name = op_name.removeprefix("jaxpr.")
     if op_name in custom_rule_ops.HIGH_LEVEL_OPS:
         return (
-            f"{made}; this process, with jax {jax.__version__}, has no primitive class {cls} that "
+            f"{cause}; this process, with jax {jax.__version__}, has no primitive class {cls} that "
             "takes its parameters, and the program does not say what it expands to"
         )
     if name in ops.OPS:
         return (
-            f"{made}; the installed jax {jax.__version__} has no such primitive, and there is no "
+            f"{cause}; the installed jax {jax.__version__} has no such primitive, and there is no "
             "equation for it in terms of others"
         )
     return (
         f'the installed jax {jax.__version__} has no primitive "{name}", and no imported module '
-        f"registers one ({made}; one of your own is known once its module is imported: --load)"
+        f"registers one ({cause}; one of your own is known once its module is imported: --load)"
     )

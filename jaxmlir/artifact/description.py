@@ -50,8 +50,8 @@ class _Report:
         self.contents = contents
         self.module = module
         self.functions = [op for op in module.body.operations if isinstance(op, func.FuncOp)]
-        found = (op for f in self.functions for block in f.body for op in block.operations)
-        self.ops = [op for op in found if not isinstance(op, func.ReturnOp)]
+        all_ops = (op for f in self.functions for block in f.body for op in block.operations)
+        self.ops = [op for op in all_ops if not isinstance(op, func.ReturnOp)]
 
     def text(self) -> str:
         lines = [f"{self.filename}: {self.size} bytes", *self.versions()]
@@ -117,31 +117,31 @@ class _Report:
 
     def rules(self) -> Iterable[str]:
         """Each function that has rules, once."""
-        found: dict[str, None] = {}
+        lines: dict[str, None] = {}
         for op in self.ops:
             attributes = op.attributes
             keys = ("jvp_jaxpr", "fwd_jaxpr", "bwd_jaxpr", "bwd")
             rules = [f"{key} {attributes[key]}" for key in keys if key in attributes]
             if rules:
-                of = f"{attributes['call_jaxpr']}: " if "call_jaxpr" in attributes else ""
-                found[of + ", ".join(rules)] = None
-        return list(found)
+                prefix = f"{attributes['call_jaxpr']}: " if "call_jaxpr" in attributes else ""
+                lines[prefix + ", ".join(rules)] = None
+        return list(lines)
 
     def effects(self) -> Iterable[str]:
         """The ops with effects, and where the first of each kind is."""
-        found: dict[tuple[str, str], list[str]] = {}
+        by_kind: dict[tuple[str, str], list[str]] = {}
         for op in self.ops:
             if "jaxpr.effects" in op.attributes:
                 effects = re.findall(r"\{(\w+)", str(op.attributes["jaxpr.effects"]))
                 kind = op.operation.name.removeprefix("jaxpr."), ", ".join(effects)
                 file, line, _ = locations.position(op.location)
-                found.setdefault(kind, []).append(f", at {file}:{line}" if line else "")
-        for (name, effects), places in found.items():
+                by_kind.setdefault(kind, []).append(f", at {file}:{line}" if line else "")
+        for (name, effects), places in by_kind.items():
             yield f"{len(places)} {name}: {effects}{places[0]}"
 
     def reach(self) -> Iterable[str]:
-        found = collections.Counter((c.op, c.target) for c in custom_calls.find(self.module))
-        return [f"{count} {op} of {target!r}" for (op, target), count in found.items()]
+        counts = collections.Counter((c.op, c.target) for c in custom_calls.find(self.module))
+        return [f"{count} {op} of {target!r}" for (op, target), count in counts.items()]
 
     def sources(self) -> Iterable[str]:
         """The lines of each file that ops come from, as ranges."""

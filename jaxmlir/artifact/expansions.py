@@ -133,7 +133,7 @@ def _may_have_objects(name: str) -> bool:
 # --- writing -------------------------------------------------------------------------------------
 
 
-class _Expansion(NamedTuple):
+class _PrimitiveExpansion(NamedTuple):
     """What the ops of one primitive with the same parameters expand to."""
 
     primitive: str
@@ -144,7 +144,7 @@ class _Expansion(NamedTuple):
 def _write(program: Module, places: dict[str, ir.Location]) -> None:
     """Writes what the ops of a program expand to, and replaces those that cannot be written."""
     before = functions(program.module).keys()
-    identities, found = _Parameters(), {}
+    identities, expansions = _Parameters(), {}
     keys: dict[Signature, Any] = {}
     # The rules of a function that was written may apply primitives too, its own among them.
     for order in itertools.count():
@@ -155,25 +155,25 @@ def _write(program: Module, places: dict[str, ir.Location]) -> None:
             if signature not in keys:
                 keys[signature] = _key(rules, op, signature, identities)
             by_key[keys[signature]].append(op)
-        new = by_key.keys() - found.keys()
+        new = by_key.keys() - expansions.keys()
         if not new:
             break
         for key, alike in by_key.items():
             if key in new:
-                known = functions(program.module).keys()
-                found[key] = _expansion(rules, alike[0], order)
+                existing = functions(program.module).keys()
+                expansions[key] = _expansion(rules, alike[0], order)
                 # Of an op that is in a function that was added, the one that this is added for.
                 place = places.get(_function_of(alike[0]), alike[0].location)
-                places |= dict.fromkeys(functions(program.module).keys() - known, place)
+                places |= dict.fromkeys(functions(program.module).keys() - existing, place)
         program.changed()
     for key, alike in by_key.items():
-        if found[key] is not None:
+        if expansions[key] is not None:
             symbol = None
             for op in alike:
                 if _has_handles(op):
-                    rename_call(op, *found[key][1:])
+                    rename_call(op, *expansions[key][1:])
                 else:
-                    symbol = symbol or _function(rules, op, found[key])
+                    symbol = symbol or _function(rules, op, expansions[key])
                     op.attributes[EXPANSION] = symbol_ref(symbol)
     present = functions(program.module)
     new = present.keys() - before
@@ -226,8 +226,8 @@ class _Parameters(Identities):
         slots = (getattr(cls, "__slots__", ()) for cls in type(value).__mro__)
         names = itertools.chain(*([s] if isinstance(s, str) else s for s in slots))
         names = [*getattr(value, "__dict__", ()), *(n for n in names if not n.startswith("__"))]
-        found = [(name, self(getattr(value, name, None))) for name in names]
-        return (type(value), *found) if type(value) is object or found else (kind, id(value))
+        fields = [(name, self(getattr(value, name, None))) for name in names]
+        return (type(value), *fields) if type(value) is object or fields else (kind, id(value))
 
 
 def _nodes(tree: Any) -> Iterator[tuple[type, Any]]:
@@ -238,7 +238,7 @@ def _nodes(tree: Any) -> Iterator[tuple[type, Any]]:
             yield from _nodes(child)
 
 
-def _function(rules: Rules, op: Any, expansion: _Expansion) -> str:
+def _function(rules: Rules, op: Any, expansion: _PrimitiveExpansion) -> str:
     """The symbol of a new function that does what an op expands to."""
     symbol = rules.importer.unique_name(expansion.primitive)
     operands, results = ([v.type for v in side] for side in (op.operands, op.results))
@@ -252,7 +252,7 @@ def _function(rules: Rules, op: Any, expansion: _Expansion) -> str:
     return symbol
 
 
-def _expansion(rules: Rules, op: Any, order: int) -> _Expansion | None:
+def _expansion(rules: Rules, op: Any, order: int) -> _PrimitiveExpansion | None:
     """What an op expands to; ``None`` if what it computes cannot be traced.
 
     Args:
@@ -287,7 +287,7 @@ class _Expander:
         self.name = getattr(prim, "__name__", None) or prim.name
         self.attributes: dict[str, ir.Attribute] = {}
 
-    def expansion(self) -> _Expansion:
+    def expansion(self) -> _PrimitiveExpansion:
         with_vjp = self.with_rules and self._has("vjp_fwd") and not self._has("jvp")
         function = _with_vjp(self.high_level) if with_vjp else _implementation(self.eqn)
         self.call = jax_rules.trace_flat(function, self.avals, self.name)
@@ -301,10 +301,10 @@ class _Expander:
                 self.add_jvp(_as_call(self.call, self.avals, self.name))
         if not self.attributes:
             name = ir.StringAttr.get(self.name)
-            return _Expansion(self.name, "jaxpr.jit", {"jaxpr": symbol, "name": name})
+            return _PrimitiveExpansion(self.name, "jaxpr.jit", {"jaxpr": symbol, "name": name})
         self.attributes.setdefault("transposes", ir.ArrayAttr.get([]))
         attributes = {"call_jaxpr": symbol, **self.attributes}
-        return _Expansion(self.name, "jaxpr.custom_jvp_call_jaxpr", attributes)
+        return _PrimitiveExpansion(self.name, "jaxpr.custom_jvp_call_jaxpr", attributes)
 
     def _has(self, method: str, *registries: Mapping[Any, Any]) -> bool:
         """Whether the primitive has a rule: as a method, where it is an object of a class."""
@@ -367,7 +367,7 @@ class _Expander:
 
         def rule(mask: Mask) -> ir.Attribute:
             batched, dims = self._batched(mask, size)
-            found = {
+            attributes = {
                 "jaxpr.batched": mask,
                 "jaxpr.out_batched": tuple([dim is not None for dim in dims]),
                 "jaxpr.batch_size": name,
@@ -379,7 +379,7 @@ class _Expander:
                 return [x if d is None else batching.moveaxis(x, d, 0) for x, d in results]
 
             jaxpr = jax_rules.trace_flat(in_front, in_avals, self.name)
-            return self.written(jaxpr, "_batched", **found)
+            return self.written(jaxpr, "_batched", **attributes)
 
         everything = (True,) * len(self.avals)
         if self._batches_the_implementation(everything, size):
@@ -403,18 +403,18 @@ class _Expander:
         """Whether the batching rule does what batching the implementation does, be it by another
         primitive."""
         try:
-            own, _ = self._batched(mask, size)
-            eqns = open_jaxpr(own)[0].eqns
+            by_rule, _ = self._batched(mask, size)
+            eqns = open_jaxpr(by_rule)[0].eqns
             name = primitives.op_name(eqns[0].primitive.name) if len(eqns) == 1 else ""
             if name and (may_expand(name) or _may_have_objects(name)):
                 function = _implementation(eqns[0])
-                own = jax_rules.trace_flat(function, own.in_avals, self.name)
+                by_rule = jax_rules.trace_flat(function, by_rule.in_avals, self.name)
             in_axes = tuple([0 if batched else None for batched in mask])
             function = jax.vmap(core.jaxpr_as_fun(self.call), in_axes, axis_size=size)
-            batched = jax_rules.trace_flat(function, own.in_avals, self.name)
+            batched = jax_rules.trace_flat(function, by_rule.in_avals, self.name)
         except Exception:  # of the user's functions
             return False
-        return str(own) == str(batched)
+        return str(by_rule) == str(batched)
 
     def _add_error(self, name: str, error: Exception | None) -> None:
         if error is not None:
@@ -424,10 +424,10 @@ class _Expander:
 def _masks(operands: Iterable[bool]) -> list[Mask]:
     """The sets of some operands, largest first; of many all together and each alone."""
     operands = tuple(operands)
-    indices = [i for i, wanted in enumerate(operands) if wanted]
+    indices = [i for i, included in enumerate(operands) if included]
     sizes = range(len(indices), 0, -1) if len(indices) <= _FEW else (len(indices), 1)
     sets = itertools.chain(*(itertools.combinations(indices, n) for n in sizes))
-    return [tuple([i in found for i in range(len(operands))]) for found in sets]
+    return [tuple([i in subset for i in range(len(operands))]) for subset in sets]
 
 
 def _largest(operands: Mask, trace: Callable[[Mask], Any]) -> Mask:
@@ -445,7 +445,7 @@ def _largest(operands: Mask, trace: Callable[[Mask], Any]) -> Mask:
         half = len(indices) // 2
         return tuple(map(any, zip(working(indices[:half]), working(indices[half:]), strict=True)))
 
-    return working([i for i, wanted in enumerate(operands) if wanted])
+    return working([i for i, included in enumerate(operands) if included])
 
 
 def _rules_for(
@@ -456,23 +456,23 @@ def _rules_for(
 
     Where there is none for many operands together, one for those that have one alone is tried.
     """
-    found: dict[Mask, ir.Attribute] = {}
+    rules: dict[Mask, ir.Attribute] = {}
     first = None
 
     def attempt(mask: Mask) -> None:
         nonlocal first
         try:
-            found[mask] = rule(mask)
+            rules[mask] = rule(mask)
         except Exception as error:  # of the user's function
             first = first or error
 
     for mask in masks:
         attempt(mask)
-    if found and masks[0] not in found and sum(masks[0]) > _FEW:
-        together = tuple(map(any, zip(*found, strict=True)))
+    if rules and masks[0] not in rules and sum(masks[0]) > _FEW:
+        together = tuple(map(any, zip(*rules, strict=True)))
         attempt(together)
-    ordered = sorted(found, key=lambda mask: -sum(mask))
-    return [found[mask] for mask in ordered], None if found else first
+    ordered = sorted(rules, key=lambda mask: -sum(mask))
+    return [rules[mask] for mask in ordered], None if rules else first
 
 
 def _other(mask: Mask) -> Mask:
@@ -536,8 +536,8 @@ def _with_vjp(prim: Any) -> Callable[..., Any]:
         return prim.out_tree.flatten_up_to(out), (residuals, *structured)
 
     def bwd(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
-        found = cotangents_of(prim, residuals, cotangents)
-        return tuple(map(_instantiated, found))
+        in_cotangents = cotangents_of(prim, residuals, cotangents)
+        return tuple(map(_instantiated, in_cotangents))
 
     function = jax.custom_vjp(expand)
     function.defvjp(fwd, bwd)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, TypeVar
 
 from jaxmlir.artifact import container, module_text
-from jaxmlir.dialect.handles import Constants, Unread
+from jaxmlir.dialect.handles import Constants, UnreadArray
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module, version_fault
 from jaxmlir.errors import ArtifactError, DiagnosticError, JaxmlirError
@@ -112,7 +112,7 @@ class Contents:
         if fault := version_fault(dialect):
             raise ArtifactError(f"it has {fault}")
 
-    def _arrays(self, parts: dict[str, container.Part]) -> dict[str, Any]:
+    def _arrays(self, parts: dict[str, container.StoredArray]) -> dict[str, Any]:
         described = self.metadata.get("constants")
         prefix = container.CONSTANT
         stored = {n.removeprefix(prefix): part for n, part in parts.items() if n.startswith(prefix)}
@@ -123,15 +123,15 @@ class Contents:
         if not isinstance(described, dict) or described.keys() != stored.keys():
             raise ArtifactError("the metadata's constants are not those that the file has")
         eager = sum(len(part.data) for part in stored.values()) <= EAGER_BYTES
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for name, part in stored.items():
             self._constant_entry(name, described[name])
             dtype, shape = container.array_type(name, described[name]["type"], part)
-            read = functools.cache(
+            loader = functools.cache(
                 functools.partial(_read, name, part, described[name]["sha256"], dtype, shape)
             )
-            found[name] = read() if eager else Unread(read, shape, dtype)
-        return found
+            arrays[name] = loader() if eager else UnreadArray(loader, shape, dtype)
+        return arrays
 
     def _constant_entry(self, name: str, entry: Any) -> None:
         container.check_name(name)

@@ -83,9 +83,9 @@ def check(text: bytes, what: str = "the module") -> None:
     end = _BODY.match(body).end()
     if end != len(body):
         line = body.count(b"\n", 0, end) + 1
-        found = body[end : end + 40].decode("ascii", "replace")
+        rest = body[end : end + 40].decode("ascii", "replace")
         raise ArtifactError(
-            f"{what} has {found!r} in line {line}, not counting those of locations: expected only "
+            f"{what} has {rest!r} in line {line}, not counting those of locations: expected only "
             "what jaxmlir prints (ops of the jaxpr dialect in generic form, builtin attributes and "
             "types, no in-process handles)"
         )
@@ -99,8 +99,8 @@ def check(text: bytes, what: str = "the module") -> None:
 def _check_location_tokens(lines: bytes, what: str) -> None:
     end = _LOCATIONS.match(lines).end()
     if end != len(lines):
-        found = lines[end : lines.index(b"\n", end)][:60].decode("ascii", "replace")
-        raise ArtifactError(f"{what} has a malformed location: {found!r}")
+        rest = lines[end : lines.index(b"\n", end)][:60].decode("ascii", "replace")
+        raise ArtifactError(f"{what} has a malformed location: {rest!r}")
 
 
 def _check_locations(lines: bytes, what: str) -> None:

@@ -68,7 +68,7 @@ def pieces(
 
     program = _writable(program, as_flat, effects)
     elements: dict[str, dict[str, str]] = {}
-    parts: dict[str, container.Part] = {}
+    parts: dict[str, container.StoredArray] = {}
     # The widest elements first: then each array begins at a multiple of its element's size.
     arrays = sorted(_arrays(program).items(), key=lambda item: -item[1].dtype.itemsize)
     for name, array in arrays:
@@ -76,7 +76,7 @@ def pieces(
         elements[name] = {"type": element, "sha256": container.digest(part.data)}
         parts[container.CONSTANT + name] = part
     text, size = _module.compress(program.written_module(), locations=source_info)
-    parts[container.MODULE] = container.Part("U8", (len(text),), text)
+    parts[container.MODULE] = container.StoredArray("U8", (len(text),), text)
     metadata = {
         "artifact": container.VERSION,
         "dialect": DIALECT_VERSION,
@@ -123,17 +123,17 @@ def _check_writable(
 
 def _arrays(program: Module) -> dict[str, np.ndarray]:
     """The arrays that the module names."""
-    found = {}
+    arrays = {}
     with context():
         for name, op in _constant_names(program.module):
-            if name in found:
+            if name in arrays:
                 continue
             if name not in program.constants:
                 message = f"constant {name!r} has no value that can be saved"
                 position = locations.position(op.location)
                 raise ArtifactError([Diagnostic("error", message, *position)])
-            found[container.check_name(name)] = np.asarray(program.constants[name])
-    return found
+            arrays[container.check_name(name)] = np.asarray(program.constants[name])
+    return arrays
 
 
 def _constant_names(module: ir.Module) -> Iterator[tuple[str, Any]]:
@@ -166,7 +166,7 @@ def _unwritable(
         return
     with context():
         callers = _Callers(module, places)
-        found: dict[Diagnostic, None] = {}
+        diagnostics: dict[Diagnostic, None] = {}
         for function in module.body.operations:
             symbol = function.attributes["sym_name"].value
             ops = [op for region in function.regions for block in region for op in block.operations]
@@ -175,8 +175,8 @@ def _unwritable(
                     continue
                 what = f"@{symbol}" if op is function else f"'{op.operation.name}' op"
                 for message in _why_unwritable(op, what):
-                    found[callers.diagnostic(message, op, symbol)] = None
-        yield from found
+                    diagnostics[callers.diagnostic(message, op, symbol)] = None
+        yield from diagnostics
 
 
 class _Callers:
@@ -189,12 +189,12 @@ class _Callers:
     @functools.cached_property
     def _calls(self) -> dict[str, list[tuple[str, ir.Location]]]:
         """The ops that refer to each function: the functions that they are in, and where."""
-        found = collections.defaultdict(list)
+        calls = collections.defaultdict(list)
         for caller, function in functions(self._module).items():
             for op, _ in ops_with_symbols(function):
                 for symbol in symbols_of(op):
-                    found[symbol].append((caller, self._places.get(caller, op.location)))
-        return found
+                    calls[symbol].append((caller, self._places.get(caller, op.location)))
+        return calls
 
     def diagnostic(self, message: str, op: Any, symbol: str) -> Diagnostic:
         """An error at the line of the user's that an op is for, which names the line that made it
@@ -211,9 +211,9 @@ class _Callers:
         seen, pending = {symbol}, collections.deque([(symbol, location)])
         while pending:
             symbol, location = pending.popleft()
-            own = [frame for frame in frames(location) if not _is_of_library(frame[0])]
-            if own:
-                return own[0]
+            user_frames = [frame for frame in frames(location) if not _is_of_library(frame[0])]
+            if user_frames:
+                return user_frames[0]
             pending += [call for call in self._calls[symbol] if call[0] not in seen]
             seen.update(caller for caller, _ in self._calls[symbol])
         return None
@@ -243,14 +243,14 @@ def _why_unwritable(op: Any, what: str) -> Iterator[str]:
         handle = next(codec.handles_in(op.attributes[key]), None)
         if handle is not None:
             box = handles.find_box(handle)
-            found = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
+            shown = "a Python object" if box is None else f"the Python object {_shown(box.value)}"
             yield (
-                f"{what} cannot be saved: attribute '{key}' is {found}, which has no form outside "
+                f"{what} cannot be saved: attribute '{key}' is {shown}, which has no form outside "
                 f"of this process{_way_out(op, name, key)}"
             )
     parts = [*op.results.types, *(attr for _, attr in op.attributes.items())]
-    for own in dict.fromkeys(_OWN_TYPE.findall(" ".join(map(str, parts)))):
-        yield f"{what} cannot be saved: the type {own} exists in this process only"
+    for type_text in dict.fromkeys(_OWN_TYPE.findall(" ".join(map(str, parts)))):
+        yield f"{what} cannot be saved: the type {type_text} exists in this process only"
 
 
 def _way_out(op: Any, name: str, key: str) -> str:

@@ -69,18 +69,18 @@ class Settings:
         dump_to: str | os.PathLike[str] | None,
     ) -> Settings:
         """Settings, those that are ``None`` from the environment."""
-        read = os.environ.get
+        getenv = os.environ.get
         if optimize is None:
-            text = read("JAXMLIR_OPTIMIZE", "") or "0"
+            text = getenv("JAXMLIR_OPTIMIZE", "") or "0"
             if not text.isdecimal():
                 raise PipelineError(f"JAXMLIR_OPTIMIZE: expected a level, got {text!r}")
             optimize = int(text)
         if pipeline is None:
-            pipeline = read("JAXMLIR_PIPELINE", "")
+            pipeline = getenv("JAXMLIR_PIPELINE", "")
         if round_trip is None:
-            round_trip = read("JAXMLIR_ROUND_TRIP", "0") not in ("", "0")
+            round_trip = getenv("JAXMLIR_ROUND_TRIP", "0") not in ("", "0")
         if dump_to is None:
-            dump_to = read("JAXMLIR_DUMP_TO", "")
+            dump_to = getenv("JAXMLIR_DUMP_TO", "")
         return cls(optimize, pipeline, round_trip, os.fspath(dump_to))
 
 
@@ -169,7 +169,7 @@ def program_of(
     return program
 
 
-class _Pending(threading.local):
+class _PendingJaxpr(threading.local):
     """The jaxpr being lowered, and the program for each target that stands in for it when its body
     is reached."""
 
@@ -178,7 +178,7 @@ class _Pending(threading.local):
     program_for: Callable[[Target], Program] | None = None
 
 
-_pending = _Pending()
+_pending = _PendingJaxpr()
 
 
 @contextlib.contextmanager

@@ -58,18 +58,18 @@ class Exporter:
         if self._to_run:
             custom_calls.check(self.program)
         with self._lock:
-            found = self.made.get((symbol,))
-            if found is _IN_PROGRESS:
+            closed = self.made.get((symbol,))
+            if closed is _IN_PROGRESS:
                 raise ExportError(
                     f"@{symbol} calls itself: only a custom derivative rule may refer to the "
                     "function it belongs to"
                 )
-            if found is None:
+            if closed is None:
                 if self._depth == MAX_DEPTH:
                     for below in self._callees_first(symbol):
                         self._make(below)
-                found = self._make(symbol)
-            return found
+                closed = self._make(symbol)
+            return closed
 
     def _make(self, symbol: str) -> Any:
         function = self.program._function(symbol)
@@ -77,13 +77,13 @@ class Exporter:
         self._depth += 1
         try:
             with context():
-                found = self.made[symbol,] = _export_function(self, function)
+                closed = self.made[symbol,] = _export_function(self, function)
         except BaseException:
             del self.made[symbol,]
             raise
         finally:
             self._depth -= 1
-        return found
+        return closed
 
     def _callees_first(self, symbol: str) -> Iterator[str]:
         """What a function calls, directly or not, and is not made yet; after what that calls."""
@@ -112,11 +112,11 @@ class Exporter:
           ExportError: as :meth:`jaxpr` does.
         """
         with self._lock:
-            found = self.made.get((symbol, values))
-            if found is None:
-                found = close_jaxpr(self.jaxpr(symbol), self.values(values))
-                self.made[symbol, values] = found
-            return found
+            closed = self.made.get((symbol, values))
+            if closed is None:
+                closed = close_jaxpr(self.jaxpr(symbol), self.values(values))
+                self.made[symbol, values] = closed
+            return closed
 
     def values(self, symbol: str) -> list[Any]:
         """What a function without arguments returns, whatever is being traced."""
@@ -132,10 +132,10 @@ MAX_DEPTH = 10
 @functools.lru_cache(maxsize=1024)
 def _decoded(value: ir.Attribute) -> Any:
     """The few constants that most programs are made of, 0 and 1 among them, are read once."""
-    found = codec.decode(value)
-    if isinstance(found, np.ndarray):
-        found.flags.writeable = False
-    return found
+    constant = codec.decode(value)
+    if isinstance(constant, np.ndarray):
+        constant.flags.writeable = False
+    return constant
 
 
 def constant_value(program: Module, op: Any) -> Any:

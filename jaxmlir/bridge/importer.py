@@ -34,7 +34,7 @@ from jaxmlir._compat import (
 )
 from jaxmlir.bridge import manual_axes, params
 from jaxmlir.bridge.custom_rules.closures import PASSING, note_origins
-from jaxmlir.bridge.custom_rules.pending import Pending
+from jaxmlir.bridge.custom_rules.pending import PendingRules
 from jaxmlir.dialect import (
     codec,
     custom_rule_ops,
@@ -117,7 +117,7 @@ class Importer:
     ) -> None:
         self.constants = constants
         self.handles = boxes
-        self.pending: Pending = Pending(self, program)
+        self.pending: PendingRules = PendingRules(self, program)
         self._names: set[str] = set()
         # Of each name that is taken, the numbers that may be free.
         self._numbers: collections.defaultdict[str, Any] = collections.defaultdict(itertools.count)
@@ -130,7 +130,7 @@ class Importer:
         # Where functions that are written are called.
         self.call: ir.Location | None = None
         # While a function is being written.
-        self._nest: _Nest | None = None
+        self._nest: _FunctionNest | None = None
         # How often something written refers to what only this program has.
         self.references: int = 0
         # What programs that it calls are imported for, by default what they are optimized for; and
@@ -183,9 +183,9 @@ class Importer:
 
     def unique_symbol(self, name: str) -> str:
         """``name``, or ``name_0`` ... if the module has it; dots are kept."""
-        found = free_symbol(name, self._names, self._numbers[name])
-        self._names.add(found)
-        return found
+        symbol = free_symbol(name, self._names, self._numbers[name])
+        self._names.add(symbol)
+        return symbol
 
     def rule(self, key: Any, hint: str, trace: Any) -> str:
         """The symbol of a custom rule's function; ``trace() -> (jaxpr, consts)`` runs on a miss.
@@ -282,7 +282,7 @@ class Importer:
         if public:
             locations.name_arguments(op, jaxpr.debug_info.arg_names or ())
         env = dict(zip(invars, block.arguments, strict=True))
-        body = _Function(self, block, location)
+        body = _JaxprWriter(self, block, location)
         nest, waiting = self._nest, len(self.pending)
         try:
             if nest is None:
@@ -290,7 +290,7 @@ class Importer:
                 return op
             nest.symbols.append(name)
             if nest.depth == MAX_DEPTH:
-                nest.waiting.append(_Waiting(body, jaxpr, env, consts, self.pending.place))
+                nest.waiting.append(_QueuedJaxpr(body, jaxpr, env, consts, self.pending.place))
                 return op
             nest.depth += 1
             body.write(jaxpr, env, consts)
@@ -324,14 +324,14 @@ class Importer:
         """
         env = dict(zip(jaxpr.invars, args, strict=True))
         self._alive.append((jaxpr, consts))
-        body = _Function(self, block, location)
+        body = _JaxprWriter(self, block, location)
         results = self._outermost(functools.partial(body.equations, jaxpr, env, consts))
         self.pending.trace()
         return results
 
     def _outermost(self, write: Callable[[], T]) -> T:
         """Writes what is in no other function, and the bodies that wait until that is done."""
-        nest = self._nest = _Nest()
+        nest = self._nest = _FunctionNest()
         waiting = nest.waiting
         try:
             result = write()
@@ -408,7 +408,7 @@ def _symbol(hint: str) -> str:
     return re.sub(r"[^\w.]+", "_", hint).strip("_") or "function"
 
 
-class _Function:
+class _JaxprWriter:
     """Writes the equations of one jaxpr into one block."""
 
     def __init__(self, importer: Importer, block: ir.Block, location: ir.Location | None):
@@ -467,9 +467,9 @@ class _Function:
                     op = create(name, types, operands, attributes, loc=loc)
                     env.update(zip(outvars, op.results, strict=True))
                 if name in custom_rule_ops.OPS:
-                    from jaxmlir.bridge.custom_rules.tracing import OfEquation
+                    from jaxmlir.bridge.custom_rules.tracing import EquationSource
 
-                    self.importer.pending.add(op, functools.partial(OfEquation, eqn))
+                    self.importer.pending.add(op, functools.partial(EquationSource, eqn))
             except JaxmlirError as e:
                 located = _at_equation(e, eqn)
                 raise located from cause_of(located, e)
@@ -518,7 +518,7 @@ class _Function:
             return name, rewrite(eqn, self.importer)
         importer: codec.Writer = self.importer
         if opens:
-            importer = _Opening(self.importer)
+            importer = _OpeningWriter(self.importer)
         encode = codec.encode
         for key, value in params.items():
             default = defaults.get(key, _REQUIRED)
@@ -527,7 +527,7 @@ class _Function:
                 value = bool(value)
             if value is default or (type(value) is type(default) and value == default):
                 continue
-            if type(default) is _Each and all(item == default.value for item in value):
+            if type(default) is _EachDefault and all(item == default.value for item in value):
                 continue
             attributes[key] = encode(value, importer)
         if name is _FOREIGN:
@@ -543,10 +543,10 @@ class _Function:
             key = (aval, array.tobytes())
         else:
             key = id(value)
-        found = self.literals.get(key)
-        if found is None:
-            found = self.literals[key] = self.constant(value, aval, loc)
-        return found
+        constant = self.literals.get(key)
+        if constant is None:
+            constant = self.literals[key] = self.constant(value, aval, loc)
+        return constant
 
     def constant(self, value: Any, aval: Any, loc: ir.Location) -> ir.Value:
         attributes = self.importer.constant_attributes(value, aval)
@@ -557,21 +557,21 @@ class _Function:
         ).result
 
 
-class _Waiting(NamedTuple):
+class _QueuedJaxpr(NamedTuple):
     """What is to be written, and where in the program."""
 
-    function: _Function
+    function: _JaxprWriter
     jaxpr: Any
     env: dict[Any, ir.Value]
     consts: Sequence[Any]
     place: tuple[Any, ...]
 
-    def write(self, pending: Pending) -> None:
+    def write(self, pending: PendingRules) -> None:
         with pending.around(*self.place):
             self.function.write(self.jaxpr, self.env, self.consts)
 
 
-class _Nest:
+class _FunctionNest:
     """The functions that are written with one that is in no other.
 
     Attributes:
@@ -584,11 +584,11 @@ class _Nest:
     def __init__(self) -> None:
         self.depth = 0
         self.symbols: list[str] = []
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[_QueuedJaxpr] = []
         self.closed: dict[int, Any] = {}
 
 
-class _Opening(NamedTuple):
+class _OpeningWriter(NamedTuple):
     """The ``Writer`` for parameters of a primitive whose rules we know nothing of.
 
     They may pass operands for a jaxpr's constants, and so count on all of them, in this order.
@@ -615,7 +615,7 @@ def _parts(jaxpr: Any, consts: list[Any], opened: bool) -> dict[Any, tuple[Any, 
     return {(id(jaxpr),): (jaxpr, []), key: open_jaxpr(values)}
 
 
-class _Each(NamedTuple):
+class _EachDefault(NamedTuple):
     """The default of a tuple with one entry for each operand or result."""
 
     value: Any
@@ -640,7 +640,7 @@ def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
         else:
             record = ops.BY_PRIMITIVE.get(primitive.name)
             defaults = {
-                attr.name: _Each(attr.default) if attr.each else attr.default
+                attr.name: _EachDefault(attr.default) if attr.each else attr.default
                 for attr in (record.attributes if record else ())
                 if attr.default is not ops.REQUIRED
             }
@@ -659,9 +659,9 @@ def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
 def _renaming(record: Any) -> Any | None:
     """A rewrite that gives parameters the dialect's names, where this JAX has others."""
     names = {
-        old: attr.name
+        jax_name: attr.name
         for attr in record.attributes
-        for where, old in attr.renamed
+        for where, jax_name in attr.renamed
         if version_matches(where)
     }
     if not names:

@@ -35,7 +35,7 @@ def added(operands: Sequence[Any], avals: Sequence[Any]) -> list[Axes]:
     """
     if not config._check_vma.value:
         return [frozenset()] * len(operands)
-    return [axes_of(aval) - axes_of(own) for aval, own in zip(avals, operands, strict=True)]
+    return [axes_of(aval) - axes_of(operand) for aval, operand in zip(avals, operands, strict=True)]
 
 
 def cast(operands: Sequence[Any], args: Sequence[Any]) -> list[Any]:
@@ -95,7 +95,7 @@ def retyped(callee: Any, avals: Sequence[Any]) -> Any:
       TransformError: JAX refuses an op of it on operands that vary so.
     """
     pairs = zip(avals, callee.signature.operands, strict=True)
-    axes = frozenset().union(*[axes_of(aval) - axes_of(own) for aval, own in pairs])
+    axes = frozenset().union(*[axes_of(aval) - axes_of(operand) for aval, operand in pairs])
     if not axes:
         return callee
     program, symbol = callee.derived("vary", (axes, _mesh_of(axes, avals)))
@@ -113,8 +113,8 @@ def classes(
     """
     if len(set(axes)) <= 1:
         return {frozenset().union(*axes): list(range(n))}
-    found: dict[Axes, list[int]] = {}
+    indices: dict[Axes, list[int]] = {}
     for i in range(n):
-        own = [a for a, need in zip(axes, needed(i), strict=True) if need]
-        found.setdefault(frozenset().union(*own), []).append(i)
-    return found
+        needed_axes = [a for a, need in zip(axes, needed(i), strict=True) if need]
+        indices.setdefault(frozenset().union(*needed_axes), []).append(i)
+    return indices

@@ -143,10 +143,10 @@ def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
         jaxpr, consts = params["fun_jaxpr_thunk"]()
     except Exception:
         return params
-    given = [v.aval for v in jaxpr.outvars]
+    out_avals = [v.aval for v in jaxpr.outvars]
     results = [v.aval for v in eqn.outvars[params["num_res"] :]]
     # JAX's dead code elimination drops results of the op, but not of the function.
-    fits = len(given) == len(results) and all(map(core.typematch, given, results))
+    fits = len(out_avals) == len(results) and all(map(core.typematch, out_avals, results))
     if not fits or any(isinstance(const, core.Tracer) for const in consts):
         return params
     params = {key: value for key, value in params.items() if key != "fun_jaxpr_thunk"}
@@ -222,13 +222,13 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
 
         return export.read(op, name, reader)
     attributes = op.attributes
-    given = {key: attributes[key] for key in attributes}
-    foreign = given.get("jaxpr.primitive")
+    undecoded = {key: attributes[key] for key in attributes}
+    foreign = undecoded.get("jaxpr.primitive")
     primitive = codec.decode(foreign) if foreign is not None else primitives.of_op(name)
     defaults = {} if foreign is not None else _defaults(name)
     params: dict[str, Any] = {}
     for key, (param, default, each) in defaults.items():
-        attr = given.pop(key, None)
+        attr = undecoded.pop(key, None)
         if attr is not None:
             params[param] = codec.decode(attr, reader)
         elif default is _ABSENT:
@@ -238,7 +238,7 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
             params[param] = (default,) * count if each else default
         else:
             raise ExportError(f"'{name}' op requires attribute '{key}'")
-    for key, attr in given.items():
+    for key, attr in undecoded.items():
         if not key.startswith("jaxpr."):
             params[key] = codec.decode(attr, reader)
     rewrite = FROM_DIALECT.get(primitive.name)
@@ -256,12 +256,12 @@ def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
     """For each attribute of an op's record: the installed JAX's name of the parameter, its default
     and whether that is one for each operand or result."""
     record = ops.record_of(name)
-    found = {}
+    defaults = {}
     for attr in record.attributes if record else ():
         if version_matches(attr.jax):
-            names = [old for where, old in attr.renamed if version_matches(where)]
+            names = [jax_name for where, jax_name in attr.renamed if version_matches(where)]
             default = _NO_DEFAULT if attr.default is ops.REQUIRED else attr.default
             if attr.optional:
                 default = _ABSENT
-            found[attr.name] = (names[0] if names else attr.name, default, attr.each)
-    return found
+            defaults[attr.name] = (names[0] if names else attr.name, default, attr.each)
+    return defaults

@@ -53,7 +53,7 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
         return {}
     # The bindings give no access to the elements, and the parser may have renamed what holds them.
     text = module.operation.get_asm()
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     data = {m["quoted"] or m["name"]: m["hex"] for m in _DATA.finditer(text)}
     with context():
         for op in _constants(module):
@@ -68,11 +68,11 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
             if elements.size == aval.size:
                 # MLIR numbers names that it has met in the process.
                 base = re.sub(r"(_\d+)+$", "", name)
-                name = name if base in found else base
-                found[name] = elements.reshape(aval.shape)
+                name = name if base in arrays else base
+                arrays[name] = elements.reshape(aval.shape)
                 op.attributes["name"] = ir.StringAttr.get(name)
                 del op.attributes["value"]
-    return found
+    return arrays
 
 
 def _constants(module: ir.Module) -> Iterator[Any]:

@@ -56,13 +56,13 @@ def kept_for_settings() -> dict[Any, Any]:
     return _kept[-1]
 
 
-class _Rules:
+class _RuleWatcher:
     """The transformation rules that are registered with JAX."""
 
     def __init__(self) -> None:
         self._tables = primitives.transformations()
         self._rules = [list(table.values()) for table in self._tables]
-        self._known = [dict(table) for table in self._tables]
+        self._by_primitive = [dict(table) for table in self._tables]
 
     def look(self) -> None:
         """Drops the settings if a primitive that had rules has others, or more."""
@@ -70,15 +70,15 @@ class _Rules:
         rules = [list(table.values()) for table in self._tables]
         if rules == self._rules:
             return
-        known, now = self._known, [dict(table) for table in self._tables]
-        self._rules, self._known = rules, now
+        before, now = self._by_primitive, [dict(table) for table in self._tables]
+        self._rules, self._by_primitive = rules, now
         # Not if there are only more primitives: modules that are imported late bring some.
-        met = set().union(*known)
-        pairs = list(zip(known, now, strict=True))
+        met = set().union(*before)
+        pairs = list(zip(before, now, strict=True))
         if any(old.get(p) is not new.get(p) for p in met for old, new in pairs):
             _settings.clear()
             for table in _kept:
                 table.clear()
 
 
-_rules = _Rules()
+_rules = _RuleWatcher()

@@ -113,21 +113,21 @@ class RuleFiles:
     def write(self) -> None:
         """Writes what was added to a file."""
         with self._lock:
-            new: dict[bytes, bytes] = {}
+            entries: dict[bytes, bytes] = {}
             while self._new:
                 key, make = self._new.popitem()
                 value = make()
                 if value is not None:
-                    new[key] = value
-            if not new:
+                    entries[key] = value
+            if not entries:
                 return
             with contextlib.suppress(OSError):
                 os.makedirs(self.directory, 0o700, exist_ok=True)
                 names = self._names()
                 if len(names) < MAX_FILES:
-                    self._write_file(new)
+                    self._write_file(entries)
                 else:
-                    self._merge(names, new)
+                    self._merge(names, entries)
 
     def _names(self) -> list[str]:
         """The files in the directory, the oldest first."""
@@ -136,7 +136,7 @@ class RuleFiles:
     def _left_behind(self) -> list[str]:
         """The files that processes began to write before they were ended."""
         long_ago = time.time_ns() - 3600 * 10**9
-        return [name for written, name in self._entries(_UNFINISHED) if written < long_ago]
+        return [name for mtime, name in self._entries(_UNFINISHED) if mtime < long_ago]
 
     def _entries(self, suffix: str) -> Iterator[tuple[int, str]]:
         """When files with a suffix were written, in nanoseconds, and their names."""
@@ -279,8 +279,8 @@ class RuleCache:
     def find_alike(self, key: bytes) -> tuple[bytes, tuple[int, ...]] | None:
         """The key of what an earlier process has kept for pointwise ops of some shape, and the
         shape."""
-        found = self._files.find(key)
-        return None if found is None else (found[:16], tuple(json.loads(found[16:])))
+        entry = self._files.find(key)
+        return None if entry is None else (entry[:16], tuple(json.loads(entry[16:])))
 
     def keep_alike(self, key: bytes, like: bytes, shape: tuple[int, ...]) -> None:
         """Keeps where to find what serves for pointwise ops of all shapes, and for which it is."""
@@ -325,9 +325,9 @@ def _write(files: RuleFiles) -> None:
 def drop_versions(root: str) -> None:
     """Makes room for one more version."""
     with contextlib.suppress(OSError):
-        known = [e for e in os.scandir(root) if e.name.startswith(_PREFIX) and e.is_dir()]
-        known.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
-        for entry in known[MAX_VERSIONS - 1 :]:
+        versions = [e for e in os.scandir(root) if e.name.startswith(_PREFIX) and e.is_dir()]
+        versions.sort(key=lambda entry: entry.stat().st_mtime_ns, reverse=True)
+        for entry in versions[MAX_VERSIONS - 1 :]:
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -397,7 +397,7 @@ def sources_in(folder: str) -> Iterator[tuple[str, int, int]]:
 # -- whose rules --
 
 
-class Registered(NamedTuple):
+class ForeignRules(NamedTuple):
     """The rules of others that are registered for JAX's primitives."""
 
     ops: frozenset[str]
@@ -406,15 +406,15 @@ class Registered(NamedTuple):
     """Tells these rules from others; ``None`` where that cannot be told."""
 
 
-class _Rules:
+class _RuleRegistry:
     """The rules that are registered with JAX."""
 
     def __init__(self) -> None:
         self._seen: list[Any] = []
         self._own: dict[int, Any] = {}
-        self._registered = Registered(frozenset(), "")
+        self._registered = ForeignRules(frozenset(), "")
 
-    def registered(self) -> Registered:
+    def registered(self) -> ForeignRules:
         """The rules of JAX's primitives that are not JAX's own."""
         registries = primitives.registries()
         seen = [rule for registry in registries for rule in registry.values()]
@@ -432,15 +432,15 @@ class _Rules:
         return self._registered
 
 
-_rules = _Rules()
+_rules = _RuleRegistry()
 
 
-def _registered(rules: Iterable[tuple[Any, Any]]) -> Registered:
-    found = {(p.name, function) for p, rule in rules for function in foreign([rule])}
-    names = frozenset(primitives.op_name(name) for name, _ in found)
-    prints = [(name, _fingerprint(function)) for name, function in found]
-    known = all(text for _, text in prints)
-    return Registered(names, str(sorted(prints)) if known else None)
+def _registered(rules: Iterable[tuple[Any, Any]]) -> ForeignRules:
+    functions = {(p.name, function) for p, rule in rules for function in foreign([rule])}
+    names = frozenset(primitives.op_name(name) for name, _ in functions)
+    prints = [(name, _fingerprint(function)) for name, function in functions]
+    complete = all(text for _, text in prints)
+    return ForeignRules(names, str(sorted(prints)) if complete else None)
 
 
 def _fingerprint(function: Any) -> str | None:
@@ -471,12 +471,12 @@ def _text(value: Any, seen: set[int]) -> str | None:
         return _texts(itertools.chain(*value.items()), seen)
     if not isinstance(value, types.FunctionType):
         return None
-    known = value.__globals__
+    globals_ = value.__globals__
     held = _texts(
         [
             *_contents(value.__closure__ or ()),
             *(value.__defaults__, value.__kwdefaults__),
-            *(known[name] for name in _names(value.__code__) if name in known),
+            *(globals_[name] for name in _names(value.__code__) if name in globals_),
         ],
         seen,
     )
@@ -485,8 +485,8 @@ def _text(value: Any, seen: set[int]) -> str | None:
 
 
 def _texts(values: Iterable[Any], seen: set[int]) -> str | None:
-    found = [_text(value, seen) for value in values]
-    return None if None in found else str(found)
+    texts = [_text(value, seen) for value in values]
+    return None if None in texts else str(texts)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -509,7 +509,7 @@ def _is_known(primitive: Any) -> bool:
 def foreign(functions: Iterable[Any]) -> list[Any]:
     """The functions that are not JAX's, among some and those that they close over."""
     pending, seen, modules = [*functions], set(), {*_MODULES}
-    found = []
+    others = []
     # There are thousands, in each process that uses the cache.
     while pending:
         value = pending.pop()
@@ -540,8 +540,8 @@ def foreign(functions: Iterable[Any]) -> list[Any]:
             if isinstance(module, str) and module.partition(".")[0] in _MODULES:
                 modules.add(module)
             else:
-                found.append(value)
-    return found
+                others.append(value)
+    return others
 
 
 def _contents(cells: Iterable[types.CellType]) -> Iterator[Any]:

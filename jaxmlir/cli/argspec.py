@@ -54,7 +54,7 @@ def parse_positional(text: str) -> tuple[Any, ...]:
     """
     listed = text.strip().removesuffix(",")
     tree = _parse(f"({listed},)" if listed else "()", text)
-    return _Reader(text).value(tree)
+    return _ArgspecParser(text).value(tree)
 
 
 def parse_keywords(text: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def parse_keywords(text: str) -> dict[str, Any]:
     names = [str(keyword.arg) for keyword in tree.keywords]
     if len(set(names)) < len(names):
         raise UsageError(f"a name stands twice in '{text}'")
-    reader = _Reader(text)
+    reader = _ArgspecParser(text)
     return {name: reader.value(k.value) for name, k in zip(names, tree.keywords, strict=True)}
 
 
@@ -109,13 +109,13 @@ def _parse(source: str, shown: str) -> ast.expr:
         raise UsageError(f"cannot read the arguments '{shown}': too much nesting") from None
 
 
-def _as_python(found: re.Match[str]) -> str:
-    if found["string"]:
-        return found["string"]
-    return f"key_{found['key']}" if found["key"] else "[()]"
+def _as_python(match: re.Match[str]) -> str:
+    if match["string"]:
+        return match["string"]
+    return f"key_{match['key']}" if match["key"] else "[()]"
 
 
-class _Reader:
+class _ArgspecParser:
     """From Python syntax to values; symbolic dimensions of one reader share their scope."""
 
     def __init__(self, text: str):
@@ -156,21 +156,21 @@ class _Reader:
 
     def keys(self, node: ast.expr, keys: list[ast.expr]) -> list[Any]:
         """The keys of a dictionary, which is a pytree if they can be sorted."""
-        found = list(map(self.key, keys))
+        literals = list(map(self.key, keys))
         try:
-            sorted(found)
+            sorted(literals)
         except TypeError:
             raise self.error(node, "its keys have no order") from None
-        return found
+        return literals
 
     def key(self, node: ast.expr) -> Any:
         """A key of a dictionary."""
-        found = self.literal(node)
+        literal = self.literal(node)
         try:
-            hash(found)
+            hash(literal)
         except TypeError:
             raise self.error(node, "it is no key of a dictionary") from None
-        return found
+        return literal
 
     def array(self, node: ast.expr, dtype: str, shape: ast.expr) -> Any:
         import jax
@@ -196,14 +196,16 @@ class _Reader:
                 raise self.error(node, str(e)) from None
         full = DTYPES.get(name) or _SHORT_FLOAT.sub(r"float\1_", name)
         # Not what NumPy makes of a name: its "f8" has 64 bits, and any class is one of objects.
-        found = getattr(jnp, full, None)
+        candidate = getattr(jnp, full, None)
         try:
-            is_dtype = found and any(jnp.issubdtype(found, k) for k in (jnp.number, jnp.bool))
+            is_dtype = candidate and any(
+                jnp.issubdtype(candidate, k) for k in (jnp.number, jnp.bool)
+            )
         except TypeError:
             is_dtype = False
         if not is_dtype:
             raise self.error(node, f"'{name}' is not a dtype")
-        dtype = jnp.dtype(found)
+        dtype = jnp.dtype(candidate)
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise self.error(node, "without JAX_ENABLE_X64=1 in the environment JAX narrows it")
         return dtype
@@ -242,8 +244,8 @@ def split_static(
 
     @functools.wraps(f)
     def with_static(*values: Any, **keywords: Any) -> Any:
-        given = iter(values)
-        full = [next(given) if i in dynamic else value for i, value in enumerate(args)]
+        rest = iter(values)
+        full = [next(rest) if i in dynamic else value for i, value in enumerate(args)]
         return f(*full, **static_kwargs, **keywords)
 
     if len(dynamic) == len(args) and not static_kwargs:

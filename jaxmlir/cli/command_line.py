@@ -93,7 +93,7 @@ OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout",
 
 
 @dataclass
-class Arguments:
+class CommandLine:
     """What was on the command line.
 
     Attributes:
@@ -140,7 +140,7 @@ class Arguments:
         return value
 
 
-def artifact_of(program: Any, arguments: Arguments) -> bytes:
+def artifact_of(program: Any, arguments: CommandLine) -> bytes:
     """The program as an artifact, as :data:`EFFECTS` says.
 
     Raises:
@@ -153,14 +153,14 @@ def artifact_of(program: Any, arguments: Arguments) -> bytes:
     return b"".join(artifact.pieces(program, effects=effects))
 
 
-def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
+def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
     """Sorts a command line into flags, positional words and unknown flags.
 
     Raises:
       UsageError: a value is missing, superfluous, given twice, or not a truth value.
     """
     table = {flag.name: flag for flag in flags}
-    arguments = Arguments()
+    arguments = CommandLine()
     words = list(argv)
     while words:
         word = words.pop(0)
@@ -171,19 +171,19 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> Arguments:
             arguments.positional.append(word)
             continue
         name, has_value, value = word.lstrip("-").partition("=")
-        given = value if has_value else None
+        flag_value = value if has_value else None
         name = {"h": "help", "help-hidden": "help"}.get(name, name)
         if name not in table:
-            arguments.unknown.append((name, given))
+            arguments.unknown.append((name, flag_value))
             continue
         flag = table[name]
-        if given is None and flag.metavar and not flag.optional:
+        if flag_value is None and flag.metavar and not flag.optional:
             if not words:
                 raise UsageError(f"{dashed(name)} needs a value: {flag}")
-            given = words.pop(0)
+            flag_value = words.pop(0)
         if flag.metavar and not flag.repeats and name in arguments.values:
             raise UsageError(f"{dashed(name)} may be given only once")
-        text = (given or "") if flag.metavar else _truth(name, given)
+        text = (flag_value or "") if flag.metavar else _truth(name, flag_value)
         arguments.values.setdefault(name, []).append(text)
     if COLOR.name in arguments.values:
         _wants_color.set(arguments.on(COLOR.name))
@@ -198,7 +198,7 @@ def _truth(name: str, text: str | None) -> str:
     raise UsageError(f"--{name} is a switch: expected 0, 1, true or false, got '{text}'")
 
 
-def reject_unknown(arguments: Arguments, known: Iterable[str]) -> None:
+def reject_unknown(arguments: CommandLine, known: Iterable[str]) -> None:
     """Fails on the first flag that nobody knows, with the nearest that somebody does."""
     for name, _ in arguments.unknown:
         raise unknown_flag(name, known)
@@ -267,7 +267,7 @@ complete -o filenames -F _{function} {tool}
 
 
 def answered(
-    arguments: Arguments, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
+    arguments: CommandLine, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
 ) -> bool:
     """Prints the version, the help or a completion script, where these are all that is asked for.
     ``eval`` of the script sets completion up.
@@ -343,7 +343,7 @@ def reporting(filename: str) -> Iterator[Status]:
         status.code = 1
 
 
-def load_modules(arguments: Arguments) -> None:
+def load_modules(arguments: CommandLine) -> None:
     """Imports the modules of ``--load``, which may lie in the current directory."""
     for name in arguments.values.get("load", ()):
         import_here("load", name)
@@ -401,7 +401,7 @@ def read_bytes(path: str) -> bytes:
         raise UsageError(f"cannot open input file '{path}': {e.strerror}") from None
 
 
-def write_bytes(arguments: Arguments, data: bytes, *, is_mlir: bool = False) -> None:
+def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -> None:
     """Writes the file of ``-o``; to stdout where that is ``-`` or not given.
 
     Args:
@@ -450,31 +450,31 @@ def display_path(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 
-def single_input(arguments: Arguments) -> str:
+def single_input(arguments: CommandLine) -> str:
     """The one input file, stdin by default."""
     if len(arguments.positional) > 1:
         raise surplus(arguments, "expected one input file")
     return arguments.positional[0] if arguments.positional else "-"
 
 
-def surplus(arguments: Arguments, expected: str) -> UsageError:
+def surplus(arguments: CommandLine, expected: str) -> UsageError:
     """An error about input files, which may have been meant for a flag."""
-    given = arguments.get("args")
-    hint = "" if given is None else f"; --args takes one word: --args '{given}, ...'"
+    args = arguments.get("args")
+    hint = "" if args is None else f"; --args takes one word: --args '{args}, ...'"
     return UsageError(f"{expected}, got {' '.join(arguments.positional)}{hint}")
 
 
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
     """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
     if isinstance(error, DiagnosticError):
-        found = [d.placed(filename) for d in error.diagnostics]
+        diagnostics = [d.placed(filename) for d in error.diagnostics]
     else:
-        found = [Diagnostic("error", str(error), filename)]
+        diagnostics = [Diagnostic("error", str(error), filename)]
     notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith(_JAXS_NOTE)]
-    if notes and found:
+    if notes and diagnostics:
         extra = tuple(Diagnostic("note", note, filename) for note in notes)
-        found[-1] = found[-1]._replace(notes=found[-1].notes + extra)
-    return found
+        diagnostics[-1] = diagnostics[-1]._replace(notes=diagnostics[-1].notes + extra)
+    return diagnostics
 
 
 def print_diagnostics(
@@ -505,9 +505,9 @@ _wants_color: ContextVar[bool | None] = ContextVar("color", default=None)
 
 
 def _is_colored(stream: TextIO) -> bool:
-    wanted = _wants_color.get()
-    if wanted is not None:
-        return wanted
+    choice = _wants_color.get()
+    if choice is not None:
+        return choice
     is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     return is_terminal and not os.environ.get("NO_COLOR")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
-from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.cli.command_line import CommandLine, Flag, UsageError
 from jaxmlir.dialect.ir import (
     DIALECT,
     context,
@@ -229,10 +229,11 @@ def _pass_list() -> str:
         if not group:
             continue
         out.append(f"{title}:")
-        for name, found in sorted(group.items()):
-            out.append(command_line.entry(f"--{name}", found.summary))
+        for name, description in sorted(group.items()):
+            out.append(command_line.entry(f"--{name}", description.summary))
             out += [
-                command_line.entry(f"    {option}", option.description) for option in found.options
+                command_line.entry(f"    {option}", option.description)
+                for option in description.options
             ]
         out.append("")
     return "\n".join(out).rstrip()
@@ -250,7 +251,7 @@ def _dialects() -> str:
     return "Available Dialects: " + ",".join(names)
 
 
-def _pipeline(arguments: Arguments) -> Pipeline:
+def _pipeline(arguments: CommandLine) -> Pipeline:
     """The pipeline of the command line: ``--pass-pipeline``, or the pass flags in their order."""
     from jaxmlir.passes import parse_pipeline, pass_exists
 
@@ -284,8 +285,8 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
     if re.fullmatch(r"O\d", name) and options is None:
         return level_pipeline(int(name[1]), without)
     if re.fullmatch(r"O\d?", name):
-        given = "" if options is None else f"={options}"
-        raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{given}")
+        suffix = "" if options is None else f"={options}"
+        raise UsageError(f"expected -O0, -O1 or -O2, got -{name}{suffix}")
     if not pass_exists(name):
         if reason := (REFUSED | NOT_APPLICABLE).get(name):
             raise UsageError(f"--{name} of mlir-opt is not supported: {reason}")
@@ -296,7 +297,7 @@ def _element(name: str, options: str | None, without: frozenset[str]) -> str:
 class _Driver:
     """Takes the input through parsing, the pipeline and printing."""
 
-    def __init__(self, arguments: Arguments, pipeline: Pipeline, path: str):
+    def __init__(self, arguments: CommandLine, pipeline: Pipeline, path: str):
         from jaxmlir.passes import Instrumentation, Statistics, Timing
         from jaxmlir.targets import target
 
@@ -473,16 +474,16 @@ class _Driver:
         from jaxmlir.cli import reproducer
         from jaxmlir.passes import parse_pipeline
 
-        text, found = reproducer.read(text)
-        if found is None:
+        text, run = reproducer.read(text)
+        if run is None:
             raise UsageError(
                 f"--run-reproducer: {self.filename} names no pipeline; expected "
                 "{-# external_resources: { mlir_reproducer: { pipeline: ... } } #-}"
             )
         # MLIR would read the file itself, with what was taken off.
         self.is_plain_file = False
-        self.pipeline = parse_pipeline(found.pipeline)
-        self.instrumentation = replace(self.instrumentation, verify_each=found.verify_each)
+        self.pipeline = parse_pipeline(run.pipeline)
+        self.instrumentation = replace(self.instrumentation, verify_each=run.verify_each)
         return text
 
     def _check_roundtrip(self, module: ir.Module) -> None:
@@ -492,8 +493,8 @@ class _Driver:
           VerificationError: they are not.
         """
         first = module_text(module, debug_info=True)
-        for form, written in (("text", first), ("bytecode", module_bytecode(module))):
-            if module_text(parse_module(written), debug_info=True) != first:
+        for form, source in (("text", first), ("bytecode", module_bytecode(module))):
+            if module_text(parse_module(source), debug_info=True) != first:
                 raise VerificationError(f"the module, written as {form} and read, is another one")
 
     def _transform(self, program: Program | _MlirModule) -> bytes:
@@ -509,8 +510,8 @@ class _Driver:
         from jaxmlir.cli.reproducer import Reproducer
 
         file = self.arguments.get("mlir-generate-reproducer")
-        wanted = file or self.crash_file
-        text = module_text(program.module, debug_info=True) if wanted else ""
+        any_file = file or self.crash_file
+        text = module_text(program.module, debug_info=True) if any_file else ""
         whole = Reproducer(str(self.pipeline), self.instrumentation.verify_each)
         if file is not None:
             whole.write(file, text)
@@ -566,13 +567,13 @@ class _Driver:
             self.report = RemarkReport()
             return self.report
         try:
-            wanted = re.compile("" if pattern == "all" else pattern)
+            regex = re.compile("" if pattern == "all" else pattern)
         except re.error as e:
             raise UsageError(f"--remarks expects a regular expression, got '{pattern}': {e}") from e
 
         def keep(remark: Diagnostic) -> None:
             name = remark.message.partition("]")[0].removeprefix("[")
-            if wanted.search(name):
+            if regex.search(name):
                 self.remarks.append(remark.placed(self.filename))
 
         return keep
@@ -649,21 +650,21 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
 @contextlib.contextmanager
 def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
     """Collects the warnings and remarks of C++ passes; their errors are raised."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
 
     def convert(d: ir.Diagnostic) -> Diagnostic:
         place, severity = file_line_col(d.location), d.severity.name.lower()
         return Diagnostic(severity, d.message, *place, tuple(map(convert, d.notes)))
 
     def keep(d: ir.Diagnostic) -> bool:
-        found.append(convert(d).placed(filename))
+        diagnostics.append(convert(d).placed(filename))
         return True
 
     # A Python handler cannot be called from MLIR's worker threads while they are waited for.
     context().enable_multithreading(False)
     handler = context().attach_diagnostic_handler(keep)
     try:
-        yield found
+        yield diagnostics
     finally:
         handler.detach()
 
@@ -703,11 +704,11 @@ def _regex(text: str) -> str:
 def read_expectations(text: str) -> list[Expectation]:
     """The expectations written in ``text``, in order."""
     lines = text.split("\n")
-    found = [_COMMENT.search(line.rstrip()) for line in lines]
-    marked = [match is not None for match in found]
+    matches = [_COMMENT.search(line.rstrip()) for line in lines]
+    marked = [match is not None for match in matches]
     return [
         Expectation(match[1], _target(match[4], i, marked) + 1, match[5], bool(match[2]), i + 1)
-        for i, match in enumerate(found)
+        for i, match in enumerate(matches)
         if match
     ]
 

@@ -65,12 +65,12 @@ class Reproducer(NamedTuple):
 
 def read(text: str) -> tuple[str, Reproducer | None]:
     """The module's text and what to run on it; ``None`` where the text is no reproducer."""
-    found = _METADATA.search(text)
-    pipeline = found and _PIPELINE.search(found["entries"])
-    if found is None or pipeline is None:
+    metadata = _METADATA.search(text)
+    pipeline = metadata and _PIPELINE.search(metadata["entries"])
+    if metadata is None or pipeline is None:
         return text, None
-    verify = _VERIFY.search(found["entries"])
+    verify = _VERIFY.search(metadata["entries"])
     run = Reproducer(json.loads(pipeline["text"]), verify is None or verify[1] == "true")
     # Lines stay where they are.
-    blank = "\n" * found[0].count("\n")
-    return text[: found.start()] + blank + text[found.end() :], run
+    blank = "\n" * metadata[0].count("\n")
+    return text[: metadata.start()] + blank + text[metadata.end() :], run

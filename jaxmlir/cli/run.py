@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxmlir.cli import command_line
-from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.cli.command_line import CommandLine, Flag, UsageError
 from jaxmlir.dialect.ir import (
     context,
     func,
@@ -115,7 +115,7 @@ def _help() -> str:
     )
 
 
-def _run(path: str, arguments: Arguments) -> None:
+def _run(path: str, arguments: CommandLine) -> None:
     from jaxmlir.analysis.call_graph import call_signature
     from jaxmlir.cli.module_io import read_program
     from jaxmlir.dialect.types import widths_of
@@ -130,7 +130,7 @@ def _run(path: str, arguments: Arguments) -> None:
     operands = [aval for i, aval in enumerate(signature.operands) if i != platform]
     with widths_of((*operands, *signature.results)):
         names = _argument_names(program.function(entry), platform)
-        values = _Values(entry, operands, names).read(arguments)
+        values = _EntryArguments(entry, operands, names).read(arguments)
         results = _call(program, entry, values)
     output = arguments.get("o")
     if output is None or output == "-":
@@ -170,12 +170,12 @@ def _call(program: Program, entry: str, values: Sequence[Any]) -> Any:
 
 def _ops_by_dialect(program: Program) -> dict[str, ir.OpView]:
     """The first op of each dialect that functions have ops of, by the dialect's name."""
-    found: dict[str, ir.OpView] = {}
+    ops: dict[str, ir.OpView] = {}
     for function in program.functions.values():
         for op in function.entry_block.operations:
-            found.setdefault(op.operation.name.partition(".")[0], op)
-    found.pop("func", None)
-    return found
+            ops.setdefault(op.operation.name.partition(".")[0], op)
+    ops.pop("func", None)
+    return ops
 
 
 # The dialects besides ours that XLA's compiler takes.
@@ -196,9 +196,9 @@ def _reject_foreign_ops(program: Program) -> None:
     from jaxmlir.dialect.locations import error_at
 
     _reject_callbacks(program)
-    found = _ops_by_dialect(program)
-    mixed = "jaxpr" in found
-    for dialect, op in found.items():
+    ops = _ops_by_dialect(program)
+    mixed = "jaxpr" in ops
+    for dialect, op in ops.items():
         if dialect != "jaxpr" and (mixed or dialect not in _COMPILED):
             message = (
                 f"'{op.operation.name}' op: expected a module of the jaxpr dialect or of StableHLO"
@@ -215,7 +215,7 @@ _CALLBACKS = re.compile(r"xla_(ffi_)?(partitioned_)?python_[a-z]+_callback")
 def _reject_callbacks(program: Program) -> None:
     from jaxmlir.dialect.locations import position
 
-    found = []
+    diagnostics = []
     with context():
         for op in inner_ops(program.module):
             if (name := op.operation.name) == "stablehlo.custom_call":
@@ -225,9 +225,9 @@ def _reject_callbacks(program: Program) -> None:
                         f"'{name}' op calls a Python function ({target}), which only the process "
                         "that lowered the program can do"
                     )
-                    found.append(Diagnostic("error", message, *position(op.location)))
-    if found:
-        raise LoweringError(found)
+                    diagnostics.append(Diagnostic("error", message, *position(op.location)))
+    if diagnostics:
+        raise LoweringError(diagnostics)
 
 
 def _platform_argument(program: Program, entry: str) -> int | None:
@@ -260,8 +260,8 @@ def _named_platforms(program: Program, entry: str) -> list[list[str]]:
 
     with context():
         attributes = program.function(entry).attributes
-        given = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
-        return [names(ir.DictAttr(of_one)) for of_one in given]
+        arg_attrs = attributes["arg_attrs"] if "arg_attrs" in attributes else ()
+        return [names(ir.DictAttr(of_one)) for of_one in arg_attrs]
 
 
 @functools.cache
@@ -323,7 +323,7 @@ def _select_entry(program: Program, name: str | None) -> str:
     return name
 
 
-class _Values:
+class _EntryArguments:
     """Gathers the arguments of the entry function, one by one in the order of its operands."""
 
     def __init__(self, entry: str, avals: Sequence[Any], names: Sequence[str]):
@@ -335,7 +335,7 @@ class _Values:
         self.avals = avals
         self.names = names
 
-    def read(self, arguments: Arguments) -> list[Any]:
+    def read(self, arguments: CommandLine) -> list[Any]:
         """The arguments: what ``--input`` files name, and of the others ``--args`` first, then the
         arrays of the files in their order, then random ones.
 
@@ -344,30 +344,30 @@ class _Values:
             array.
         """
         self.check()
-        given = [*_literals(arguments.get("args") or "")]
-        if any(isinstance(value, dict) for value in given):
+        positional = [*_literals(arguments.get("args") or "")]
+        if any(isinstance(value, dict) for value in positional):
             raise self.error(f"--args gives their leaves one by one: {', '.join(self.names)}")
         named: dict[int, Any] = {}
         for path in arguments.values.get("input", ()):
             arrays = _arrays_of(path)
-            found = self.by_name(path, arrays)
-            if twice := sorted(found.keys() & named.keys()):
+            of_file = self.by_name(path, arrays)
+            if twice := sorted(of_file.keys() & named.keys()):
                 raise UsageError(f"argument {self.names[twice[0]]} is in two --input files")
-            named |= found
-            if not found:
+            named |= of_file
+            if not of_file:
                 self.say_order(path, arrays)
-                given += arrays.values()
-        if len(given) + len(named) > len(self.avals):
-            raise self.error(_given([*named, *given]))
+                positional += arrays.values()
+        if len(positional) + len(named) > len(self.avals):
+            raise self.error(_num_given([*named, *positional]))
         free = [i for i in range(len(self.avals)) if i not in named]
-        named |= zip(free, given, strict=False)
+        named |= zip(free, positional, strict=False)
         values = {i: self.converted(i, named[i]) for i in sorted(named)}
-        missing = free[len(given) :]
+        missing = free[len(positional) :]
         if missing and "random-args" not in arguments.values:
             names = [self.names[i] for i in missing]
             shown = [*names[:10], f"{len(names) - 10} more"] if len(names) > 11 else names
             which = f", none for {', '.join(shown)}" if values and all(names) else ""
-            raise self.error(f"{_given([*values])}{which}; --random-args makes up the rest")
+            raise self.error(f"{_num_given([*values])}{which}; --random-args makes up the rest")
         seed = (arguments.integer("random-args") if arguments.get("random-args") else 0) or 0
         values |= {i: self.random(i, seed) for i in missing}
         return [values[i] for i in range(len(self.avals))]
@@ -380,15 +380,15 @@ class _Values:
           UsageError: some of them are named after arguments, and one is not.
         """
         numbers = {name: i for i, name in enumerate(self.names) if name}
-        found = {numbers[_key(name)]: a for name, a in arrays.items() if _key(name) in numbers}
+        named = {numbers[_key(name)]: a for name, a in arrays.items() if _key(name) in numbers}
         unknown = [name for name in arrays if _key(name) not in numbers]
-        if found and unknown:
+        if named and unknown:
             meant = nearest(_key(unknown[0]), numbers)
             hint = f"did you mean '{meant}'?" if meant else f"it has {', '.join(numbers)}"
             raise UsageError(
                 f"'{path}' has '{unknown[0]}', which is no argument of @{self.entry}; {hint}"
             )
-        return found
+        return named
 
     def say_order(self, path: str, arrays: Mapping[str, Any]) -> None:
         """Says that the names of a file's arrays are not looked at, where they may mean something:
@@ -429,14 +429,14 @@ class _Values:
         if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return self.key(index, value)
         try:
-            given = np.asarray(value)
+            raw = np.asarray(value)
             # Of None, NumPy makes NaN; of integers that no dtype holds, objects.
-            if given.dtype.kind in "OSU":
-                if not all(isinstance(item, int) for item in given.flat):
+            if raw.dtype.kind in "OSU":
+                if not all(isinstance(item, int) for item in raw.flat):
                     raise TypeError("it holds what is no number")
             # npy files hold bfloat16, fp8 and int4 as bytes without a name.
-            unnamed = given.dtype.kind == "V"
-            array = given.view(aval.dtype) if unnamed else _cast(given, aval.dtype)
+            unnamed = raw.dtype.kind == "V"
+            array = raw.view(aval.dtype) if unnamed else _cast(raw, aval.dtype)
         except (OverflowError, TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None
         if array.shape != aval.shape and not is_symbolic(aval):
@@ -456,9 +456,9 @@ class _Values:
             if data.ndim == 0:
                 seed = operator.index(data.item())
                 return jax.numpy.broadcast_to(jax.random.key(seed, impl=impl), aval.shape)
-            one = jax.random.key_data(jax.random.key(0, impl=impl)).shape
-            if data.shape[-len(one) :] != one:
-                raise ValueError(f"the data of a key have the shape {list(one)}")
+            key_shape = jax.random.key_data(jax.random.key(0, impl=impl)).shape
+            if data.shape[-len(key_shape) :] != key_shape:
+                raise ValueError(f"the data of a key have the shape {list(key_shape)}")
             keys = jax.random.wrap_key_data(_cast(data, np.dtype("uint32")), impl=impl)
         except (OverflowError, TypeError, ValueError) as e:
             raise self.mismatch(index, repr(value), str(e)) from None
@@ -523,7 +523,7 @@ def _key(path: str) -> str:
     return re.sub(r"\[['\"]?([^'\"\]]*)['\"]?\]", r".\1", path).strip(".")
 
 
-def _given(values: Sequence[Any]) -> str:
+def _num_given(values: Sequence[Any]) -> str:
     return f"{count(len(values), 'argument')} {'was' if len(values) == 1 else 'were'} given"
 
 
@@ -578,7 +578,7 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
         with loaded:
-            found = dict(loaded)
+            arrays = dict(loaded)
     except OSError as e:
         raise UsageError(f"cannot open input file '{path}': {e.strerror or e}") from None
     # Of damaged files, numpy, zipfile and zlib raise what they like.
@@ -586,9 +586,9 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
         # NumPy's advice is to execute what the file says.
         why = "Python objects are not read" if "allow_pickle" in str(e) else e
         raise UsageError(f"'{path}' is neither a .npy nor a .npz file of arrays: {why}") from None
-    if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+    if wrong := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise UsageError(f"'{path}' has '{wrong[0]}', which is not a .npy file")
-    return found
+    return arrays
 
 
 # Of the types of safetensors, those whose names are not NumPy's.
@@ -612,12 +612,12 @@ def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
         entries = deserialize(command_line.read_bytes(path))
     except SafetensorError as e:
         raise UsageError(f"'{path}' is no safetensors file: {e}") from None
-    found = {}
+    arrays = {}
     for name, entry in entries:
         kind = re.sub("^F", "float", re.sub("^I", "int", re.sub("^U", "uint", entry["dtype"])))
         dtype = jnp.dtype(_SAFETENSORS.get(entry["dtype"], kind))
-        found[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
-    return found
+        arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
+    return arrays
 
 
 def _print(results: Any) -> None:

@@ -61,9 +61,9 @@ def verify(text: str, filename: str = "-") -> subprocess.CompletedProcess[str]:
 def prepare(module: ir.Module) -> set[str]:
     """Casts mixed lists to one type, in place; the names of ops that the dialect lacks."""
     operations = [op.operation for op in inner_ops(module)]
-    found = [op for op in operations if op.name.startswith("jaxpr.")]
-    foreign = {_name(op) for op in found} - ops.OPS.keys()
-    for op in found:
+    jaxpr_ops = [op for op in operations if op.name.startswith("jaxpr.")]
+    foreign = {_name(op) for op in jaxpr_ops} - ops.OPS.keys()
+    for op in jaxpr_ops:
         _unify(op)
     return foreign
 
@@ -93,14 +93,14 @@ def _unify(op: ir.Operation) -> None:
         return
     hidden = ir.Type.parse("!jaxpr.any")
     with ir.InsertionPoint(op), op.location:
-        new = ir.Operation.create(
+        unified = ir.Operation.create(
             op.name,
             [hidden if mixed_out else value.type for value in results],
             [_cast(value, hidden) for value in operands] if mixed_in else operands,
             dict(op.attributes.items()),
         )
-        for old, value in zip(results, new.results, strict=True):
-            old.replace_all_uses_with(_cast(value, old.type) if mixed_out else value)
+        for result, value in zip(results, unified.results, strict=True):
+            result.replace_all_uses_with(_cast(value, result.type) if mixed_out else value)
     op.erase()
 
 

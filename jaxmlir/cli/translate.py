@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.cli import command_line
-from jaxmlir.cli.command_line import Arguments, Flag, UsageError
+from jaxmlir.cli.command_line import CommandLine, Flag, UsageError
 from jaxmlir.errors import JaxmlirError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _help() -> str:
     )
 
 
-def _program(arguments: Arguments) -> Program:
+def _program(arguments: CommandLine) -> Program:
     target = arguments.get("import-python")
     if target is None:
         from jaxmlir.cli.module_io import read_program
@@ -142,27 +142,27 @@ def _find_function(target: str) -> Callable[..., Any]:
     module, _, path = target.partition(":")
     if not (module and path):
         raise UsageError(f"--import-python expects pkg.module:function, got '{target}'")
-    found: Any = command_line.import_here("import-python", module)
+    resolved: Any = command_line.import_here("import-python", module)
     try:
         for name in path.split("."):
-            found = getattr(found, name)
+            resolved = getattr(resolved, name)
     except AttributeError as e:
         raise UsageError(f"--import-python: cannot find '{target}': {e}") from e
-    if not callable(found):
-        raise UsageError(f"--import-python: '{target}' is no function but {found!r}")
-    return found
+    if not callable(resolved):
+        raise UsageError(f"--import-python: '{target}' is no function but {resolved!r}")
+    return resolved
 
 
 # What may be written; without any of these, the module.
 _OUTPUTS = ("to-stablehlo", "to-jaxpr", "to-html", "emit-artifact", "compile-for", "describe")
 
 
-def _check(arguments: Arguments) -> None:
+def _check(arguments: CommandLine) -> None:
     """Rejects flags that do not go together, before any work is done."""
-    given = [name for name in _OUTPUTS if arguments.get(name) not in (None, "false")]
-    if len(given) > 1:
-        raise UsageError(f"--{given[0]} and --{given[1]} exclude each other")
-    output = given[0] if given else None
+    outputs = [name for name in _OUTPUTS if arguments.get(name) not in (None, "false")]
+    if len(outputs) > 1:
+        raise UsageError(f"--{outputs[0]} and --{outputs[1]} exclude each other")
+    output = outputs[0] if outputs else None
     if output not in (None, "to-stablehlo") and arguments.on("emit-bytecode"):
         raise UsageError(f"--{output} and --emit-bytecode exclude each other")
     if output == "to-stablehlo" and (platforms := _platforms(arguments)):
@@ -204,7 +204,7 @@ def _describe(path: str) -> bytes:
     return f"{artifact.describe_module(module, len(data), name)}\n".encode()
 
 
-def _output(program: Program, arguments: Arguments) -> bytes:
+def _output(program: Program, arguments: CommandLine) -> bytes:
     from jaxmlir.cli.module_io import serialized, whole_module
 
     if arguments.on("emit-artifact"):
@@ -232,7 +232,7 @@ def _output(program: Program, arguments: Arguments) -> bytes:
     )
 
 
-def _platforms(arguments: Arguments) -> list[str]:
+def _platforms(arguments: CommandLine) -> list[str]:
     """What ``--platforms`` lists; nothing is JAX's default."""
     text = arguments.get("platforms") or ""
     return [name.strip() for name in text.split(",")] if text.strip() else []

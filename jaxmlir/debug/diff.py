@@ -98,18 +98,18 @@ def diff(
     coarse = [float(_finfo(dtype).eps) for dtype in dtypes if dtype is not None]
     if rtol is None and coarse:
         rtol = _ULPS * max(coarse)
-    recorded = _Recorder()
+    recorded = _ValueRecorder()
     results = _evaluate(first, args, kwargs, recorded, devices[0], dtypes[0])
     compared = _Comparison(recorded.steps, rtol, atol)
     try:
         others = _evaluate(second, args, kwargs, compared, devices[1], dtypes[1])
-    except _Parted as parted:
+    except _DivergenceFound as parted:
         return parted.difference
-    shapes = [[np.shape(x) for x in found] for found in (results, others)]
+    shapes = [[np.shape(x) for x in side] for side in (results, others)]
     if shapes[0] != shapes[1]:
         raise ArgumentError(
             "expected programs with results of the same shapes, got "
-            + " and ".join(", ".join(map(str, found)) or "none" for found in shapes)
+            + " and ".join(", ".join(map(str, side)) or "none" for side in shapes)
         )
     for i, (a, b) in enumerate(zip(results, others, strict=True)):
         if not _agree(a, b, rtol, atol):
@@ -140,14 +140,14 @@ def _evaluate(
     program: Program, args: Any, kwargs: Any, hook: Hook, device: Any, dtype: Any
 ) -> list[Any]:
     """The flat results of one side."""
-    given = check_tree(program, args, kwargs)
+    leaves = check_tree(program, args, kwargs)
     if any(map(is_symbolic, program.in_avals)):
         program = program.specialize(*args, **kwargs)
     on_device = contextlib.nullcontext() if device is None else jax.default_device(device)
     with on_device:
         with program.widths:
             args, kwargs = jax.tree.unflatten(
-                program.in_tree, map(_converted, given, program.in_avals)
+                program.in_tree, map(_converted, leaves, program.in_avals)
             )
             flat = [_placed(x, device) for x in program.flat_arguments(args, kwargs)]
         if dtype is None:
@@ -200,7 +200,7 @@ def _key(step: Step) -> _Key:
     return step.name, step.position, step.iterations
 
 
-class _Recorder(Hook):
+class _ValueRecorder(Hook):
     """Keeps what every op of the first evaluation takes and gives."""
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class _Recorder(Hook):
         self.steps[_key(step)].append((step.operands, step.results or []))
 
 
-class _Parted(Exception):
+class _DivergenceFound(Exception):
     """Ends the second evaluation."""
 
     def __init__(self, difference: Difference):
@@ -251,7 +251,7 @@ class _Comparison(Hook):
             if not _agree(a, b, self.rtol, self.atol):
                 pairs = zip(partner[0], step.operands, strict=False)
                 operands = tuple(_distance(x, y)[1] for x, y in pairs)
-                raise _Parted(_difference(Place.of(step), i, a, b, operands))
+                raise _DivergenceFound(_difference(Place.of(step), i, a, b, operands))
 
 
 def _difference(

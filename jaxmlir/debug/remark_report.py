@@ -27,7 +27,7 @@ _VARYING = re.compile(r"'[^']*'|@[\w.]+|!?tensor<[^>]*>|\[[^\]]*\]|\d+(?:\.\d+)?
 
 
 @dataclass
-class _Kind:
+class _RemarkGroup:
     nanoseconds: float = 0.0
     remarks: list[tuple[float, Diagnostic]] = field(default_factory=list)
 
@@ -43,7 +43,7 @@ class RemarkReport:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._kinds: dict[tuple[str, str], _RemarkGroup] = {}
 
     def about(self, program: Module) -> None:
         """Takes the remarks to come to be about ops of a program as it is now."""
@@ -61,7 +61,7 @@ class RemarkReport:
         """
         nanoseconds = 0.0 if op is None else self._price(op)
         pass_name, _, message = remark.message.partition("] ")
-        kind = self._kinds.setdefault((pass_name, _VARYING.sub("#", message)), _Kind())
+        kind = self._kinds.setdefault((pass_name, _VARYING.sub("#", message)), _RemarkGroup())
         kind.nanoseconds += nanoseconds
         kind.remarks.append((nanoseconds, remark))
 

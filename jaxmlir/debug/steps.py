@@ -158,7 +158,7 @@ class NonFinite:
         return "\n".join(lines)
 
 
-class _Found(Exception):
+class _NonFiniteFound(Exception):
     """Ends the evaluation."""
 
     def __init__(self, report: NonFinite):
@@ -175,10 +175,10 @@ class _Watch(Hook):
             return
         operands = [x for x in map(host, step.operands) if x is not None and is_inexact(x)]
         for kind, holds in self.kinds.items():
-            made = any(holds(x).any() for x in results)
-            if made and not any(holds(x).any() for x in operands):
+            in_results = any(holds(x).any() for x in results)
+            if in_results and not any(holds(x).any() for x in operands):
                 ranges = (tuple(map(Range.of, of or ())) for of in (step.operands, step.results))
-                raise _Found(NonFinite(kind, Place.of(step), *ranges))
+                raise _NonFiniteFound(NonFinite(kind, Place.of(step), *ranges))
 
 
 def find_nan(program: Program, *args: Any, inf: bool = True, **kwargs: Any) -> NonFinite | None:
@@ -202,7 +202,7 @@ def find_nan(program: Program, *args: Any, inf: bool = True, **kwargs: Any) -> N
     check(program, args, kwargs)
     try:
         program.eval(*args, hooks=[_Watch(inf)], **kwargs)
-    except _Found as found:
+    except _NonFiniteFound as found:
         return found.report
     return None
 

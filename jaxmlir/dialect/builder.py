@@ -89,9 +89,9 @@ def set_results(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
 def set_return(function: func.FuncOp, results: Sequence[ir.Value]) -> None:
     """Makes a function whose type is still to be set return other values of its body."""
     block = body_of(function)
-    old = _return_of(block)
-    if list(old.operands) != list(results):
-        old.erase()
+    end = _return_of(block)
+    if list(end.operands) != list(results):
+        end.erase()
         with ir.InsertionPoint(block):
             write_return(results)
 
@@ -116,12 +116,12 @@ def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> Non
     Args:
       own: the attributes that it has and the op has not.
     """
-    kept = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
-    attributes = {key: op.attributes[key] for key in kept if key in op.attributes} | dict(own)
+    shared = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
+    attributes = {key: op.attributes[key] for key in shared if key in op.attributes} | dict(own)
     types, operands = list(op.results.types), list(op.operands)
     with ir.InsertionPoint(op):
-        new = ir.Operation.create(name, types, operands, attributes, loc=op.location)
-    put_instead(op, new.results)
+        renamed = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+    put_instead(op, renamed.results)
 
 
 def symbol_ref(symbol: str) -> ir.Attribute:
@@ -286,7 +286,7 @@ def set_attribute(function: func.FuncOp, name: str, value: Any) -> None:
     function.attributes[name] = codec.encode(value)
 
 
-class Uses(dict[str, tuple[str, ...]]):
+class SymbolUses(dict[str, tuple[str, ...]]):
     """The symbols that each function of a program refers to, read when first asked for."""
 
     def __init__(self, program: Module):
@@ -295,11 +295,11 @@ class Uses(dict[str, tuple[str, ...]]):
 
     def __missing__(self, name: str) -> tuple[str, ...]:
         function = self._program.function(name)
-        found = self[name] = tuple(dict.fromkeys(references(function)))
-        return found
+        symbols = self[name] = tuple(dict.fromkeys(references(function)))
+        return symbols
 
 
-def make_public(program: Module, symbol: str, uses: Uses, private: Collection[str]) -> None:
+def make_public(program: Module, symbol: str, uses: SymbolUses, private: Collection[str]) -> None:
     """Makes ``@symbol`` the function that a call of the program runs, and drops what it does not
     reach.
 
@@ -307,21 +307,21 @@ def make_public(program: Module, symbol: str, uses: Uses, private: Collection[st
       uses: what the functions refer to.
       private: functions that are known to be so.
     """
-    functions, kept = program.functions, {}
+    functions, remaining = program.functions, {}
     reached = reachable(functions, symbol, uses=uses)
     for name, op in functions.items():
         if name not in reached:
             op.operation.erase()
             continue
-        kept[name] = op
+        remaining[name] = op
         if name not in private and is_private(op) == (name == symbol):
             visibility = "public" if name == symbol else "private"
             op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
-    program.changed(kept)
+    program.changed(remaining)
 
 
 def put_in_order(
-    functions: Mapping[str, func.FuncOp], symbol: str, uses: Uses | None = None
+    functions: Mapping[str, func.FuncOp], symbol: str, uses: SymbolUses | None = None
 ) -> dict[str, func.FuncOp]:
     """Moves a function before those that it reaches, and these into the order in which it reaches
     them: their order does not tell how they were made."""
@@ -335,7 +335,7 @@ def reachable(
     functions: Mapping[str, func.FuncOp],
     *symbols: str,
     custom_rules: bool = True,
-    uses: Uses | None = None,
+    uses: SymbolUses | None = None,
 ) -> KeysView[str]:
     """The functions that some reach, directly or not, in the order in which they are met;
     themselves included.
@@ -352,10 +352,10 @@ def reachable(
             continue
         reached[name] = None
         if uses is None:
-            found = list(references(functions[name], custom_rules=custom_rules))
+            referred = list(references(functions[name], custom_rules=custom_rules))
         else:
-            found = uses[name]
-        pending.extend(reversed(found))
+            referred = uses[name]
+        pending.extend(reversed(referred))
     return reached.keys()
 
 

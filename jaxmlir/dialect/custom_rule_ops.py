@@ -61,10 +61,10 @@ def marked_ops(functions: Iterable[Any]) -> Iterator[Any]:
 def write(eqn: Any, importer: Any) -> dict[str, ir.Attribute]:
     """The attributes of the op of a custom-derivative equation, but for its rules."""
     params = eqn.params
-    given = {name: params[name] for name in _STATIC if params.get(name)}
-    if "in_zeros" in given:
-        given["in_zeros"] = tuple(given["in_zeros"])
-    return {name: codec.encode(value, importer) for name, value in given.items()}
+    static = {name: params[name] for name in _STATIC if params.get(name)}
+    if "in_zeros" in static:
+        static["in_zeros"] = tuple(static["in_zeros"])
+    return {name: codec.encode(value, importer) for name, value in static.items()}
 
 
 # Left out where they say nothing: 0, `False`, `()`.
@@ -88,14 +88,14 @@ def fitting(zeros: Sequence[bool], rules: Iterable[tuple[T, Sequence[bool]]]) ->
 
 def vjp_rules(attributes: Mapping[str, ir.Attribute]) -> dict[str, tuple[str, ...]]:
     """The forward rules of a custom_vjp_call_jaxpr, each with its backward rules."""
-    found: dict[str, tuple[str, ...]] = {}
+    rules: dict[str, tuple[str, ...]] = {}
     if "fwd_jaxpr" in attributes:
         bwd = (attributes["bwd_jaxpr"].value,) if "bwd_jaxpr" in attributes else ()
-        found[attributes["fwd_jaxpr"].value] = bwd
+        rules[attributes["fwd_jaxpr"].value] = bwd
     for family in attributes.get("vjp_with_zeros", ()):
         fwd, *backward = symbol_uses(family)
-        found[fwd] = (*found.get(fwd, ()), *backward)
-    return found
+        rules[fwd] = (*rules.get(fwd, ()), *backward)
+    return rules
 
 
 def backward_rules(attributes: Mapping[str, ir.Attribute]) -> list[str]:

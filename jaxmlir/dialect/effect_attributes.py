@@ -73,20 +73,20 @@ def decode_ctx(attr: ir.Attribute | None) -> Any:
     """The context that :func:`encode_ctx` wrote as ``attr``."""
     if attr is None:
         return default_eqn_context()
-    found = _ctxs.get(attr)
-    if found is None:
+    ctx = _ctxs.get(attr)
+    if ctx is None:
         default = default_eqn_context()
         fields = {name: getattr(default, name) for name in eqn_context_fields()}
-        given = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
-        if unknown := [name for name in given if name not in fields]:
+        names = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
+        if unknown := [name for name in names if name not in fields]:
             takes = ", ".join(map(repr, fields))
             raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
         fields.update((item.name, codec.decode(item.attr)) for item in attr)
         metadata = fields.get("xla_metadata")
         if isinstance(metadata, dict):
             fields["xla_metadata"] = tuple(sorted(metadata.items()))
-        found = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
-    return found
+        ctx = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
+    return ctx
 
 
 def has_lasting_effects(op: Any, name: str) -> bool:
@@ -120,6 +120,6 @@ def is_droppable(effect: ir.Attribute) -> bool:
 def axis_names(op: Any) -> list[str]:
     """The names of the axes that a collective is over."""
     attributes = op.attributes
-    found = [codec.decode(attributes[k]) for k in ("axes", "axis_name") if k in attributes]
-    names = [axis for axes in found for axis in (axes if isinstance(axes, tuple) else (axes,))]
+    decoded = [codec.decode(attributes[k]) for k in ("axes", "axis_name") if k in attributes]
+    names = [axis for axes in decoded for axis in (axes if isinstance(axes, tuple) else (axes,))]
     return [name for name in names if isinstance(name, str)]

@@ -33,25 +33,25 @@ _counter = itertools.count()
 _by_name: weakref.WeakValueDictionary[str, Box] = weakref.WeakValueDictionary()
 # id() is a safe key: while the box is here, its object is alive.
 _by_id: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()
-_kept: dict[str, Box] = {}
+_immortal: dict[str, Box] = {}
 
 
 def box(value: Any) -> Box:
     """The box of an object, made on first sight.  Drop it and the handle is gone."""
-    found = _by_id.get(id(value))
-    if found is None:
-        found = Box(f"h{next(_counter)}", value)
-        _by_name[found.name] = found
-        _by_id[id(value)] = found
-    return found
+    boxed = _by_id.get(id(value))
+    if boxed is None:
+        boxed = Box(f"h{next(_counter)}", value)
+        _by_name[boxed.name] = boxed
+        _by_id[id(value)] = boxed
+    return boxed
 
 
 def keep(value: Any) -> str:
     """The handle of an object that must live as long as the process: avals and dtypes, which the
     MLIR types that name them outlive."""
-    found = box(value)
-    _kept[found.name] = found
-    return found.name
+    boxed = box(value)
+    _immortal[boxed.name] = boxed
+    return boxed.name
 
 
 def find_box(name: str) -> Box | None:
@@ -70,16 +70,16 @@ def get_box(name: str) -> Box:
     Raises:
       JaxmlirError: no living program of this process holds it.
     """
-    found = find_box(name)
-    if found is None:
+    boxed = find_box(name)
+    if boxed is None:
         raise JaxmlirError(
             f'handle "{name}" stands for a Python object of another process, or of a program that '
             "no longer exists: a program with Python callbacks can only be used where it was traced"
         )
-    return found
+    return boxed
 
 
-class Unread(NamedTuple):
+class UnreadArray(NamedTuple):
     """An array that nobody has looked at.
 
     Attributes:
@@ -107,7 +107,7 @@ class Constants(MutableMapping[str, Any]):
           ArtifactError: its bytes in an artifact are not those that were saved.
         """
         value = self._values[name]
-        if isinstance(value, Unread):
+        if isinstance(value, UnreadArray):
             value = self._values[name] = value.read()
         return value
 

@@ -145,13 +145,13 @@ _OTHER_TEXTS = {
 
 def parse_error(error: ir.MLIRError, source: str | bytes, filename: str) -> ParseError:
     """MLIR's error about a text, with a note on what the text is if it is one of JAX's or XLA's."""
-    found = diagnostics_of(error, filename)
+    diagnostics = diagnostics_of(error, filename)
     begins = source.lstrip()[:20] if isinstance(source, str) else ""
     for beginning, what in _OTHER_TEXTS.items():
-        if found and begins.startswith(beginning):
+        if diagnostics and begins.startswith(beginning):
             note = Diagnostic("note", f"this is {what}", filename)
-            found[0] = found[0]._replace(notes=(*found[0].notes, note))
-    return ParseError(found)
+            diagnostics[0] = diagnostics[0]._replace(notes=(*diagnostics[0].notes, note))
+    return ParseError(diagnostics)
 
 
 def check_nesting(source: str, filename: str) -> None:
@@ -180,12 +180,12 @@ def check_arrays(module: ir.Module, source: str, filename: str) -> None:
     Raises:
       ParseError: with the place in the source.
     """
-    found = _UNREADABLE.search(source)
+    match = _UNREADABLE.search(source)
     # As printed, a module has no comments and no type has another name.
-    if found is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
+    if match is None or not _UNREADABLE.search(re.sub(_STRING, '""', module_text(module))):
         return
-    before = source[: found.start()]
-    line, col = before.count("\n") + 1, found.start() - before.rfind("\n")
+    before = source[: match.start()]
+    line, col = before.count("\n") + 1, match.start() - before.rfind("\n")
     message = "expected i1, i8, i16, i32, i64, f32 or f64 as the element type of an array attribute"
     raise ParseError([Diagnostic("error", message, filename, line, col)])
 
@@ -210,8 +210,8 @@ def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]
         notes = tuple(convert(note, "note") for note in info.notes)
         return Diagnostic(severity, info.message, *file_line_col(info.location), notes)
 
-    found = [convert(info).placed(filename) for info in error.error_diagnostics]
-    return found or [Diagnostic("error", str(error))]
+    diagnostics = [convert(info).placed(filename) for info in error.error_diagnostics]
+    return diagnostics or [Diagnostic("error", str(error))]
 
 
 _FILE_LINE_COL = r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)'
@@ -249,10 +249,10 @@ def _unescaped(name: str) -> str:
     parts = re.split(rb"\\([0-9A-F]{2}|\\)", name.encode())
     parts[1::2] = [code if code == b"\\" else bytes.fromhex(code.decode()) for code in parts[1::2]]
     try:
-        found = b"".join(parts).decode()
+        decoded = b"".join(parts).decode()
     except UnicodeDecodeError:
         return name
-    return found if found.isprintable() else name
+    return decoded if decoded.isprintable() else name
 
 
 def module_text(
@@ -280,18 +280,18 @@ def with_mesh_aliases(text: str) -> str:
     if "Mesh = {" not in text:
         return text
     aliases: dict[str, str] = {}
-    parts, written = [], 0
+    parts, position = [], 0
     for match in _STRING_OR_MESH.finditer(text):
         start = match.start()
-        if match[0].startswith('"') or start < written:
+        if match[0].startswith('"') or start < position:
             continue
         end = _end_of_braces(text, start)
         mesh = text[start:end]
         alias = aliases.setdefault(mesh, f"#mesh{len(aliases) or ''}")
-        parts += text[written:start], alias
-        written = end
+        parts += text[position:start], alias
+        position = end
     definitions = [f"{alias} = {mesh}\n" for mesh, alias in aliases.items()]
-    return "".join([*definitions, *parts, text[written:]])
+    return "".join([*definitions, *parts, text[position:]])
 
 
 def _end_of_braces(text: str, start: int) -> int:
@@ -327,9 +327,9 @@ def clone_module(module: ir.Module, among: Container[str] | None = None) -> ir.M
       among: only these functions are in it, by default all.
     """
     with context():
-        old = module.operation
-        result = ir.Module.create(old.location)
-        for name, attr in old.attributes.items():
+        source = module.operation
+        result = ir.Module.create(source.location)
+        for name, attr in source.attributes.items():
             result.operation.attributes[name] = attr
         with ir.InsertionPoint(result.body):
             for op in module.body.operations:
@@ -405,10 +405,10 @@ def free_symbol(name: str, taken: Container[str], numbers: Iterator[int] | None 
     Args:
       numbers: those that are left for this name.
     """
-    found, numbers = name, numbers or itertools.count()
-    while found in taken:
-        found = f"{name}_{next(numbers)}"
-    return found
+    symbol, numbers = name, numbers or itertools.count()
+    while symbol in taken:
+        symbol = f"{name}_{next(numbers)}"
+    return symbol
 
 
 def is_foreign(name: str) -> bool:
@@ -435,15 +435,15 @@ def captured(op: Any) -> list[ir.Value]:
     if not len(op.operation.regions):
         return []
     used: dict[ir.Value, None] = {}
-    own: set[ir.Value] = set()
+    defined: set[ir.Value] = set()
     for holder in (op, *inner_ops(op)):
         for region in holder.operation.regions:
             for block in region:
-                own.update(block.arguments)
+                defined.update(block.arguments)
                 for inner in block.operations:
                     used.update(dict.fromkeys(inner.operands))
-                    own.update(inner.results)
-    return [value for value in used if value not in own]
+                    defined.update(inner.results)
+    return [value for value in used if value not in defined]
 
 
 @functools.cache

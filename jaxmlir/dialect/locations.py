@@ -93,11 +93,13 @@ def of_function(debug_info: Any, call: ir.Location | None = None) -> ir.Location
 
     The context must be entered.
     """
-    found, is_library = _of_source(getattr(debug_info, "func_src_info", None) or "")
+    location, is_library = _of_source(getattr(debug_info, "func_src_info", None) or "")
     if call is None or not is_library:
-        return found
+        return location
     _, frames = split(call)
-    return found if isinstance(frames, ir.UnknownLoc) else ir.Location.callsite(found, [frames])
+    return (
+        location if isinstance(frames, ir.UnknownLoc) else ir.Location.callsite(location, [frames])
+    )
 
 
 def is_of_function(location: ir.Location, function: ir.Location) -> bool:
@@ -149,9 +151,9 @@ def position(location: ir.Location) -> tuple[str, int, int]:
 
     Where all are, the innermost: ``("", 0, 0)`` without any.
     """
-    found = frames_of(location)
-    own = (p for p in found if not is_of_jax(p[0]))
-    return next(own, found[0] if found else ("", 0, 0))
+    frames = frames_of(location)
+    user_frames = (p for p in frames if not is_of_jax(p[0]))
+    return next(user_frames, frames[0] if frames else ("", 0, 0))
 
 
 def error_at(
@@ -195,16 +197,16 @@ def of_body(call: ir.Location, scope: str) -> ir.Location:
       scope: ``"jit(layer)"``.
     """
     key = (scope, call.attr)
-    found = _of_bodies.get(key)
-    if found is None:
+    location = _of_bodies.get(key)
+    if location is None:
         name, frames = split(call)
         stack = _name_stack(name) if name else _NO_STACK
         if isinstance(frames, ir.FileLineColLoc):
             # Directly on a file position, it would be the name of a Python function.
             frames = ir.Location.callsite(frames, [ir.Location.unknown()])
-        found = ir.Location.name(str(stack.extend(scope)), childLoc=frames)
-        _of_bodies[key] = found
-    return found
+        location = ir.Location.name(str(stack.extend(scope)), childLoc=frames)
+        _of_bodies[key] = location
+    return location
 
 
 _OPEN_TRANSFORMS = r"((?:[^()/]+\()+)(\)+)"
@@ -238,18 +240,18 @@ _source_infos: dict[ir.Attribute, Any] = {}
 def source_info(location: ir.Location) -> Any:
     """JAX's source information of an op's location, for an exported equation."""
     key = location.attr
-    found = _source_infos.get(key)
-    if found is None:
-        found = source_info_util.SourceInfo(_traceback(location), name_stack(location))
-        _source_infos[key] = found
-    return found
+    info = _source_infos.get(key)
+    if info is None:
+        info = source_info_util.SourceInfo(_traceback(location), name_stack(location))
+        _source_infos[key] = info
+    return info
 
 
 def _traceback(location: ir.Location) -> Any:
     _, frames = split(location)
-    known = traceback_of(frames)
-    if known is not None:
-        return known
+    traceback = traceback_of(frames)
+    if traceback is not None:
+        return traceback
     file, line, _ = file_line_col(location)
     return _traceback_at(file, line) if line else None
 
@@ -264,13 +266,13 @@ def _traceback_at(file: str, line: int) -> Any:
     # In brackets it is none of a file: who prints the traceback looks for no line.
     name = file if may_be_shown(file) else f"<{file}>"
     code = _STANDING.__code__.replace(co_filename=name, co_name="user", co_firstlineno=position)
-    function, found = types.FunctionType(code, {}), []
-    arguments = jaxlib_jax.Traceback.get_traceback, found.append
+    function, tracebacks = types.FunctionType(code, {}), []
+    arguments = jaxlib_jax.Traceback.get_traceback, tracebacks.append
     # What is kept for later processes must not tell who asked first for a place: in a thread, the
     # function has no callers.
     if not (directory() and _run_alone(function, arguments)):
         function(*arguments, bool)
-    return found[0]
+    return tracebacks[0]
 
 
 # All of it has to be in one line.

@@ -185,10 +185,10 @@ class Module:
 
     def get_analysis(self, kind: Callable[[Self], T]) -> T:
         """``kind(module)``, kept until the module changes."""
-        found = self._analyses.get(kind)
-        if found is None:
-            found = self._analyses[kind] = kind(self.core)
-        return found
+        cached = self._analyses.get(kind)
+        if cached is None:
+            cached = self._analyses[kind] = kind(self.core)
+        return cached
 
     def reread(self) -> None:
         """Takes note of what an importer has added to the module."""
@@ -313,16 +313,16 @@ class Module:
 
     def _function(self, symbol: str) -> func.FuncOp:
         """The function ``@symbol``, whose ops may lack the rules that are not traced yet."""
-        found = self._functions.get(symbol)
-        if found is None:
+        function = self._functions.get(symbol)
+        if function is None:
             # A pass may have added it since.
             self.reread()
-            found = self._functions.get(symbol)
-        if found is None:
+            function = self._functions.get(symbol)
+        if function is None:
             meant = nearest(str(symbol), self._functions)
             hint = f"; did you mean @{meant}?" if meant else ""
             raise JaxmlirError(f"the module has no function @{symbol}{hint}")
-        return found
+        return function
 
     @analysis
     def name(self) -> str:
@@ -464,7 +464,7 @@ def version_faults(module: ir.Module, filename: str) -> list[Diagnostic]:
     if VERSION not in operation.attributes:
         return []
     attr = operation.attributes[VERSION]
-    found = version_fault(attr.value if isinstance(attr, ir.StringAttr) else str(attr))
-    message = f"'builtin.module' op attribute '{VERSION}': it has {found}"
+    fault = version_fault(attr.value if isinstance(attr, ir.StringAttr) else str(attr))
+    message = f"'builtin.module' op attribute '{VERSION}': it has {fault}"
     diagnostic = Diagnostic("error", message, *file_line_col(operation.location))
-    return [diagnostic.placed(filename)] if found else []
+    return [diagnostic.placed(filename)] if fault else []

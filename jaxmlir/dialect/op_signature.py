@@ -41,8 +41,8 @@ class Signature:
 
     def create(self, operands: Sequence[ir.Value], location: ir.Location) -> list[ir.Value]:
         """The results of a new op at the current insertion point."""
-        new = ir.Operation.create(self.name, self.results, operands, self.named, loc=location)
-        return list(new.results)
+        op = ir.Operation.create(self.name, self.results, operands, self.named, loc=location)
+        return list(op.results)
 
     @functools.cached_property
     def is_lasting(self) -> bool:
@@ -108,7 +108,7 @@ def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
 
 def of_parts(*parts: Any) -> Signature:
     """The signature with this name, attributes, operand types and result types."""
-    found = _signatures.get(parts)
-    if found is None:
-        found = _signatures[parts] = Signature(*parts)
-    return found
+    signature = _signatures.get(parts)
+    if signature is None:
+        signature = _signatures[parts] = Signature(*parts)
+    return signature

@@ -20,7 +20,7 @@ from jaxmlir.dialect.ir import is_foreign
 from jaxmlir.dialect.ops.kernels import KERNEL
 from jaxmlir.errors import ExportError, nearest
 
-_known: dict[str, Any] = {}
+_by_name: dict[str, Any] = {}
 _met: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
@@ -49,7 +49,7 @@ def _scan() -> None:
     for registry in registries():
         for primitive in registry:
             if isinstance(primitive, core.Primitive):
-                _known.setdefault(primitive.name, primitive)
+                _by_name.setdefault(primitive.name, primitive)
 
 
 # Modules that are not always imported, by the primitives that they register: a text may use them
@@ -75,11 +75,11 @@ _LATE_MODULES = {
 
 def find(name: str) -> Any | None:
     """The primitive of that name, or ``None``."""
-    found = _known.get(name) or _met.get(name)
-    if found is None:
+    primitive = _by_name.get(name) or _met.get(name)
+    if primitive is None:
         _scan()
-        found = _known.get(name)
-    return _find_late(name) if found is None else found
+        primitive = _by_name.get(name)
+    return _find_late(name) if primitive is None else primitive
 
 
 def _find_late(name: str) -> Any | None:
@@ -90,9 +90,9 @@ def _find_late(name: str) -> Any | None:
             except ImportError:  # Not every JAX has it.
                 continue
             _scan()
-    if name not in _known and (name in _IN_KERNELS or _PALLAS in sys.modules):
+    if name not in _by_name and (name in _IN_KERNELS or _PALLAS in sys.modules):
         _scan_kernels()
-    return _known.get(name)
+    return _by_name.get(name)
 
 
 # Few of the instructions of kernels have rules.  Some names are those of two: of two backends, as
@@ -105,7 +105,7 @@ def _scan_kernels() -> None:
     for module in _compat.kernel_modules():
         for value in vars(module).values():
             if isinstance(value, core.Primitive):
-                _known.setdefault(value.name, value)
+                _by_name.setdefault(value.name, value)
 
 
 def get(name: str) -> Any:
@@ -114,24 +114,24 @@ def get(name: str) -> Any:
     Raises:
       ExportError: this process has none; suggests the nearest name.
     """
-    found = find(name)
-    if found is None:
-        near = nearest(name, _known)
+    primitive = find(name)
+    if primitive is None:
+        near = nearest(name, _by_name)
         hint = f"; did you mean {near!r}?" if near else ""
         raise ExportError(
             f'the installed JAX has no primitive "{name}", and no imported module registers '
             f"one{hint} (one of your own is known once its module is imported: --load)"
         )
-    return found
+    return primitive
 
 
 def meet(primitive: Any) -> bool:
     """Remembers a primitive; false where another one already goes by its name."""
-    found = find(primitive.name)
-    if found is None:
+    namesake = find(primitive.name)
+    if namesake is None:
         _met[primitive.name] = primitive
         return True
-    return found is primitive
+    return namesake is primitive
 
 
 def op_name(primitive_name: str) -> str:
@@ -151,7 +151,7 @@ def of_op(op_name: str) -> Any:
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
     for candidate in (record.primitives if record else ()) or (name,):
-        found = find(candidate)
-        if found is not None:
-            return found
+        primitive = find(candidate)
+        if primitive is not None:
+            return primitive
     return get((record.primitives if record and record.primitives else (name,))[0])

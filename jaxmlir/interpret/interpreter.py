@@ -60,15 +60,15 @@ class Node:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of an attribute, in which a function is its symbol."""
-        found = self._attributes.get(key, _ABSENT)
-        if found is _ABSENT:
+        value = self._attributes.get(key, _ABSENT)
+        if value is _ABSENT:
             with context():
                 attributes = self.op.attributes
-                found = default
+                value = default
                 if key in attributes:
-                    found = codec.decode(attributes[key], codec.SYMBOLS)
-            self._attributes[key] = found
-        return found
+                    value = codec.decode(attributes[key], codec.SYMBOLS)
+            self._attributes[key] = value
+        return value
 
     def avals(self) -> list[Any]:
         """The abstract values of the results."""
@@ -82,7 +82,7 @@ class Node:
         return self._bind
 
 
-class Plan:
+class ExecutionPlan:
     """A function, ready to be run: its values are numbered, arguments first."""
 
     __slots__ = ("constants", "nodes", "results", "size")
@@ -97,28 +97,28 @@ class Plan:
         for op in function.entry_block.operations:
             name = op.name if type(op) is ir.OpView else op.operation.name
             operands = op.operands
-            read = [numbers[operands[i]] for i in range(len(operands))]
+            inputs = [numbers[operands[i]] for i in range(len(operands))]
             if name == "func.return":
-                self.results: list[int] = read
+                self.results: list[int] = inputs
                 break
-            written = []
+            outputs = []
             for result in op.results:
-                written.append(len(numbers))
-                numbers[result] = written[-1]
+                outputs.append(len(numbers))
+                numbers[result] = outputs[-1]
             if name == "jaxpr.constant":
-                self.constants.append((written[0], constant_of(program, op)))
+                self.constants.append((outputs[0], constant_of(program, op)))
             else:
-                self.nodes.append(Node(op, name, symbol, read, written))
+                self.nodes.append(Node(op, name, symbol, inputs, outputs))
         self.size: int = len(numbers)
 
 
-def plan_of(program: Module, symbol: str) -> Plan:
+def plan_of(program: Module, symbol: str) -> ExecutionPlan:
     """The plan of a function, made once per program."""
-    found = program.plans.get(symbol)
-    if found is None:
+    plan = program.plans.get(symbol)
+    if plan is None:
         with context():
-            found = program.plans[symbol] = Plan(program, program._function(symbol))
-    return found
+            plan = program.plans[symbol] = ExecutionPlan(program, program._function(symbol))
+    return plan
 
 
 def constant_of(program: Module, op: Any) -> Any:
@@ -146,10 +146,10 @@ def _bind_of(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
             return _make_bind(program, op, name)
         types = tuple(v.type for v in op.operands), tuple(op.results.types)
         key = (name, attributes, types)
-        found = ops_by_signature.get(key)
-        if found is None:
-            found = ops_by_signature[key] = _make_bind(program, op, name)
-        return found
+        bind = ops_by_signature.get(key)
+        if bind is None:
+            bind = ops_by_signature[key] = _make_bind(program, op, name)
+        return bind
 
 
 def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
@@ -265,8 +265,10 @@ def _while(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] |
             return None
         if not goes_on.any():
             return carry if iteration else _as_given(carry, node.avals())
-        new = interpreter.enter(Frame(body, node, iteration=iteration), [*body_consts, *carry])
-        carry = new if goes_on.all() else _where(goes_on, new, carry)
+        next_carry = interpreter.enter(
+            Frame(body, node, iteration=iteration), [*body_consts, *carry]
+        )
+        carry = next_carry if goes_on.all() else _where(goes_on, next_carry, carry)
         iteration += 1
 
 
@@ -330,8 +332,8 @@ def _linear_solve(interpreter: Interpreter, node: Node, args: list[Any]) -> list
 def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[Any] | None:
     """The body runs once, on values that stand for the parts on all devices (JAX's eager mode)."""
     with context():
-        _, found = params.of_op(node.op, node.name, interpreter.program.exporter)
-    if isinstance(found["mesh"], mesh_lib.AbstractMesh) or not core.trace_state_clean():
+        _, parameters = params.of_op(node.op, node.name, interpreter.program.exporter)
+    if isinstance(parameters["mesh"], mesh_lib.AbstractMesh) or not core.trace_state_clean():
         return None
 
     def body(*parts: Any) -> tuple[Any, ...]:
@@ -339,11 +341,11 @@ def _shard_map(interpreter: Interpreter, node: Node, args: list[Any]) -> list[An
 
     mapped = jax.shard_map(
         body,
-        mesh=found["mesh"],
-        in_specs=tuple(found["in_specs"]),
-        out_specs=tuple(found["out_specs"]),
-        check_vma=found["check_vma"],
-        axis_names=set(found["newly_manual_axes"]),
+        mesh=parameters["mesh"],
+        in_specs=tuple(parameters["in_specs"]),
+        out_specs=tuple(parameters["out_specs"]),
+        check_vma=parameters["check_vma"],
+        axis_names=set(parameters["newly_manual_axes"]),
     )
     return list(mapped(*args))
 
@@ -497,8 +499,8 @@ class Interpreter:
             for node in plan.nodes:
                 outs = self._step(node, [values[i] for i in node.operands])
                 if len(outs) != len(node.results):
-                    wanted = count(len(node.results), "result")
-                    raise _located(JaxmlirError(f"expected {wanted}, got {len(outs)}"), node)
+                    expected = count(len(node.results), "result")
+                    raise _located(JaxmlirError(f"expected {expected}, got {len(outs)}"), node)
                 for number, out in zip(node.results, outs, strict=True):
                     values[number] = out
         finally:

@@ -28,7 +28,7 @@ _TARGET = "jaxmlir.nested_body"
 _KEY = "functions within functions"
 
 
-class _Waiting(NamedTuple):
+class _QueuedBody(NamedTuple):
     """A body that is not written yet."""
 
     ctx: Any
@@ -42,15 +42,15 @@ class Nesting:
         self.depth: int = 0
         self.environment: Any = None
         # By number: rules' output is kept and copied, so any may stand in the module again.
-        self.waiting: list[_Waiting] = []
+        self.waiting: list[_QueuedBody] = []
 
     @classmethod
     def of(cls, module_context: Any) -> Nesting:
         cache = module_context.lowering_cache
-        found = cache.get(_KEY)
-        if found is None:
-            found = cache[_KEY] = cls()
-        return found
+        nesting = cache.get(_KEY)
+        if nesting is None:
+            nesting = cache[_KEY] = cls()
+        return nesting
 
     def enter(self) -> None:
         self.depth += 1
@@ -76,15 +76,15 @@ class Nesting:
             return None
         types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
         tokens = ctx.tokens_in.items()
-        given = [*ctx.dim_var_values, *[token for _, token in tokens], *args]
-        if not all(isinstance(v, ir.Value) for v in given) or not all(
+        operands = [*ctx.dim_var_values, *[token for _, token in tokens], *args]
+        if not all(isinstance(v, ir.Value) for v in operands) or not all(
             isinstance(t, ir.Type) for t in types
         ):
             return None
         results = _custom_call(
-            str(len(self.waiting)), [*[token.type for _, token in tokens], *types], given
+            str(len(self.waiting)), [*[token.type for _, token in tokens], *types], operands
         ).results
-        self.waiting.append(_Waiting(ctx, callee))
+        self.waiting.append(_QueuedBody(ctx, callee))
         after = {effect: token for (effect, _), token in zip(tokens, results, strict=False)}
         return [*results][len(tokens) :], mlir.TokenSet(after) if tokens else ctx.tokens_in
 
@@ -98,8 +98,8 @@ class Nesting:
         # Its operands become what values are replaced by.
         end = _custom_call("", [], [v for v in flat if v is not None])
         roots = {_root(end), _root(module_context.module.operation)}
-        while found := [op for root in roots for op in _placeholders(root)]:
-            for op in found:
+        while placeholders := [op for root in roots for op in _placeholders(root)]:
+            for op in placeholders:
                 self._write(op)
         final = iter([*end.operands])
         results, after = tree.unflatten([v if v is None else next(final) for v in flat])
@@ -109,15 +109,15 @@ class Nesting:
 
     def _write(self, op: ir.Operation) -> None:
         ctx, callee = self.waiting[int(ir.StringAttr(op.attributes["backend_config"]).value)]
-        given, effects = [*op.operands], [effect for effect, _ in ctx.tokens_in.items()]
+        operands, effects = [*op.operands], [effect for effect, _ in ctx.tokens_in.items()]
         n, m = len(ctx.dim_var_values), len(effects)
-        tokens = mlir.TokenSet(dict(zip(effects, given[n : n + m], strict=True)))
-        ctx = ctx.replace(dim_var_values=given[:n], tokens_in=tokens, tokens_out=None)
+        tokens = mlir.TokenSet(dict(zip(effects, operands[n : n + m], strict=True)))
+        ctx = ctx.replace(dim_var_values=operands[:n], tokens_in=tokens, tokens_out=None)
         with ir.InsertionPoint(op), op.location:
-            results, after = callee.lower(ctx, given[n + m :])
-        new = [*[after.get(effect) for effect in effects], *results]
-        for old, value in zip(op.results, new, strict=True):
-            old.replace_all_uses_with(value)
+            results, after = callee.lower(ctx, operands[n + m :])
+        outputs = [*[after.get(effect) for effect in effects], *results]
+        for result, value in zip(op.results, outputs, strict=True):
+            result.replace_all_uses_with(value)
         op.erase()
 
 
@@ -145,21 +145,21 @@ def _root(op: ir.Operation) -> ir.Operation:
 
 
 def _placeholders(root: ir.Operation) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    placeholders: list[ir.Operation] = []
 
     def see(op: ir.Operation) -> ir.WalkResult:
         if op.name == "stablehlo.custom_call":
             attributes = op.attributes
             is_one = ir.StringAttr(attributes["call_target_name"]).value == _TARGET
             if is_one and ir.StringAttr(attributes["backend_config"]).value:
-                found.append(op)
+                placeholders.append(op)
         return ir.WalkResult.ADVANCE
 
     root.walk(see)
-    return found
+    return placeholders
 
 
-Lowered = tuple[list[Any], Any]
+LoweredResults = tuple[list[Any], Any]
 """Results, and the tokens after the last op."""
 
 
@@ -167,8 +167,8 @@ def lower_for_targets(
     ctx: Any,
     effects: Any,
     form_of: Callable[[Target], Module],
-    lower: Callable[[Any, Module], Lowered],
-) -> Lowered:
+    lower: Callable[[Any, Module], LoweredResults],
+) -> LoweredResults:
     """Emits what a program is for the targets of a module, at JAX's current insertion point.
 
     Args:
@@ -220,20 +220,20 @@ def _alone(ctx: Any) -> Any:
     What JAX keeps of rules, and we, is not shared with the other branches.
     """
     outer, platforms = ctx.module_context, tuple(ctx.platforms)
-    known, key = outer.lowering_cache, ("platforms", platforms)
+    cache, key = outer.lowering_cache, ("platforms", platforms)
     number, *sizes = ctx.dim_var_values
-    if key not in known:
+    if key not in cache:
         names = tuple(outer.shape_poly_state.dim_vars[1:])
-        known[key] = outer.replace(
+        cache[key] = outer.replace(
             platforms=platforms,
             lowering_cache={},
             cached_primitive_lowerings={},
             shape_poly_state=mlir.ShapePolyLoweringState(names, platforms),
         )
-        share_nesting(outer, known[key])
+        share_nesting(outer, cache[key])
     if len(platforms) > 1:
         sizes = [_renumbered(number, outer.platforms, platforms), *sizes]
-    return ctx.replace(module_context=known[key], platforms=None, dim_var_values=sizes)
+    return ctx.replace(module_context=cache[key], platforms=None, dim_var_values=sizes)
 
 
 def _renumbered(number: ir.Value, platforms: Sequence[str], left: Sequence[str]) -> ir.Value:

@@ -32,7 +32,7 @@ from jaxmlir import errors
 from jaxmlir._compat import config, core, effects, jax_mlir_ext, jaxlib_jax, mlir, source_info_util
 from jaxmlir.analysis import pointwise
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.analysis.liveness import Live, Mask, liveness_of
+from jaxmlir.analysis.liveness import LiveOps, Mask, liveness_of
 from jaxmlir.analysis.parallel_loops import ATTRIBUTE, keep_parallel
 from jaxmlir.bridge import params
 from jaxmlir.bridge.custom_rules.pending import forward_mode_error
@@ -53,7 +53,7 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of, widths_of
 from jaxmlir.errors import Diagnostic, JaxmlirError, LoweringError, cause_of
 from jaxmlir.lowering.functions import Nesting
-from jaxmlir.lowering.templates import KeptLeaves, Template, kept_leaves
+from jaxmlir.lowering.templates import LeafTemplates, LoweringTemplate, kept_leaves
 from jaxmlir.passes.base import Pass
 from jaxmlir.support.files import directory
 from jaxmlir.support.masks import chosen
@@ -214,7 +214,7 @@ class _Lowering:
         key = ("locations", *key, self.prefix)
         self.locations: dict[Any, ir.Location] = self.cache.setdefault(key, {})
 
-    def lower(self, args: Sequence[Any], live: Live | None) -> tuple[list[Any], Any]:
+    def lower(self, args: Sequence[Any], live: LiveOps | None) -> tuple[list[Any], Any]:
         body, types = self.body, self.body.types
         values: list[Any] = [None] * len(types)
         values[: body.arity] = args
@@ -223,14 +223,14 @@ class _Lowering:
         inlined_call = jax_mlir_ext.inlined_func_call
         dim_vars = tuple(self.ctx.dim_var_values)
         columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
-        for i, (op, known, operands, (first, last)) in enumerate(columns):
+        for i, (op, signature, operands, (first, last)) in enumerate(columns):
             if i in dead:
                 continue
-            name = known.name
+            name = signature.name
             try:
                 location = self.location(op)
-                template = cache.get(known)
-                if type(template) is Template and i not in cuts:
+                template = cache.get(signature)
+                if type(template) is LoweringTemplate and i not in cuts:
                     nodes = [values[v] for v in operands]
                     outs = inlined_call(template.function, [*dim_vars, *nodes], location)
                     values[first:last] = outs
@@ -238,15 +238,15 @@ class _Lowering:
                 # Entering a location takes as long as copying a template.
                 with location:
                     if name == "jaxpr.constant":
-                        values[first] = self.constant(op, known)
+                        values[first] = self.constant(op, signature)
                         continue
                     results = range(first, last)
                     if i in cuts:
                         op = self.program.stubs.reduced(op, cuts[i])
-                        known = op_signature.of_op(op, op.name, op.operands)
+                        signature = op_signature.of_op(op, op.name, op.operands)
                         operands = chosen(operands, cuts[i].operands)
                         results = chosen(results, cuts[i].results)
-                    outs = self.op(op, known, [values[v] for v in operands])
+                    outs = self.op(op, signature, [values[v] for v in operands])
                     for number, out in zip(results, outs, strict=True):
                         values[number] = out
             except JaxmlirError as e:
@@ -271,11 +271,11 @@ class _Lowering:
         template = self.cache.get(key)
         if template is None:
             template = self.cache[key] = self.template(op, known)
-        if type(template) is not Template:
+        if type(template) is not LoweringTemplate:
             return template(self, op, nodes)
         return self.inlined(template, nodes)
 
-    def inlined(self, template: Template, nodes: Sequence[Any]) -> Sequence[Any]:
+    def inlined(self, template: LoweringTemplate, nodes: Sequence[Any]) -> Sequence[Any]:
         arguments = [*self.ctx.dim_var_values, *nodes]
         return jax_mlir_ext.inlined_func_call(template.function, arguments)
 
@@ -296,7 +296,7 @@ class _Lowering:
             shared = known.is_portable and not _may_differ(known)
             code = self.kept.find(known) if shared and self.kept else None
             if code is not None:
-                return Template.read(code)
+                return LoweringTemplate.read(code)
             eqn = self.equation(op, known.name, shared)
             if shared:
                 equations[known] = eqn
@@ -325,18 +325,18 @@ class _Lowering:
             platforms = self.ctx.platforms or self.module_context.platforms
             devices = getattr(self.module_context.axis_context, "num_devices", 1)
             keep_parallel(entry.func, platforms, devices)
-        written = entry.func.entry_block.operations
-        _check_rule(written[len(written) - 1], entry.func.type.results)
+        lowered = entry.func.entry_block.operations
+        _check_rule(lowered[len(lowered) - 1], entry.func.type.results)
         plain = (
             all(isinstance(t, ir.Type) for t in entry.flat_output_types) and not entry.const_args
         )
         if entry.inline and not eqn.ordered and plain and eqn.arrays:
-            return Template(entry.func.operation)
+            return LoweringTemplate(entry.func.operation)
         return functools.partial(_call_entry, entry=entry, ordered=eqn.ordered)
 
     def leaf(
-        self, eqn: _Equation, known: Signature, lower: Any, rules: tuple[Any, ...]
-    ) -> Template:
+        self, eqn: _RuleArguments, known: Signature, lower: Any, rules: tuple[Any, ...]
+    ) -> LoweringTemplate:
         """The template of a leaf op: that of a pointwise op of another shape, if there is one."""
         alike = None if self.ctx.dim_var_values else pointwise.kind_of(known)
         if alike is None:
@@ -346,7 +346,7 @@ class _Lowering:
             self.cache[alike.key] = template, shape
             function = pointwise.reshaped(template.function, shape, alike.shape)
             if function is not None:
-                template = Template(function)
+                template = LoweringTemplate(function)
                 if self.kept:
                     self.kept.keep(known, template.code)
                 return template
@@ -354,19 +354,21 @@ class _Lowering:
         self.cache[alike.key] = template, alike.shape
         return template
 
-    def kept_alike(self, alike: pointwise.Kind) -> tuple[Template, pointwise.Shape] | None:
+    def kept_alike(
+        self, alike: pointwise.PointwiseKind
+    ) -> tuple[LoweringTemplate, pointwise.Shape] | None:
         """The template that an earlier process has made for such ops, and for which shape."""
-        found = self.kept and self.kept.find_alike(alike)
-        return (Template.read(found[0]), found[1]) if found else None
+        entry = self.kept and self.kept.find_alike(alike)
+        return (LoweringTemplate.read(entry[0]), entry[1]) if entry else None
 
     def leaf_here(
         self,
-        eqn: _Equation,
+        eqn: _RuleArguments,
         known: Signature,
         lower: Any,
         rules: tuple[Any, ...],
-        alike: pointwise.Kind | None = None,
-    ) -> Template:
+        alike: pointwise.PointwiseKind | None = None,
+    ) -> LoweringTemplate:
         """The template for the op's own shape, read back where earlier modules have had it.
 
         It is written down for the second, or for other processes: most of a process's first program
@@ -376,7 +378,7 @@ class _Lowering:
         key = (rules, self.environment)
         code = None if codes is None else codes.get(key)
         if code:
-            return Template.read(code)
+            return LoweringTemplate.read(code)
         before = _left_in(self.module_context)
         # Its ops are copied to other places, so they are not to tell of this one.
         nowhere = jaxlib_jax.Traceback()
@@ -410,7 +412,7 @@ class _Lowering:
         )
 
     @functools.cached_property
-    def kept(self) -> KeptLeaves | None:
+    def kept(self) -> LeafTemplates | None:
         """The templates that earlier processes have made."""
         if self.environment is None:
             return None
@@ -420,7 +422,7 @@ class _Lowering:
             self.cache[key] = kept_leaves(self.module_context, platforms)
         return self.cache[key]
 
-    def emit_leaf(self, eqn: _Equation, lower: Any) -> Template:
+    def emit_leaf(self, eqn: _RuleArguments, lower: Any) -> LoweringTemplate:
         """A rule's output for arrays: ``_emit_lowering_rule_as_fun`` without what others need.
 
         Most of the time of lowering a small program goes into this.
@@ -457,9 +459,9 @@ class _Lowering:
                 )
                 outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
                 _check_rule(func_dialect.ReturnOp(outs), results)
-        return Template(function)
+        return LoweringTemplate(function)
 
-    def equation(self, op: Any, name: str, shared: bool) -> _Equation:
+    def equation(self, op: Any, name: str, shared: bool) -> _RuleArguments:
         """The op as JAX's rules take it.
 
         Args:
@@ -477,7 +479,7 @@ class _Lowering:
                 op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
             avals_in = [aval_of(v.type) for v in op.operands]
             avals_out = [aval_of(v.type) for v in op.results]
-            return _Equation(
+            return _RuleArguments(
                 primitive=primitive,
                 params=parameters,
                 ctx=effect_attributes.decode_ctx(ctx_attr),
@@ -493,10 +495,10 @@ class _Lowering:
         """The op's location in JAX's context, within that of the calling equation."""
         location = op.location
         key = location.attr
-        found = self.locations.get(key)
-        if found is None:
-            found = self.locations[key] = self.translate(location)
-        return found
+        translated = self.locations.get(key)
+        if translated is None:
+            translated = self.locations[key] = self.translate(location)
+        return translated
 
     def translate(self, location: ir.Location) -> ir.Location:
         name, frames = locations.split(location)
@@ -507,10 +509,10 @@ class _Lowering:
         elif self.prefix:
             name = f"{self.prefix}/{name}" if name else self.prefix
         key = frames.attr
-        found = self.frames.get(key)
-        if found is None:
-            found = self.frames[key] = self.translate_frames(frames)
-        return ir.Location.name(name, childLoc=found) if name else found
+        translated = self.frames.get(key)
+        if translated is None:
+            translated = self.frames[key] = self.translate_frames(frames)
+        return ir.Location.name(name, childLoc=translated) if name else translated
 
     def translate_frames(self, frames: ir.Location) -> ir.Location:
         traceback = locations.traceback_of(frames)
@@ -518,11 +520,11 @@ class _Lowering:
             nameless = source_info_util.new_name_stack()
             traceback = self.within(traceback)
             return mlir.source_info_to_location(self.module_context, None, nameless, traceback)
-        found = _translate_frames(frames, self.cache)
+        translated = _translate_frames(frames, self.cache)
         outer = mlir._traceback_to_location(self.module_context, self.traceback)
         if not isinstance(outer, ir.UnknownLoc):
-            found = ir.Location.callsite(found, [outer])
-        return found
+            translated = ir.Location.callsite(translated, [outer])
+        return translated
 
     def is_nowhere(self, frames: ir.Location) -> bool:
         """Whether an op's equation came from no line of the user's: it has its function's."""
@@ -591,7 +593,7 @@ def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
     return located
 
 
-class _Equation(NamedTuple):
+class _RuleArguments(NamedTuple):
     """The arguments of a rule for the ops of one signature."""
 
     primitive: Any
@@ -630,10 +632,12 @@ def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
 
 
 # By signature, of every program: those that name no function and no Python object.
-equations: dict[Signature, _Equation] = {}
+equations: dict[Signature, _RuleArguments] = {}
 
 
-def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]) -> Template:
+def _constant_template(
+    value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]
+) -> LoweringTemplate:
     """A template without operands but, as all have, the sizes of symbolic dimensions."""
     with ir.Location.unknown() as nowhere:
         attributes = {
@@ -647,11 +651,11 @@ def _constant_template(value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type
             func_dialect.ReturnOp([result])
         type_ = ir.FunctionType.get(dim_types, [result.type])
         function.attributes["function_type"] = ir.TypeAttr.get(type_)
-    return Template(function)
+    return LoweringTemplate(function)
 
 
 def _lower_in_place(
-    body: _Lowering, op: Any, nodes: Sequence[Any], *, eqn: _Equation, lower: Any
+    body: _Lowering, op: Any, nodes: Sequence[Any], *, eqn: _RuleArguments, lower: Any
 ) -> Sequence[Any]:
     """Runs a rule that must not be cached, at the op."""
     outer = body.ctx
@@ -708,23 +712,25 @@ def _call_entry(
 def _translate_frames(location: ir.Location, known: dict[Any, Any]) -> ir.Location:
     """A location of our context rebuilt in the current one; ``known`` has those met before."""
     key = location.attr
-    found = known.get(key)
-    if found is not None:
-        return found
+    translated = known.get(key)
+    if translated is not None:
+        return translated
     if isinstance(location, ir.CallSiteLoc):
         caller = _translate_frames(location.caller, known)
-        found = ir.Location.callsite(_translate_frames(location.callee, known), [caller])
+        translated = ir.Location.callsite(_translate_frames(location.callee, known), [caller])
     elif isinstance(location, ir.NameLoc):
         child = _translate_frames(location.child_loc, known)
-        found = ir.Location.name(location.name_str, childLoc=child)
+        translated = ir.Location.name(location.name_str, childLoc=child)
     elif isinstance(location, ir.FileLineColLoc):
-        found = ir.Location.file(location.filename, location.start_line, location.start_col)
+        translated = ir.Location.file(location.filename, location.start_line, location.start_col)
     elif isinstance(location, ir.FusedLoc):
-        found = ir.Location.fused([_translate_frames(loc, known) for loc in location.locations])
+        translated = ir.Location.fused(
+            [_translate_frames(loc, known) for loc in location.locations]
+        )
     else:
-        found = ir.Location.unknown()
-    known[key] = found
-    return found
+        translated = ir.Location.unknown()
+    known[key] = translated
+    return translated
 
 
 @functools.cache

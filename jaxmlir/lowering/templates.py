@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir._compat import mlir
-from jaxmlir.analysis.pointwise import Kind, Shape
+from jaxmlir.analysis.pointwise import PointwiseKind, Shape
 from jaxmlir.caching import disk_cache
 from jaxmlir.dialect.ir import bytecode, inner_ops, ir
 from jaxmlir.dialect.op_signature import Signature
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jaxmlir.caching.rule_cache import RuleCache
 
 
-class Template:
+class LoweringTemplate:
     """A rule's output as a function to copy in."""
 
     __slots__ = ("function", "module")
@@ -27,7 +27,7 @@ class Template:
         self.module: Any | None = module
 
     @classmethod
-    def read(cls, code: bytes) -> Template:
+    def read(cls, code: bytes) -> LoweringTemplate:
         """The template whose :attr:`code` is some bytecode, in the current context."""
         module = ir.Module.parse(code)
         (function,) = module.body.operations
@@ -52,7 +52,7 @@ def _is_plain(name: str) -> bool:
     return name == "func.return"
 
 
-class KeptLeaves:
+class LeafTemplates:
     """The templates that are kept for one environment of a lowering."""
 
     def __init__(self, cache: RuleCache, environment: str):
@@ -64,13 +64,13 @@ class KeptLeaves:
         key = self._key_of(known)
         return key and self._cache.find(key)
 
-    def find_alike(self, alike: Kind) -> tuple[bytes, Shape] | None:
+    def find_alike(self, alike: PointwiseKind) -> tuple[bytes, Shape] | None:
         """The template's bytecode for pointwise ops of any shape, and the shape it was made for."""
-        found = self._cache.find_alike(self._key("alike", alike.text))
-        code = found and self._cache.find(found[0])
-        return (code, found[1]) if found and code else None
+        entry = self._cache.find_alike(self._key("alike", alike.text))
+        code = entry and self._cache.find(entry[0])
+        return (code, entry[1]) if entry and code else None
 
-    def keep(self, known: Signature, code: bytes, alike: Kind | None = None) -> None:
+    def keep(self, known: Signature, code: bytes, alike: PointwiseKind | None = None) -> None:
         """Keeps a template for later processes.
 
         Args:
@@ -92,7 +92,7 @@ class KeptLeaves:
         return self._cache.key(what, self._environment, text)
 
 
-def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
+def kept_leaves(module_context: Any, platforms: Any) -> LeafTemplates | None:
     """The templates on disk for the lowering of a module for platforms, unless that is no plain
     one."""
     axes, parameters = module_context.axis_context, module_context.lowering_parameters
@@ -104,4 +104,4 @@ def kept_leaves(module_context: Any, platforms: Any) -> KeptLeaves | None:
     if cache is None:
         return None
     client = backend and (backend.platform, backend.platform_version)
-    return KeptLeaves(cache, repr((platforms, client, axes.device_assignment, parameters)))
+    return LeafTemplates(cache, repr((platforms, client, axes.device_assignment, parameters)))

@@ -6,7 +6,7 @@ does not inline.
 
 What goes in and comes out of such a call is one buffer to XLA, which does not see that a kernel
 that reads both must not write there.  So where both are read, the value does not go through the
-call, but is selected by a boolean that does (:data:`Wait`).
+call, but is selected by a boolean that does (:data:`WaitFence`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from jaxmlir.dialect.module import Module
 # The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
 _BARRIER_SINCE = (0, 11)
 
-Together = Callable[[Sequence[ir.Value]], list[ir.Value]]
+JointFence = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Writes a fence on several values, each of which is there when all are."""
 
-Wait = Callable[
+WaitFence = Callable[
     [Sequence[ir.Value], ir.Value, Sequence[ir.Value]], tuple[list[ir.Value], list[ir.Value]]
 ]
 """Writes values once more, which are there when another is; and others, which are there then.
@@ -43,27 +43,27 @@ def fences(program: Module) -> Callable[[ir.Value], ir.Value] | None:
     return together and alone(together)
 
 
-def alone(together: Together) -> Callable[[ir.Value], ir.Value]:
+def alone(together: JointFence) -> Callable[[ir.Value], ir.Value]:
     """Writes a fence on one value."""
     return lambda value: together([value])[0]
 
 
-def fences_together(program: Module) -> Together | None:
+def fences_together(program: Module) -> JointFence | None:
     """Writes a fence on several values at the insertion point; ``None`` where there are none."""
     if not program.target.is_cpu:
         return None
-    return barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _Calls(program)
+    return barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _FenceCalls(program)
 
 
-def waiting(program: Module) -> Wait:
+def waiting(program: Module) -> WaitFence:
     """Values of a program that wait."""
     # XLA's CPU compiler takes barriers away before it decides what runs when, and runs early what
     # could be, unless that takes far more memory.
     return _wait_for_call(program) if program.target.is_cpu else _wait_behind_barrier
 
 
-def _wait_for_call(program: Module) -> Wait:
-    calls = _Calls(program)
+def _wait_for_call(program: Module) -> WaitFence:
+    calls = _FenceCalls(program)
 
     def wait(
         values: Sequence[ir.Value], after: ir.Value, others: Sequence[ir.Value]
@@ -77,8 +77,8 @@ def _wait_for_call(program: Module) -> Wait:
 def _wait_behind_barrier(
     values: Sequence[ir.Value], after: ir.Value, others: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[ir.Value]]:
-    found = barrier([*values, *others, after])
-    return found[: len(values)], found[len(values) : -1]
+    fenced = barrier([*values, *others, after])
+    return fenced[: len(values)], fenced[len(values) : -1]
 
 
 def _selected(chosen: ir.Value, values: Sequence[ir.Value]) -> list[ir.Value]:
@@ -97,7 +97,7 @@ def barrier(values: Sequence[ir.Value]) -> list[ir.Value]:
     return list(ir.Operation.create(name, types, list(values)).results)
 
 
-class _Calls:
+class _FenceCalls:
     """Calls that are not inlined, of functions that return their arguments."""
 
     def __init__(self, program: Module):

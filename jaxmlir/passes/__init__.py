@@ -174,7 +174,7 @@ def describe_passes() -> dict[str, dict[str, Description]]:
 def list_passes() -> dict[str, dict[str, str]]:
     """Name and summary of every pass, by origin, without importing the passes."""
     return {
-        origin: {name: found.summary for name, found in group.items()}
+        origin: {name: description.summary for name, description in group.items()}
         for origin, group in describe_passes().items()
     }
 

@@ -315,12 +315,12 @@ def _plugins_on(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 def _import(name: str, target: str) -> type[Pass]:
     module, _, attribute = target.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        cls = getattr(importlib.import_module(module), attribute)
     except Exception as e:
         raise PipelineError(
             f"pass '{name}' is said to be {target}, which cannot be imported: "
             f"{type(e).__name__}: {e}"
         ) from e
-    if found.name != name:
-        raise PipelineError(f"{target} is registered as pass '{name}' but is named '{found.name}'")
-    return found
+    if cls.name != name:
+        raise PipelineError(f"{target} is registered as pass '{name}' but is named '{cls.name}'")
+    return cls

@@ -58,19 +58,19 @@ NOTHING = Description("")
 def of_target(target: str) -> Description:
     """The description of ``package.module:Class``, empty where the source is not found."""
     module, _, name = target.partition(":")
-    known = _top_level(module)
-    cls = known.get(name)
+    definitions = _top_level(module)
+    cls = definitions.get(name)
     if not isinstance(cls, ast.ClassDef):
         return NOTHING
-    lineage = [*_lineage(cls, known)]
+    lineage = [*_lineage(cls, definitions)]
     docs = [ast.get_docstring(node) or "" for node, _ in lineage]
-    fields = dict(field for node, known in lineage for field in _fields(node, known))
+    fields = dict(field for node, definitions in lineage for field in _fields(node, definitions))
     return Description(summary_of(docs[-1]), tuple(_options(fields, docs)))
 
 
 def of_class(cls: type[Pass]) -> Description:
     """The description of a pass that is imported already."""
-    docs = [inspect.cleandoc(of.__doc__ or "") for of in reversed(cls.__mro__)]
+    docs = [inspect.cleandoc(base.__doc__ or "") for base in reversed(cls.__mro__)]
     fields = {
         name: (option.kind, None if option.required else format_value(option.field.default))
         for name, option in cls.options().items()
@@ -98,18 +98,18 @@ def summary_of(docstring: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Imported:
+class _ImportedName:
     """A name that another module defines."""
 
     module: str
     name: str
 
     def definition(self) -> _Definition | None:
-        found = _top_level(self.module).get(self.name)
-        return found.definition() if isinstance(found, _Imported) else found
+        member = _top_level(self.module).get(self.name)
+        return member.definition() if isinstance(member, _ImportedName) else member
 
 
-_Definition = ast.ClassDef | ast.expr | _Imported
+_Definition = ast.ClassDef | ast.expr | _ImportedName
 
 
 @functools.cache
@@ -118,16 +118,18 @@ def _top_level(module: str) -> dict[str, _Definition]:
     spec = _find(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return {}
-    found: dict[str, _Definition] = {}
+    definitions: dict[str, _Definition] = {}
     for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
         match node:
             case ast.ImportFrom(module=str(source), names=names, level=0):
-                found.update((n.asname or n.name, _Imported(source, n.name)) for n in names)
+                definitions.update(
+                    (n.asname or n.name, _ImportedName(source, n.name)) for n in names
+                )
             case ast.ClassDef(name=name):
-                found[name] = node
+                definitions[name] = node
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                found[name] = value
-    return found
+                definitions[name] = value
+    return definitions
 
 
 def _lineage(
@@ -136,7 +138,7 @@ def _lineage(
     """The base classes of a class, and itself, each with what its module defines."""
     for base in node.bases:
         cls, names = known.get(base.id) if isinstance(base, ast.Name) else None, known
-        if isinstance(cls, _Imported):
+        if isinstance(cls, _ImportedName):
             cls, names = cls.definition(), _top_level(cls.module)
         if isinstance(cls, ast.ClassDef):
             yield from _lineage(cls, names)
@@ -170,17 +172,17 @@ def _kind(node: ast.expr, known: Mapping[str, _Definition]) -> str:
         case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[first, *_])):
             return _kind(first, known)
         case ast.Name():
-            found = _named(node, known)
-            return ast.unparse(node) if found is None else _kind(found, {})
+            expression = _named(node, known)
+            return ast.unparse(node) if expression is None else _kind(expression, {})
     return ast.unparse(node)
 
 
 def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | None:
     if node is None:
         return None
-    found = _named(node, known)
-    if found is not None:
-        return _default(found, {})
+    expression = _named(node, known)
+    if expression is not None:
+        return _default(expression, {})
     try:
         return format_value(ast.literal_eval(node))
     except ValueError:
@@ -189,10 +191,10 @@ def _default(node: ast.expr | None, known: Mapping[str, _Definition]) -> str | N
 
 def _named(node: ast.expr, known: Mapping[str, _Definition]) -> ast.expr | None:
     """The expression that a name stands for, if that is no class."""
-    found = known.get(node.id) if isinstance(node, ast.Name) else None
-    if isinstance(found, _Imported):
-        found = found.definition()
-    return found if isinstance(found, ast.expr) else None
+    definition = known.get(node.id) if isinstance(node, ast.Name) else None
+    if isinstance(definition, _ImportedName):
+        definition = definition.definition()
+    return definition if isinstance(definition, ast.expr) else None
 
 
 _SECTION = re.compile(r"^Options:\n(?P<body>(?:[ ].*\n?|\n)*)", re.MULTILINE)

@@ -85,12 +85,12 @@ class Statistics:
 
     def after(self, name: str, module: ir.Module) -> None:
         (ops, functions), (old_ops, old_functions) = _counts(module), self._before
-        found = self._passes.setdefault(name, dict.fromkeys(_COUNTED, 0))
-        found["num-runs"] += 1
-        found["ops-added"] += max(ops - old_ops, 0)
-        found["ops-removed"] += max(old_ops - ops, 0)
-        found["functions-added"] += max(functions - old_functions, 0)
-        found["functions-removed"] += max(old_functions - functions, 0)
+        counts = self._passes.setdefault(name, dict.fromkeys(_COUNTED, 0))
+        counts["num-runs"] += 1
+        counts["ops-added"] += max(ops - old_ops, 0)
+        counts["ops-removed"] += max(old_ops - ops, 0)
+        counts["functions-added"] += max(functions - old_functions, 0)
+        counts["functions-removed"] += max(old_functions - functions, 0)
 
     def report(self, *, by_name: bool = False) -> str:
         """The statistics as text; by default in the order of execution."""

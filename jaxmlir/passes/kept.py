@@ -42,25 +42,25 @@ def run_kept(
     Raises:
       JaxmlirError: as :meth:`Pipeline.run`.
     """
-    wanted = remarks is None and not verify_each and pipeline.is_plain
-    cache = disk_cache() if wanted else None
+    cacheable = remarks is None and not verify_each and pipeline.is_plain
+    cache = disk_cache() if cacheable else None
     key = None if cache is None else _key(cache, pipeline, program)
     if cache is None or key is None:
         pipeline.run(program, Instrumentation(verify_each=verify_each, remarks=remarks))
         return
-    found = cache.find(key)
-    if found is not None:
+    cached = cache.find(key)
+    if cached is not None:
         try:
-            program.module = parse_module(found)
+            program.module = parse_module(cached)
         except ParseError:
             pass
         else:
             program.changed()
             return
     pipeline.run(program, Instrumentation(verify_each=False))
-    made = _code(program)
-    if made is not None and len(made) <= MOST_BYTES:
-        cache.keep(key, lambda: made)
+    code = _code(program)
+    if code is not None and len(code) <= MOST_BYTES:
+        cache.keep(key, lambda: code)
 
 
 def _key(cache: RuleCache, pipeline: Pipeline, program: Module) -> bytes | None:

@@ -178,12 +178,12 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
         )
     if isinstance(without, str) or not isinstance(without, Collection):
         raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
-    known = {_name(element) for elements in LEVELS.values() for element in elements}
+    names = {_name(element) for elements in LEVELS.values() for element in elements}
     for name in without:
-        if name not in known:
+        if name not in names:
             raise PipelineError(
                 f"'{name}' is a pass of no optimization level; those that can be left out are "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(names))}"
             )
     return ",".join(e for e in LEVELS[level] if _name(e) not in without)
 
@@ -195,10 +195,10 @@ def level_stages(level: int, without: Collection[str] = ()) -> tuple[str, str]:
       PipelineError: as :func:`level_pipeline`.
     """
     level_pipeline(level, without)
-    kept = [e for e in LEVELS[level] if _name(e) not in without]
+    elements = [e for e in LEVELS[level] if _name(e) not in without]
     return (
-        ",".join(e for e in kept if _name(e) not in STORAGE),
-        ",".join(e for e in kept if _name(e) in STORAGE),
+        ",".join(e for e in elements if _name(e) not in STORAGE),
+        ",".join(e for e in elements if _name(e) in STORAGE),
     )
 
 

@@ -38,7 +38,7 @@ _FLAG = re.compile(rf"--?({_NAME.pattern})")
 _OPTION = re.compile(r"\s*([\w-]+)(?:=('[^']*'|\"[^\"]*\"|\{[^}]*\}|[^\s'\"{}]*))?(?=\s|$)")
 
 
-class _Leaf(NamedTuple):
+class _PassElement(NamedTuple):
     name: str
     options: str
     column: int
@@ -47,16 +47,16 @@ class _Leaf(NamedTuple):
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
-class _Nest(NamedTuple):
+class _NestedPipeline(NamedTuple):
     anchor: str
-    children: tuple[_Leaf | _Nest, ...]
+    children: tuple[_PassElement | _NestedPipeline, ...]
     column: int
 
     def __str__(self) -> str:
         return f"{self.anchor}({','.join(map(str, self.children))})"
 
 
-class _Reader:
+class _PipelineParser:
     """Reads the grammar above; every error points at its column."""
 
     def __init__(self, text: str):
@@ -77,13 +77,13 @@ class _Reader:
         self.at += 1
         return True
 
-    def elements(self) -> tuple[_Leaf | _Nest, ...]:
-        found = [self.element()]
+    def elements(self) -> tuple[_PassElement | _NestedPipeline, ...]:
+        elements = [self.element()]
         while self.take(","):
-            found.append(self.element())
-        return tuple(found)
+            elements.append(self.element())
+        return tuple(elements)
 
-    def element(self) -> _Leaf | _Nest:
+    def element(self) -> _PassElement | _NestedPipeline:
         self.skip()
         match = _NAME.match(self.text, self.at)
         if match is None:
@@ -93,9 +93,9 @@ class _Reader:
             children = () if self.text[self.at : self.at + 1] == ")" else self.elements()
             if not self.take(")"):
                 raise self.error("expected ',' or ')'")
-            return _Nest(match[0], children, start)
+            return _NestedPipeline(match[0], children, start)
         options = self.braces() if self.take("{") else ""
-        return _Leaf(match[0], options, start)
+        return _PassElement(match[0], options, start)
 
     def hint(self) -> str:
         """What to write in the place of a flag of a command line."""
@@ -334,7 +334,7 @@ def parse_pipeline(
     """
     if not isinstance(text, str):
         raise PipelineError(f"expected a pipeline as text, 'jaxpr-grad,cse', got {text!r}")
-    reader = _Reader(text)
+    reader = _PipelineParser(text)
     reader.skip()
     if reader.at == len(text):
         return Pipeline(())
@@ -342,7 +342,11 @@ def parse_pipeline(
     reader.skip()
     if reader.at != len(text):
         raise reader.error("expected ',' or the end of the pipeline")
-    if len(elements) == 1 and isinstance(elements[0], _Nest) and elements[0].anchor == _MODULE:
+    if (
+        len(elements) == 1
+        and isinstance(elements[0], _NestedPipeline)
+        and elements[0].anchor == _MODULE
+    ):
         elements = elements[0].children
     resolver = _Resolver(text, find, suggest)
     return Pipeline(tuple(p for element in elements for p in resolver.resolve(element, ())))
@@ -356,9 +360,9 @@ class _Resolver(NamedTuple):
     suggest: Callable[[str], str | None]
 
     def resolve(
-        self, element: _Leaf | _Nest, anchors: tuple[str, ...]
+        self, element: _PassElement | _NestedPipeline, anchors: tuple[str, ...]
     ) -> Iterable[Pass | _CxxPass | _LatePass]:
-        if isinstance(element, _Nest):
+        if isinstance(element, _NestedPipeline):
             for child in element.children:
                 yield from self.resolve(child, (*anchors, element.anchor))
             return
@@ -374,7 +378,7 @@ class _Resolver(NamedTuple):
         except PipelineError as e:
             raise pipeline_error(str(e), self.text, element.column) from e
 
-    def _python(self, cls: type[Pass], leaf: _Leaf, anchors: tuple[str, ...]) -> Pass:
+    def _python(self, cls: type[Pass], leaf: _PassElement, anchors: tuple[str, ...]) -> Pass:
         if anchors:
             raise PipelineError(
                 f"pass '{leaf.name}' runs on the whole module and cannot be nested in "
@@ -382,7 +386,7 @@ class _Resolver(NamedTuple):
             )
         return cls.from_options(parse_options(leaf.options))
 
-    def _cxx(self, leaf: _Leaf, anchors: tuple[str, ...]) -> _CxxPass:
+    def _cxx(self, leaf: _PassElement, anchors: tuple[str, ...]) -> _CxxPass:
         if not cxx.exists(leaf.name):
             meant = self.suggest(leaf.name)
             hint = f"did you mean '{meant}'?" if meant else "see jaxmlir-opt --list-passes"
@@ -392,8 +396,8 @@ class _Resolver(NamedTuple):
         try:
             needed = cxx.anchor_of(str(leaf), anchors[-1] if anchors else _MODULE)
         except ValueError:
-            known = cxx.options(leaf.name)
-            listed = "its options are: " + " ".join(known) if known else "it has no options"
+            options = cxx.options(leaf.name)
+            listed = "its options are: " + " ".join(options) if options else "it has no options"
             raise PipelineError(
                 f"pass '{leaf.name}' does not take '{leaf.options}'; {listed}"
             ) from None

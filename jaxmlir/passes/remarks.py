@@ -35,9 +35,9 @@ class OpSink(Protocol):
     def __call__(self, remark: Diagnostic, op: Any = None) -> None: ...
 
 
-Hears = Callable[[Diagnostic, Any], None]
+RemarkListener = Callable[[Diagnostic, Any], None]
 """Takes a remark and the op that it is about, ``None`` where that is not known."""
-_listening: contextvars.ContextVar[tuple[Hears, str] | None] = contextvars.ContextVar(
+_listening: contextvars.ContextVar[tuple[RemarkListener, str] | None] = contextvars.ContextVar(
     "remarks", default=None
 )
 
@@ -57,12 +57,12 @@ def unheard() -> contextlib.AbstractContextManager[None]:
     return heard_by(None, "")
 
 
-def _hears(sink: Sink) -> Hears:
+def _hears(sink: Sink) -> RemarkListener:
     return sink if isinstance(sink, OpSink) else lambda remark, op: sink(remark)
 
 
 @contextlib.contextmanager
-def heard_by(hears: Hears | None, pass_name: str) -> Iterator[None]:
+def heard_by(hears: RemarkListener | None, pass_name: str) -> Iterator[None]:
     """Hands the remarks made meanwhile to a function, each with its op before the change."""
     token = _listening.set(None if hears is None else (hears, pass_name))
     try:
@@ -78,8 +78,8 @@ def remarks_wanted() -> bool:
 
 def listener() -> Sink | None:
     """What takes the remarks that are made now; of those that it is handed, it knows no op."""
-    found = _listening.get()
-    return None if found is None else lambda remark: found[0](remark, None)
+    current = _listening.get()
+    return None if current is None else lambda remark: current[0](remark, None)
 
 
 def remark(op: Any, message: str) -> None:
@@ -97,13 +97,13 @@ def remark(op: Any, message: str) -> None:
 @contextlib.contextmanager
 def recording() -> Iterator[list[Diagnostic]]:
     """The remarks made meanwhile, which are handed to nobody: none if nobody listens."""
-    found: list[Diagnostic] = []
+    remarks: list[Diagnostic] = []
     listener = _listening.get()
     if listener is None:
-        yield found
+        yield remarks
         return
-    with heard_by(lambda remark, op: found.append(remark), listener[1]):
-        yield found
+    with heard_by(lambda remark, op: remarks.append(remark), listener[1]):
+        yield remarks
 
 
 def repeat(remarks: Iterable[Diagnostic], op: Any) -> None:

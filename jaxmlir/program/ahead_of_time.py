@@ -40,7 +40,7 @@ class Executable:
     temporary: int
     code: int
     flops: float | None
-    estimate: hlo.Estimate
+    estimate: hlo.WorkEstimate
 
     def serialize(self) -> tuple[bytes, Any, Any]:
         """The executable for ``jax.experimental.serialize_executable.deserialize_and_load``, on a
@@ -93,18 +93,18 @@ def aot(
       CompilerError: its compiler is not installed; says how to install it.
       LoweringError: an op cannot be lowered for the target.
     """
-    found = target_named(target)
-    devices = compilers.devices(found)
+    resolved = target_named(target)
+    devices = compilers.devices(resolved)
     if not callable(function):
         raise ArgumentError(f"aot: expected a program or a function, got {function!r}")
     if isinstance(function, Program) and not (args or kwargs):
         args, kwargs = arguments.abstract(function)
     placed = SingleDeviceSharding(devices[0])
-    known = frozenset(devices)
+    device_set = frozenset(devices)
 
     def place(x: Any) -> Any:
         sharding = getattr(x, "sharding", None)
-        if sharding is None or not known.issuperset(sharding.device_set):
+        if sharding is None or not device_set.issuperset(sharding.device_set):
             sharding = placed
         aval = jax.typeof(x)
         return jax.ShapeDtypeStruct(
@@ -114,10 +114,10 @@ def aot(
     args, kwargs = jax.tree.map(place, (args, kwargs))
     if isinstance(function, Program):
         # `Program.lower` takes no arguments, which say where they are.
-        jitted = function.version(found.on(1))._jitted
+        jitted = function.version(resolved.on(1))._jitted
     else:
         jitted = function if hasattr(function, "lower") else jax.jit(function)
-    return executable(found, jitted.lower(*args, **kwargs).compile())
+    return executable(resolved, jitted.lower(*args, **kwargs).compile())
 
 
 def executable(target: Target, compiled: Any) -> Executable:

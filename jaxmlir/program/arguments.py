@@ -243,8 +243,8 @@ def _node_text(tree: Any) -> str:
         return "None"
     if issubclass(kind, dict):
         return f"a {kind.__name__} of {', '.join(map(repr, data)) or 'nothing'}"
-    of = f"a {kind.__name__} of {count(len(tree.children()), 'element')}"
-    return of if kind in (tuple, list) else f"{of} and {data!r}"
+    text = f"a {kind.__name__} of {count(len(tree.children()), 'element')}"
+    return text if kind in (tuple, list) else f"{text} and {data!r}"
 
 
 def structure(tree: Any) -> str:
@@ -261,14 +261,14 @@ def _tree_text(tree: Any, avals: Sequence[Any]) -> str:
 # --- calls ----------------------------------------------------------------------------------------
 
 
-class Code(NamedTuple):
+class CodeLocation(NamedTuple):
     """The place of a function, under the names that Python's code objects have for it."""
 
     co_filename: str
     co_firstlineno: int
 
 
-class OfInstances(property):
+class InstanceProperty(property):
     """A property that the class has not: where ``inspect`` asks that for its own signature."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -277,7 +277,7 @@ class OfInstances(property):
         return super().__get__(instance, owner)
 
 
-class Calls(property):
+class CallProperty(property):
     """A ``__call__`` that is an attribute's.
 
     Python calls the attribute itself, without a frame of ours in between: that would be a tenth of

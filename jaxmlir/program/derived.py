@@ -42,10 +42,10 @@ class _Derivable(Protocol):
 
     custom_calls: frozenset[str] | None
     state: object
-    derived: dict[Any, _Derived]
+    derived: dict[Any, _DerivedResult]
 
 
-class _Derived(NamedTuple):
+class _DerivedResult(NamedTuple):
     """What a method gave, and the state that each program in it was in."""
 
     result: Any
@@ -55,7 +55,7 @@ class _Derived(NamedTuple):
         return all(program.state is state for program, state in self.states)
 
 
-class _WithRules:
+class _TracedDerivation:
     """What a method gives of a program whose custom rules are traced.
 
     Args:
@@ -118,15 +118,15 @@ def derived_once(method: Method) -> Method:
             check_switch(name, bound[name])
         leaves, tree = jax.tree.flatten(tuple(bound.values()))
         # 0, False and 0.0 are equal and mean different things.
-        given = [(type(leaf), leaf) for leaf in leaves]
+        typed_leaves = [(type(leaf), leaf) for leaf in leaves]
         # What JAX's rules write depends on its configuration.
-        key = (method.__name__, tree, *given, program.custom_calls, setting())
+        key = (method.__name__, tree, *typed_leaves, program.custom_calls, setting())
         try:
-            known = program.derived.get(key)
+            cached = program.derived.get(key)
         except TypeError:
-            key = known = None
-        if known is not None and known.is_as_given():
-            return known.result
+            key = cached = None
+        if cached is not None and cached.is_as_given():
+            return cached.result
         known_rules = program.rule_tracing.is_read
         try:
             result = method(program, **bound)
@@ -141,11 +141,11 @@ def derived_once(method: Method) -> Method:
         if not all(isinstance(p, type(program)) for p in programs):
             return result
         if not (known_rules or program.rule_tracing.is_read):
-            with_rules = _WithRules(method, program, bound)
+            with_rules = _TracedDerivation(method, program, bound)
             for i, p in enumerate(programs):
                 p.rule_tracing.read_as(functools.partial(with_rules.program, i))
         if key is not None and not any(map(callable, leaves)):
-            program.derived[key] = _Derived(result, [(p, p.state) for p in programs])
+            program.derived[key] = _DerivedResult(result, [(p, p.state) for p in programs])
         return result
 
     return derived  # type: ignore[return-value]
@@ -310,8 +310,8 @@ class SparseDerivatives:
             depends on symbolic sizes.
           TransformError, PatternTooDense: as for :meth:`jacobian_sparsity`.
         """
-        found = self.jacobian_sparsity(argnums) if pattern is None else pattern
-        options = (argnums, mode, format, chunk_size, found)
+        sparsity = self.jacobian_sparsity(argnums) if pattern is None else pattern
+        options = (argnums, mode, format, chunk_size, sparsity)
         return transforms.sparse_matrix(self, *options, "sparse_jacobian")
 
     @derived_once
@@ -333,8 +333,8 @@ class SparseDerivatives:
           ArgumentError, TransformError, PatternTooDense: as for :meth:`hessian_sparsity` and
             :meth:`sparse_jacobian`.
         """
-        found = self.hessian_sparsity(argnums) if pattern is None else pattern
-        options = (argnums, mode, format, chunk_size, found)
+        sparsity = self.hessian_sparsity(argnums) if pattern is None else pattern
+        options = (argnums, mode, format, chunk_size, sparsity)
         return transforms.sparse_matrix(self.grad(argnums), *options, "sparse_hessian")
 
     @derived_once

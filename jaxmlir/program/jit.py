@@ -27,7 +27,7 @@ from jaxmlir._compat import core, pe, user_function, without_dead_code
 from jaxmlir.errors import Diagnostic, JaxmlirError
 from jaxmlir.passes import Pipeline
 from jaxmlir.passes.remarks import Sink
-from jaxmlir.program.arguments import Calls
+from jaxmlir.program.arguments import CallProperty
 from jaxmlir.program.program import Program
 from jaxmlir.program.staging import import_for, name_of, trace, wraps
 from jaxmlir.program.tuned import TunedFunction
@@ -121,8 +121,8 @@ class Stager:
 
             def of_tracers(*values: Any) -> list[Any]:
                 nonlocal out_tree, constant
-                given = dict(zip(varying, values, strict=True))
-                args = jax.tree.unflatten(tree, [given.get(i, x) for i, x in enumerate(leaves)])
+                tracers = dict(zip(varying, values, strict=True))
+                args = jax.tree.unflatten(tree, [tracers.get(i, x) for i, x in enumerate(leaves)])
                 flat, out_tree = jax.tree.flatten(fun(*args))
                 constant = [None if isinstance(x, core.Tracer) else (x,) for x in flat]
                 return [x for x in flat if isinstance(x, core.Tracer)]
@@ -136,7 +136,7 @@ class Stager:
             except Exception as error:
                 self.remark(user_function(fun), "is differentiated as it is", error)
             else:
-                flat = [found[0] if found else next(values) for found in constant]
+                flat = [boxed[0] if boxed else next(values) for boxed in constant]
                 return jax.tree.unflatten(out_tree, flat)
             return fun(*args)
 
@@ -252,11 +252,11 @@ def jit(
       PipelineError: there is no such level or pass.
     """
     budget = None if memory_budget is None else check_budget(memory_budget)
-    given = None if target is None else targets.target(target)
+    named_target = None if target is None else targets.target(target)
     tune = optimize == "tune"
     shardings = [value for name, value in options.items() if name.endswith("_shardings")]
     devices = devices_of(jax.tree.leaves(shardings))
-    stager = Stager(2 if tune else optimize, without, given, budget, remarks, devices)
+    stager = Stager(2 if tune else optimize, without, named_target, budget, remarks, devices)
     if fun is _TO_COME:
         return lambda fun: JitFunction(fun, options, stager, tune=tune)
     return JitFunction(fun, options, stager, tune=tune)
@@ -300,7 +300,7 @@ class JitFunction:
         without, target = stager.without, stager.target
         self._jitted = TunedFunction(fun, form, options, self._trace, without, target, say)
 
-    __call__: Callable[..., Any] = Calls("_jitted")
+    __call__: Callable[..., Any] = CallProperty("_jitted")
 
     def __repr__(self) -> str:
         return f"<JitFunction of {self.__wrapped__!r}>"

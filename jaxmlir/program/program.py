@@ -27,7 +27,7 @@ from jaxmlir.errors import ArgumentError, Diagnostic
 from jaxmlir.passes import Pipeline
 from jaxmlir.program import arguments, transforms
 from jaxmlir.program import specialize as specialization
-from jaxmlir.program.arguments import Calls, Code, OfInstances
+from jaxmlir.program.arguments import CallProperty, CodeLocation, InstanceProperty
 from jaxmlir.program.derived import Inverses, SparseDerivatives, derived_once
 from jaxmlir.program.tuned import Tunable
 from jaxmlir.program.versions import Recipe, Versions, at_level, snapshot
@@ -101,8 +101,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         return RuleTracing(self.core, *imported)
 
     def lacks(self, names: Collection[str]) -> bool:
-        found = analyses_of(self).graph.names.values()
-        return all(of_function.isdisjoint(names) for of_function in found)
+        op_names = analyses_of(self).graph.names.values()
+        return all(of_function.isdisjoint(names) for of_function in op_names)
 
     def changed(self, functions: dict[str, func.FuncOp] | None = None) -> None:
         self.forget_calls()
@@ -188,13 +188,13 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
           PipelineError: the pipeline is malformed, or names a pass that does not exist.
           PassError: a pass failed, or left an invalid module.
         """
-        found = None if target is None else targets.target(target)
+        named_target = None if target is None else targets.target(target)
         options: Any = {"verify_each": verify_each, "hold_rules": False}
-        program = self if found is None else self.version(found)
-        result = program._after_passes(pipeline, remarks, target=found, **options)
+        program = self if named_target is None else self.version(named_target)
+        result = program._after_passes(pipeline, remarks, target=named_target, **options)
         # What passes have done to custom rules is not done to those that would be traced now.
         result.rule_tracing.forget()
-        if found is None and self.recipe is not None:
+        if named_target is None and self.recipe is not None:
             result.recipe = self.recipe.then(
                 lambda p, target, stored: p.run_passes(pipeline, verify_each=verify_each)
             )
@@ -223,8 +223,8 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         if remarks is not None and not callable(remarks):
             raise ArgumentError(f"remarks: expected a function of a Diagnostic, got {remarks!r}")
         result = self.clone(hold_rules=hold_rules)
-        kept = target or self._target
-        result._target = kept or default or (self.recipe and self.recipe.target)
+        own_target = target or self._target
+        result._target = own_target or default or (self.recipe and self.recipe.target)
         passes = parse_pipeline(pipeline)
         if not pipeline:
             result.jaxprs = self.jaxprs
@@ -232,7 +232,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             with result.rule_tracing.holding():
                 run_kept(passes, result, remarks, verify_each=verify_each)
                 result.changed()
-        result._target = kept
+        result._target = own_target
         return result
 
     @derived_once
@@ -265,17 +265,17 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         from jaxmlir.passes import level_pipeline
 
         pipeline = level_pipeline(level, without)
-        found = None if target is None else targets.target(target)
-        program = self if found is None else self.version(found)
+        named_target = None if target is None else targets.target(target)
+        program = self if named_target is None else self.version(named_target)
         recipe = self.recipe
         # No pass of level 1 asks for what it is.
-        if found is None and recipe is None and self._target is None and level > 1:
+        if named_target is None and recipe is None and self._target is None and level > 1:
             recipe = Recipe(targets.default_target(), snapshot(self))
         default = recipe and recipe.target
-        result = program._after_passes(pipeline, remarks, target=found, default=default)
+        result = program._after_passes(pipeline, remarks, target=named_target, default=default)
         if level > 1:
             result.when_lowered = None
-        if found is None and recipe is not None:
+        if named_target is None and recipe is not None:
             result.recipe = recipe.then(at_level(level, without))
         return result
 
@@ -424,14 +424,14 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         return self.name
 
     @property
-    def __code__(self) -> Code:
+    def __code__(self) -> CodeLocation:
         """Where the user's function is: JAX asks that of all that it traces, and asks for the text
         of what cannot say."""
         with context():
             file, line, _ = locations.position(self._function(self.name).location)
-        return Code(file, line)
+        return CodeLocation(file, line)
 
-    @OfInstances
+    @InstanceProperty
     def __signature__(self) -> Any:
         """What :func:`inspect.signature` gives: that of the user's function, where it is known."""
         return arguments.signature_of(self)
@@ -640,9 +640,9 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     # -- running --
 
     @analysis
-    def stubs(self) -> program_primitive.Stubs:
+    def stubs(self) -> program_primitive.StubReader:
         """Makes one-equation jaxprs that call the functions."""
-        return program_primitive.Stubs(self)
+        return program_primitive.StubReader(self)
 
     def callee(self, symbol: str) -> Callee:
         """The parameter of equations that call a function; one object per function."""
@@ -672,7 +672,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             except AttributeError:
                 pass
 
-    __call__: Callable[..., Any] = Calls(
+    __call__: Callable[..., Any] = CallProperty(
         "_jitted",
         """Runs the program on arrays, or stages it out where JAX is tracing.
 

@@ -21,7 +21,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import func, parse_module, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError
-from jaxmlir.rewriting.sizes import Sizes, Substitution, evaluate, plain
+from jaxmlir.rewriting.sizes import Sizes, SizeSubstitution, evaluate, plain
 
 M = TypeVar("M", bound="Module")
 
@@ -46,8 +46,8 @@ def solve(program: Module, shapes: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         evaluator = shape_poly.ShapeEvaluator({name: shapes[i][dim] for name, i, dim in measured})
         sizes = {name: plain(evaluator.evaluate(size)) for name, size in solution.items()}
         _check_explicit(program, avals, sizes)
-        told = {name for size in solution.values() for name in size._get_vars()}
-        found_in = {(i, dim) for name, i, dim in measured if name in told}
+        variables = {name for size in solution.values() for name in size._get_vars()}
+        found_in = {(i, dim) for name, i, dim in measured if name in variables}
         _check_shapes(program, shapes, sizes, found_in)
         constraints.check_statically(evaluator)
     except (ValueError, shape_poly.UnexpectedDimVar, core.InconclusiveDimensionOperation) as e:
@@ -69,10 +69,10 @@ def sizes_missing_in(avals: Sequence[Any], program: Module) -> Any | None:
     variables = sorted({name for dim in symbolic for name in dim._get_vars()})
     try:
         tree = jax.tree.structure((tuple(avals), {}))
-        told = shape_poly.solve_dim_vars(tuple(avals), tree)[0]
+        solution = shape_poly.solve_dim_vars(tuple(avals), tree)[0]
     except (ValueError, shape_poly.UnexpectedDimVar):
-        told = {}
-    if told.keys() >= set(variables):
+        solution = {}
+    if solution.keys() >= set(variables):
         return None
     sizes = [shape_poly._DimExpr._from_var(name, symbolic[0].scope) for name in variables]
     return core.ShapedArray((0, *sizes), np.dtype(bool))
@@ -88,15 +88,15 @@ def _check_explicit(program: Module, avals: Sequence[Any], sizes: Sizes) -> None
     states = [(_holds(constraint, sizes), f"'{constraint.debug_str}'") for constraint in explicit]
     violated = [text for holds, text in states if holds is False]
     undecided = [text for holds, text in states if holds is None]
-    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    sizes_text = ", ".join(f"{name} = {size}" for name, size in sizes.items())
     if violated:
         raise ArgumentError(
-            f"@{program.name}: the arguments' shapes mean {given}, against the constraint "
+            f"@{program.name}: the arguments' shapes mean {sizes_text}, against the constraint "
             f"{' and '.join(violated)} of the shapes that the program was traced for"
         )
     if undecided:
         raise ArgumentError(
-            f"@{program.name}: the arguments' shapes mean {given}, and nothing says that the "
+            f"@{program.name}: the arguments' shapes mean {sizes_text}, and nothing says that the "
             f"constraint {' and '.join(undecided)} holds; give their scope constraints that do"
         )
 
@@ -117,15 +117,15 @@ def _check_shapes(
       ArgumentError: an argument has another shape; names it, and the shape that it should have.
     """
     for i, (aval, shape) in enumerate(zip(program.in_avals, shapes, strict=True)):
-        wanted = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
-        pairs = enumerate(zip(wanted, shape, strict=True))
+        expected = [evaluate(dim, sizes) for dim in getattr(aval, "shape", ())]
+        pairs = enumerate(zip(expected, shape, strict=True))
         others = [pair for dim, pair in pairs if (i, dim) not in found_in]
         if any(core.is_constant_shape(pair) and pair[0] != pair[1] for pair in others):
-            told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            sizes_text = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise ArgumentError(
                 f"@{program.name}: argument {program.name_of_argument(i)} is "
-                f"{aval.str_short(short_dtypes=True)}, with {told} by the arguments' shapes; "
-                f"expected the shape [{', '.join(map(str, wanted))}], got "
+                f"{aval.str_short(short_dtypes=True)}, with {sizes_text} by the arguments' shapes; "
+                f"expected the shape [{', '.join(map(str, expected))}], got "
                 f"[{', '.join(map(str, shape))}]"
             )
 
@@ -149,7 +149,7 @@ def specialize(program: M, sizes: Sizes) -> M:
     scopes = (size.scope for size in sizes.values() if not core.is_constant_dim(size))
     result.sizes_scope = next(scopes, None)
     with scope():
-        substitution = Substitution(sizes)
+        substitution = SizeSubstitution(sizes)
         for op in result.module.body.operations:
             if isinstance(op, func.FuncOp):
                 substitution.function(op)
@@ -165,17 +165,17 @@ def for_device_of(program: Module, flat: Sequence[Any]) -> Any:
     meshes = [aval.sharding.mesh for aval in program.in_avals if hasattr(aval, "sharding")]
     if all(mesh.empty or mesh.abstract_device is not None for mesh in meshes):
         return program
-    given = (getattr(core.typeof(value), "sharding", None) for value in flat)
-    kinds = (sharding.mesh.abstract_device for sharding in given if sharding is not None)
+    shardings = (getattr(core.typeof(value), "sharding", None) for value in flat)
+    kinds = (sharding.mesh.abstract_device for sharding in shardings if sharding is not None)
     kind = next((kind for kind in kinds if kind is not None), None)
-    known = program._specialized
-    if kind is not None and kind not in known:
+    specialized = program._specialized
+    if kind is not None and kind not in specialized:
         with scope():
             text = f"{{AbstractMesh = {{abstract_device = {codec.encode(kind)}, axis_names = "
         whole = program.as_text(debug_info=True)
-        known[kind] = program.clone()
+        specialized[kind] = program.clone()
         # A quotation mark within a string is escaped.
         whole = re.sub(r"\{AbstractMesh = \{axis_names = (?=[\[{])", lambda _: text, whole)
-        known[kind].module = parse_module(whole)
-        known[kind].changed()
-    return program if kind is None else known[kind]
+        specialized[kind].module = parse_module(whole)
+        specialized[kind].changed()
+    return program if kind is None else specialized[kind]

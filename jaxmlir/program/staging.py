@@ -210,12 +210,12 @@ def _check_names(allow_custom_calls: Any) -> None:
 
 def _handles_in(text: str) -> dict[str, handles.Box]:
     """The boxes of the handles that a text names; unknown ones fail when they are used."""
-    found = {}
+    boxes = {}
     for name in set(re.findall(r'\{handle = "(h\d+)"\}', text)):
         box = handles.find_box(name)
         if box is not None:
-            found[name] = box
-    return found
+            boxes[name] = box
+    return boxes
 
 
 def name_of(fun: Callable[..., Any]) -> str:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from jaxmlir.passes.remarks import Sink
 
-Say = Callable[[str], None]
+Reporter = Callable[[str], None]
 
 
 def choose(
@@ -46,7 +46,7 @@ def choose(
     without: Collection[str] = (),
     donates: bool = False,
     seconds: float = SECONDS,
-    say: Say,
+    say: Reporter,
 ) -> Choice:
     """The choice that was remembered, or that a trial makes.
 
@@ -63,10 +63,10 @@ def choose(
         shardings = [str(getattr(leaf, "sharding", "")) for leaf in jax.tree.leaves(arguments)]
         kind = jax.local_devices()[0].device_kind
         here = [str(targets.default_target()), kind, os.cpu_count(), os.environ.get("XLA_FLAGS")]
-        told = [sorted(without), donates, shardings, *here]
-        place = cache.key("tune", key(), *map(str, told))
-        known = cache.find(place)
-        choice = None if known is None else decoded_choice(known)
+        key_parts = [sorted(without), donates, shardings, *here]
+        place = cache.key("tune", key(), *map(str, key_parts))
+        cached = cache.find(place)
+        choice = None if cached is None else decoded_choice(cached)
         if choice is not None:
             say(f"{choice}, as an earlier trial chose")
             return choice
@@ -74,8 +74,8 @@ def choose(
     def copies() -> Any:
         return jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, (args, kwargs))
 
-    given = copies if donates else lambda: (args, kwargs)
-    trial = Trial(name, make, given, without=without, may_repeat=not donates, seconds=seconds)
+    next_args = copies if donates else lambda: (args, kwargs)
+    trial = Trial(name, make, next_args, without=without, may_repeat=not donates, seconds=seconds)
     choice = trial.run()
     for row in trial.rows():
         say(str(row))
@@ -113,17 +113,17 @@ def untimed_for(arguments: Any, target: Target | None) -> str | None:
     return None
 
 
-def has_effects(name: str, effects: Collection[Any], say: Say) -> bool:
+def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
     """Whether a function has effects, which must not happen more often than it is called; warns."""
     if effects:
-        found = ", ".join(sorted(map(str, effects)))
-        reason = f"level 2: it has effects ({found}), and is not run to be timed"
+        effect_names = ", ".join(sorted(map(str, effects)))
+        reason = f"level 2: it has effects ({effect_names}), and is not run to be timed"
         warn(f"tune: {name} is compiled at {reason}")
         say(reason)
     return bool(effects)
 
 
-class _Unknown(Exception):
+class _UntunedSignature(Exception):
     """A function is traced for a signature of which nothing was chosen.
 
     Attributes:
@@ -158,7 +158,7 @@ class TunedFunction:
         trace: Callable[..., Any],
         without: Collection[str],
         target: Target | None,
-        say: Say,
+        say: Reporter,
     ):
         self._fun, self._form, self._options, self._trace = fun, form, options, trace
         self._level_2, self._target, self._say = Choice(2, tuple(without)), target, say
@@ -177,15 +177,15 @@ class TunedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return self._current(*args, **kwargs)
-        except _Unknown as unknown:
+        except _UntunedSignature as unknown:
             key = unknown.key
-        return self._found(key, args, kwargs)(*args, **kwargs)
+        return self._call_for(key, args, kwargs)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """JAX's ``Lowered`` stage, of the chosen form where there is one."""
         try:
             return self._current.lower(*args, **kwargs)
-        except _Unknown:
+        except _UntunedSignature:
             self._say(f"level 2: {NO_ARGUMENTS}")
             return self._untimed.lower(*args, **kwargs)
 
@@ -203,12 +203,12 @@ class TunedFunction:
             key = _signature(args, kwargs)
             choice = only if key == self._tried else self._choices.get(key)
             if choice is None or only not in (None, choice):
-                raise _Unknown(key)
+                raise _UntunedSignature(key)
             return self._forms[choice](*args, **kwargs)
 
         return jax.jit(tuned, **self._options)
 
-    def _found(self, key: Any, args: Any, kwargs: Any) -> Any:
+    def _call_for(self, key: Any, args: Any, kwargs: Any) -> Any:
         """What to call for a signature of which nothing was chosen yet."""
         reason = untimed_for((args, kwargs), self._target)
         if reason is not None:
@@ -218,10 +218,10 @@ class TunedFunction:
             if key not in self._choices:
                 choice = self._choice(key, args, kwargs)
                 self._choices[key] = choice
-                kept = {*self._choices.values()}
-                self._forms = {c: self._forms.get(c) or self._form(c, None) for c in kept}
-                self._calls = {c: self._calls.get(c) or self._jitted(c) for c in kept}
-                self._current = self._calls[choice] if len(kept) == 1 else self._mixed
+                choices = {*self._choices.values()}
+                self._forms = {c: self._forms.get(c) or self._form(c, None) for c in choices}
+                self._calls = {c: self._calls.get(c) or self._jitted(c) for c in choices}
+                self._current = self._calls[choice] if len(choices) == 1 else self._mixed
         return self._current
 
     def _choice(self, key: Any, args: Any, kwargs: Any) -> Choice:
@@ -295,15 +295,15 @@ class Tunable(Module):
             return program.optimize(2)
         if has_effects(f"@{self.name}", call_signature(program, self.name).effects, say):
             return program.optimize(2)
-        made: dict[Choice, Any] = {}
+        forms: dict[Choice, Any] = {}
 
         def make(choice: Choice, heard: Sink | None) -> Any:
-            made[choice] = _formed(program, choice, heard)
-            return made[choice]._jitted
+            forms[choice] = _formed(program, choice, heard)
+            return forms[choice]._jitted
 
-        given = (args, kwargs)
-        found = choose(f"@{self.name}", make, given, program.as_text, seconds=seconds, say=say)
-        return made.get(found) or _formed(program, found, None)
+        arguments = (args, kwargs)
+        best = choose(f"@{self.name}", make, arguments, program.as_text, seconds=seconds, say=say)
+        return forms.get(best) or _formed(program, best, None)
 
 
 def _formed(program: Any, choice: Choice, remarks: Sink | None) -> Any:

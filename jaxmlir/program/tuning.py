@@ -99,8 +99,8 @@ class Candidate:
         from scipy.stats import mannwhitneyu
 
         times = [seconds * (1 - GAIN) for seconds in other.times]
-        found = mannwhitneyu(self.times, times, alternative="less", method="exact")
-        return found.pvalue < SIGNIFICANCE
+        test = mannwhitneyu(self.times, times, alternative="less", method="exact")
+        return test.pvalue < SIGNIFICANCE
 
     def is_hopeless_beside(self, other: Candidate) -> bool:
         return min(self.times) > _HOPELESS * max(other.times)
@@ -120,13 +120,13 @@ def plan(without: Iterable[str], said: Mapping[str, int], temporaries: int) -> I
     from jaxmlir.passes.levels import CLEAN_UP
 
     without = tuple(without)
-    found = [name for name, _ in collections.Counter(said).most_common() if name not in CLEAN_UP]
+    names = [name for name, _ in collections.Counter(said).most_common() if name not in CLEAN_UP]
     if temporaries >= _MUCH_MEMORY:
         yield Choice(2, without, 0.5)
-    for name in found[:2]:
+    for name in names[:2]:
         yield Choice(2, (*without, name))
-    if len(found) > 2 and temporaries < _MUCH_MEMORY:
-        yield Choice(2, (*without, found[0], found[1]))
+    if len(names) > 2 and temporaries < _MUCH_MEMORY:
+        yield Choice(2, (*without, names[0], names[1]))
 
 
 CHOSEN = "chosen"
@@ -178,7 +178,7 @@ class Trial:
         self._name, self._make, self._arguments = name, make, arguments
         self._without, self._seconds = tuple(without), seconds
         self._may_repeat = may_repeat
-        self._known: dict[Any, Candidate] = {}
+        self._by_code: dict[Any, Candidate] = {}
         self._reference: Any = None
 
     def run(self) -> Choice:
@@ -197,8 +197,13 @@ class Trial:
             best = self._time(say)
         best.note = CHOSEN
         for said_of_it in best.warned:
-            given = said_of_it.message, said_of_it.category, said_of_it.filename, said_of_it.lineno
-            warnings.warn_explicit(*given)
+            warning = (
+                said_of_it.message,
+                said_of_it.category,
+                said_of_it.filename,
+                said_of_it.lineno,
+            )
+            warnings.warn_explicit(*warning)
         if is_seen():
             print(f"tune {self._name}", *self.rows(), sep="\n  ", file=sys.stderr)
         return best.choice
@@ -219,8 +224,8 @@ class Trial:
         say(f"compiling {choice}")
 
         def count(remark: Diagnostic) -> None:
-            name, _, what = remark.message.removeprefix("[").partition("] ")
-            if name.startswith("jaxpr-") and not what.startswith("skipped"):
+            name, _, text = remark.message.removeprefix("[").partition("] ")
+            if name.startswith("jaxpr-") and not text.startswith("skipped"):
                 said[name] = said.get(name, 0) + 1
 
         candidate = Candidate(choice, None)
@@ -258,7 +263,7 @@ class Trial:
 
     def _is_known(self, code: Any, candidate: Candidate) -> bool:
         """Whether a plainer candidate has the same code."""
-        other = self._known.setdefault(code, candidate)
+        other = self._by_code.setdefault(code, candidate)
         if other is not candidate:
             candidate.note = f"the same as {other.choice}"
         return other is not candidate
@@ -328,12 +333,12 @@ def _temporaries(compiled: Any) -> int:
         return 0
 
 
-def difference(expected: Any, found: Any) -> str:
+def difference(expected: Any, actual: Any) -> str:
     """How results differ by more than rounding does; empty where they do not.
 
     Floats agree within the square root of their precision, relative to the largest of an array.
     """
-    pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True)
+    pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(actual), strict=True)
     for number, (a, b) in enumerate(pairs):
         if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = map(jax.random.key_data, (a, b))
@@ -343,21 +348,21 @@ def difference(expected: Any, found: Any) -> str:
     return ""
 
 
-def _difference(expected: np.ndarray, found: np.ndarray) -> str:
+def _difference(expected: np.ndarray, actual: np.ndarray) -> str:
     dtype = expected.dtype
     if not jax.dtypes.issubdtype(dtype, np.inexact):
-        wrong = np.count_nonzero(expected != found)
+        wrong = np.count_nonzero(expected != actual)
         return f"{wrong} of {expected.size} {dtype} differ" if wrong else ""
     wide = np.complex128 if jax.dtypes.issubdtype(dtype, np.complexfloating) else np.float64
-    expected, found = expected.astype(wide), found.astype(wide)
+    expected, actual = expected.astype(wide), actual.astype(wide)
     finite = np.isfinite(expected)
-    if not np.array_equal(expected[~finite], found[~finite], equal_nan=True):
+    if not np.array_equal(expected[~finite], actual[~finite], equal_nan=True):
         return "what is no finite number differs"
-    expected, found = expected[finite], found[finite]
+    expected, actual = expected[finite], actual[finite]
     if not expected.size:
         return ""
     tolerance = math.sqrt(float(jax.numpy.finfo(dtype).eps))
-    error, scale = np.max(np.abs(found - expected)), np.max(np.abs(expected))
+    error, scale = np.max(np.abs(actual - expected)), np.max(np.abs(expected))
     # Also where it is no number.
     if not error <= tolerance * scale:
         return f"by {error:.3g}, of numbers up to {scale:.3g}"

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from jaxmlir.passes.remarks import Sink
     from jaxmlir.targets import Target
 
-Step = Callable[[Any, "Target", bool], Any]
+ProgramStep = Callable[[Any, "Target", bool], Any]
 """From a program to the next, for a target; with what is stored decided now, or when lowered."""
 
 
-def at_level(level: int, without: Collection[str], memory_budget: float | None = None) -> Step:
+def at_level(
+    level: int, without: Collection[str], memory_budget: float | None = None
+) -> ProgramStep:
     """The passes of an optimization level, within a memory budget."""
 
     def step(program: Any, target: Target, stored: bool) -> Any:
@@ -45,9 +47,9 @@ class Recipe(NamedTuple):
 
     target: Target
     source: Callable[[Target], Any]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ProgramStep, ...] = ()
 
-    def then(self, step: Step) -> Recipe:
+    def then(self, step: ProgramStep) -> Recipe:
         """The recipe with one step more."""
         return self._replace(steps=(*self.steps, step))
 
@@ -68,16 +70,16 @@ class Versions:
     """The forms of a program, each made when it is first asked for.
 
     Args:
-      made: those that have been.
+      forms: those that are made already.
     """
 
-    def __init__(self, program: Any, made: dict[Any, Any]):
-        self._program, self._made = program, made
+    def __init__(self, program: Any, forms: dict[Any, Any]):
+        self._program, self._forms = program, forms
 
     def _once(self, key: Any, make: Callable[..., Any], *args: Any) -> Any:
-        if key not in self._made:
-            self._made[key] = make(*args)
-        return self._made[key]
+        if key not in self._forms:
+            self._forms[key] = make(*args)
+        return self._forms[key]
 
     def for_target(self, target: Target, *, stored: bool = True) -> Any:
         """The program for a target: itself, unless it was optimized for one that nobody named.
@@ -163,10 +165,10 @@ def decide(
     """
     from jaxmlir.passes.kept import run_kept
 
-    given, program._target = program._target, program._target or default
+    own_target, program._target = program._target, program._target or default
     with program.rule_tracing.holding():
         run_kept(structure, program, remarks)
-    program._target = given
+    program._target = own_target
     program.when_lowered = storage if storage is not None and storage.passes else None
 
 

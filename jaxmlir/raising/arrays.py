@@ -15,7 +15,7 @@ from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.derivatives import (
-    Function,
+    ScalarFunction,
     Scatter,
     differentiated_as,
     function_of,
@@ -33,11 +33,11 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.writer import RULES, Values, Writer, rule
+from jaxmlir.raising.writer import RULES, BodyWriter, Values, rule
 
 
 @rule("constant", "chlo.constant", "arith.constant")
-def constant(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def constant(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     array = codec.decode(op.attributes["value"])
     if not isinstance(array, np.ndarray) or array.shape != tuple(type_.shape):
@@ -46,20 +46,20 @@ def constant(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("chlo.constant_like")
-def constant_like(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def constant_like(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.filled(w.types(op)[0], attribute(op, "value"))]
 
 
 # Where operands that are shapes fit the static types, they say nothing more.
 @rule("iota", "dynamic_iota")
-def iota(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     type_ = _shaped(w, type_, operands)
     dtype, dimension = type_of_elements(type_), attribute(op, "iota_dimension")
     return w.emit("iota", [], [type_], dtype=dtype, shape=sizes_of(type_), dimension=dimension)
 
 
-def _shaped(w: Writer, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
+def _shaped(w: BodyWriter, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
     """A type with the sizes that an operand says, where they are not numbers."""
     if not is_open(type_):
         return type_
@@ -67,33 +67,33 @@ def _shaped(w: Writer, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
 
 
 @rule("reshape", "dynamic_reshape")
-def reshape(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def reshape(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     return [w.reshape(operands[0], sizes_of(_shaped(w, type_, operands[1:])))]
 
 
 @rule("broadcast_in_dim", "dynamic_broadcast_in_dim")
-def broadcast_in_dim(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def broadcast_in_dim(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     type_ = _shaped(w, type_, operands[1:])
     return [w.broadcast(operands[0], type_, attribute(op, "broadcast_dimensions"))]
 
 
 @rule("broadcast")
-def broadcast(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def broadcast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    new = len(type_.shape) - len(shape_of(operands[0]))
-    return [w.broadcast(operands[0], type_, range(new, len(type_.shape)))]
+    num_new = len(type_.shape) - len(shape_of(operands[0]))
+    return [w.broadcast(operands[0], type_, range(num_new, len(type_.shape)))]
 
 
 @rule("transpose")
-def transpose(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def transpose(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     permutation = attribute(op, "permutation")
     return w.emit("transpose", operands, w.types(op), permutation=permutation)
 
 
 @rule("slice")
-def slice_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def slice_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     strides = attribute(op, "strides")
     params = {} if set(strides) <= {1} else {"strides": strides}
     return w.emit(
@@ -107,35 +107,35 @@ def slice_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("pad")
-def pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     config = tuple(zip(*(attribute(op, name) for name in names), strict=True))
     return w.emit("pad", operands, w.types(op), padding_config=config)
 
 
 @rule("concatenate")
-def concatenate(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def concatenate(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("concatenate", operands, w.types(op), dimension=attribute(op, "dimension"))
 
 
 @rule("reverse")
-def reverse(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def reverse(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("rev", operands, w.types(op), dimensions=attribute(op, "dimensions"))
 
 
 @rule("dynamic_slice")
-def dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     sizes = attribute(op, "slice_sizes")
     return w.emit("dynamic_slice", operands, w.types(op), slice_sizes=sizes)
 
 
 @rule("dynamic_update_slice")
-def dynamic_update_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def dynamic_update_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("dynamic_update_slice", operands, w.types(op))
 
 
 @rule("get_dimension_size")
-def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     size = shape_of(operands[0])[attribute(op, "dimension")]
     return [w.of_sizes(objects([size], ()), type_)]
@@ -145,7 +145,7 @@ def get_dimension_size(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("real_dynamic_slice")
-def real_dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A slice; or what JAX writes of a start that is computed and a size that is not a number."""
     x, *bounds = operands
     types = w.types(op)
@@ -162,7 +162,7 @@ def real_dynamic_slice(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("slice", [x], types, start_indices=start, limit_indices=limit, **params)
 
 
-def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
+def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
     """How much is between the bounds of a slice, if its limit is its start and a known size."""
     _, start, limit, _ = op.operands
     total = defining_op(limit, "stablehlo.add")
@@ -173,7 +173,7 @@ def _sizes_of_slice(w: Writer, op: Any) -> tuple[Any, ...] | None:
     return None if size is None else settled(size, wrapping=False)
 
 
-def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
+def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
     """The start of a slice before it is clamped to where it fits, as the dialect's op does too."""
     op = defining_op(start, "jaxpr.clamp")
     if op is None:
@@ -184,7 +184,7 @@ def _unclamped(w: Writer, start: ir.Value, last: list[Any]) -> ir.Value:
     return inner if flat == [(0,) * len(last), tuple(last)] else start
 
 
-def _element(w: Writer, vector: ir.Value, k: int) -> ir.Value:
+def _element(w: BodyWriter, vector: ir.Value, k: int) -> ir.Value:
     """An element of a vector of the dialect: the scalar that it is concatenated of, if it is."""
     op = defining_op(vector, "jaxpr.concatenate")
     if op is not None:
@@ -198,13 +198,13 @@ def _element(w: Writer, vector: ir.Value, k: int) -> ir.Value:
             if single is not None:
                 return single.operands[0]
             return w.reshape(part, ())
-    one = tensor((1,), vector.type.element_type)
+    unit_type = tensor((1,), vector.type.element_type)
     bounds = {"start_indices": (k,), "limit_indices": (k + 1,)}
-    return w.reshape(w.one("slice", [vector], one, **bounds), ())
+    return w.reshape(w.one("slice", [vector], unit_type, **bounds), ())
 
 
 @rule("dynamic_pad")
-def dynamic_pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def dynamic_pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     x, value, *amounts = operands
     config = tuple(zip(*(w.known_numbers(v, "amounts") for v in amounts), strict=True))
     return w.emit("pad", [x, value], w.types(op), padding_config=config)
@@ -213,7 +213,7 @@ def dynamic_pad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 # --- gather and scatter ---------------------------------------------------------------------------
 
 
-def _indices_last(w: Writer, indices: ir.Value, dim: int) -> ir.Value:
+def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
     """The indices with those of one place along the last dimension, as JAX has them."""
     shape = shape_of(indices)
     if dim == len(shape):
@@ -224,7 +224,7 @@ def _indices_last(w: Writer, indices: ir.Value, dim: int) -> ir.Value:
 
 
 @rule("gather", "dynamic_gather")
-def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Indices are clamped, as ``mode="clip"`` says, so the derivative goes where they point.
 
     Where they have been clamped, they are in bounds; and where another value is taken for those out
@@ -262,7 +262,7 @@ def gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     )
 
 
-def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
+def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
     """The only user of a gather and a number, if it takes that number wherever an index is out of
     bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
     uses = [use.owner.operation for use in op.results[0].uses]
@@ -284,14 +284,14 @@ def _filling(w: Writer, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | Non
         if compared is None:
             return None
         index, bound = compared.operands
-        wanted = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
-        if index != op.operands[1] or wanted is None or not _is_each(w, bound, wanted, index):
+        expected = bounds.pop(keyword(compared.attributes["comparison_direction"]), None)
+        if index != op.operands[1] or expected is None or not _is_each(w, bound, expected, index):
             return None
     number = fill.reshape(-1)[0]
     return (uses[0], number.item()) if all_equal(fill, number) else None
 
 
-def _is_each(w: Writer, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
+def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
     """Whether a value of the source has some numbers, or symbolic dimensions, in each row of an
     index."""
     held: np.ndarray | None = None
@@ -383,7 +383,7 @@ def _flags(op: Any, *names: str) -> dict[str, bool]:
 
 
 @rule("torch_index_select")
-def torch_index_select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def torch_index_select(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     import jax.numpy as jnp
 
     dim, batch = attribute(op, "dim"), attribute(op, "batch_dims")
@@ -398,7 +398,7 @@ def torch_index_select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("scatter")
-def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Updates out of bounds are dropped, as ``mode="drop"`` says."""
     n = len(op.results)
     arrays, indices, updates = operands[:n], operands[n], operands[n + 1 :]
@@ -415,7 +415,7 @@ def scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return results
 
 
-def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Type) -> ir.Value:
+def _scatter(w: BodyWriter, op: Any, operands: Values, how: str | None, type_: ir.Type) -> ir.Value:
     from jaxlib.mlir.dialects import stablehlo
 
     numbers = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
@@ -450,7 +450,12 @@ def _scatter(w: Writer, op: Any, operands: Values, how: str | None, type_: ir.Ty
 
 
 def _scatter_by(
-    combine: Function, how: str | None, params: dict[str, Any], x: Any, indices: Any, updates: Any
+    combine: ScalarFunction,
+    how: str | None,
+    params: dict[str, Any],
+    x: Any,
+    indices: Any,
+    updates: Any,
 ) -> Any:
     """JAX's scatter by a function, or by one that it knows."""
     primitive = lax.scatter_p if how is None else lax.scatter_mul_p
@@ -476,7 +481,7 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
     arguments, results = list(block.arguments), list(end_of(block).operands)
     if len(arguments) != 2 * n or len(results) != n:
         return None
-    found = []
+    names = []
     for k, value in enumerate(results):
         pair = arguments[k], arguments[n + k]
         placed = defining_op(value, "sdy.sharding_constraint")
@@ -484,16 +489,16 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
             # JAX says of a scalar that it may be kept anywhere.
             value = placed.operands[0]
         if value == pair[1]:
-            found.append("second")
+            names.append("second")
             continue
         op = value.owner
         if isinstance(op, ir.Block) or (name := op.name) not in _COMBINATIONS:
             return None
-        given = tuple(op.operands)
-        if given != pair and (given != pair[::-1] or name == "stablehlo.subtract"):
+        operands = tuple(op.operands)
+        if operands != pair and (operands != pair[::-1] or name == "stablehlo.subtract"):
             return None
-        found.append(arithmetic_name(name, value.type))
-    return found
+        names.append(arithmetic_name(name, value.type))
+    return names
 
 
 # --- contractions ---------------------------------------------------------------------------------
@@ -503,8 +508,10 @@ def _precision(op: Any) -> dict[str, Any]:
     """The parameter ``precision``: one for each operand; nothing where it is JAX's default."""
     if "precision_config" not in op.attributes:
         return {}
-    found = tuple(getattr(lax.Precision, keyword(a)) for a in op.attributes["precision_config"])
-    return {"precision": found} if set(found) - {lax.Precision.DEFAULT} else {}
+    precisions = tuple(
+        getattr(lax.Precision, keyword(a)) for a in op.attributes["precision_config"]
+    )
+    return {"precision": precisions} if set(precisions) - {lax.Precision.DEFAULT} else {}
 
 
 def _algorithm(op: Any) -> dict[str, Any]:
@@ -513,21 +520,21 @@ def _algorithm(op: Any) -> dict[str, Any]:
 
     if "algorithm" not in op.attributes:
         return _precision(op)
-    given = stablehlo.DotAlgorithm(op.attributes["algorithm"])
-    types = given.lhs_precision_type, given.rhs_precision_type
+    algorithm = stablehlo.DotAlgorithm(op.attributes["algorithm"])
+    types = algorithm.lhs_precision_type, algorithm.rhs_precision_type
     for preset in lax.DotAlgorithmPreset:
         try:
-            written = preset._convert_to_hlo_attr(*types)
+            hlo_attr = preset._convert_to_hlo_attr(*types)
         except ValueError:
             # It is not for numbers of these types.
             continue
-        if str(written) == str(op.attributes["algorithm"]):
+        if str(hlo_attr) == str(op.attributes["algorithm"]):
             return {"precision": preset}
     raise ImportingError(f"{op.attributes['algorithm']} is no algorithm that JAX has a name for")
 
 
 @rule("dot_general")
-def dot_general(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def dot_general(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     from jaxlib.mlir.dialects import stablehlo
 
     numbers = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
@@ -540,12 +547,12 @@ def dot_general(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("dot")
-def dot(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def dot(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     numbers = (((len(shape_of(operands[0])) - 1,), (0,)), ((), ()))
     return _dot(w, op, operands, numbers, _precision(op))
 
 
-def _dot(w: Writer, op: Any, operands: Values, numbers: Any, params: dict[str, Any]) -> Values:
+def _dot(w: BodyWriter, op: Any, operands: Values, numbers: Any, params: dict[str, Any]) -> Values:
     (type_,) = w.types(op)
     return w.emit(
         "dot_general",
@@ -558,18 +565,21 @@ def _dot(w: Writer, op: Any, operands: Values, numbers: Any, params: dict[str, A
 
 
 @rule("chlo.ragged_dot")
-def ragged_dot(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def ragged_dot(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     from jaxlib.mlir.dialects import chlo
 
-    given = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
+    dimensions = chlo.RaggedDotDimensionNumbers(op.attributes["ragged_dot_dimension_numbers"])
     (type_,) = w.types(op)
     numbers = lax.RaggedDotDimensionNumbers(
         dot_dimension_numbers=(
-            (tuple(given.lhs_contracting_dimensions), tuple(given.rhs_contracting_dimensions)),
-            (tuple(given.lhs_batching_dimensions), tuple(given.rhs_batching_dimensions)),
+            (
+                tuple(dimensions.lhs_contracting_dimensions),
+                tuple(dimensions.rhs_contracting_dimensions),
+            ),
+            (tuple(dimensions.lhs_batching_dimensions), tuple(dimensions.rhs_batching_dimensions)),
         ),
-        lhs_ragged_dimensions=tuple(given.lhs_ragged_dimensions),
-        rhs_group_dimensions=tuple(given.rhs_group_dimensions),
+        lhs_ragged_dimensions=tuple(dimensions.lhs_ragged_dimensions),
+        rhs_group_dimensions=tuple(dimensions.rhs_group_dimensions),
     )
     return w.emit(
         "ragged_dot_general",
@@ -582,7 +592,7 @@ def ragged_dot(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("einsum")
-def einsum(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def einsum(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     import jax.numpy as jnp
 
     equation = attribute(op, "einsum_config")
@@ -593,7 +603,7 @@ RULES["stablehlo.unary_einsum"] = einsum
 
 
 @rule("convolution", "dynamic_conv")
-def convolution(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     from jaxlib.mlir.dialects import stablehlo
 
     (type_,) = w.types(op)
@@ -646,7 +656,7 @@ def convolution(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 def pairs(op: Any, name: str, n: int) -> tuple[tuple[int, int], ...]:
     """A padding, low and high, of each of ``n`` dimensions; nothing where none is given."""
-    found = attribute(op, name)
-    if found is None:
+    padding = attribute(op, name)
+    if padding is None:
         return ((0, 0),) * n
-    return tuple((int(low), int(high)) for low, high in found)
+    return tuple((int(low), int(high)) for low, high in padding)

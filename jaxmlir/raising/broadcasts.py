@@ -57,7 +57,7 @@ class Broadcasts:
         """The operands of an op, before they were broadcast as far as they have its shape still."""
         if name not in BROADCASTING:
             return values
-        known = self._operands
+        sources = self._operands
         for value in values if self._lacking else ():
             if value not in self._lacking:
                 continue
@@ -65,11 +65,11 @@ class Broadcasts:
             sizes = dict(zip(dims, shape_of(operand), strict=True))
             shape = [sizes.get(d, 1) for d in range(len(shape_of(value)))]
             type_ = tensor(shape, value.type.element_type)
-            known[value] = self._broadcast(operand, type_, dims)
-        are_broadcast = [v in known for v in values]
+            sources[value] = self._broadcast(operand, type_, dims)
+        are_broadcast = [v in sources for v in values]
         if not any(are_broadcast):
             return values
-        narrow = [known.get(v, v) for v in values]
+        narrow = [sources.get(v, v) for v in values]
         if not all(are_broadcast):
             return narrow
         shape = shape_of(values[0])

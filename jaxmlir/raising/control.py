@@ -12,12 +12,12 @@ from jaxmlir.raising.idioms import called
 from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.sizes import global_constants, is_symbolic, settled
-from jaxmlir.raising.source import Outer, attribute, defining_op, end_of, shape_of, tensor
-from jaxmlir.raising.writer import RULES, Values, Writer, rule
+from jaxmlir.raising.source import RegionCaptures, attribute, defining_op, end_of, shape_of, tensor
+from jaxmlir.raising.writer import RULES, BodyWriter, Values, rule
 
 
 @rule("while")
-def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def while_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """What the regions take from around them goes in as constants of the loop, and so does what
     every iteration hands on as it is: JAX lowers the constants of a ``scan`` to that."""
     condition, body = (region.blocks[0] for region in op.regions)
@@ -28,8 +28,8 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     outer = [w.outer([block]) for block in (condition, body)]
     raising, types = w.raising, w.types(op)
     consts = [
-        [*(w.env[v] for v in around.values), *(operands[k] for k in given)]
-        for around, given in zip(outer, (used, same), strict=True)
+        [*(w.env[v] for v in around.values), *(operands[k] for k in unchanged)]
+        for around, unchanged in zip(outer, (used, same), strict=True)
     ]
     dropped = [k for k in same if k not in used]
     changed = [k for k in range(len(operands)) if k not in same]
@@ -41,9 +41,9 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     )
     if raising.symbolic:
         changing = [operands[k] for k in changed]
-        found = scanned(w, *symbols, consts, changing)
-        if found is not None:
-            results = iter(found)
+        outs = scanned(w, *symbols, consts, changing)
+        if outs is not None:
+            results = iter(outs)
             return [operands[k] if k in same else next(results) for k in range(len(operands))]
     params = {
         name: len(values)
@@ -64,7 +64,7 @@ def while_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("chlo.scan")
-def scan(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def scan(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """JAX scans along the first dimension, and has carries before what is scanned."""
     n, axis = attribute(op, "operandSegmentSizes")[0], attribute(op, "dimension")
     xs, carries = operands[:n], operands[n:]
@@ -74,7 +74,7 @@ def scan(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     outputs = len(types) - len(carries)
     symbol = w.raising.region(
         block,
-        Outer([], []),
+        RegionCaptures([], []),
         "body",
         op.location,
         range(n, len(operands)),
@@ -85,7 +85,7 @@ def scan(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     back = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
     xs = [w.transpose(x, to_front) for x in xs] if axis else xs
     stacked = [tensor([t.shape[d] for d in to_front], t.element_type) for t in types[:outputs]]
-    found = w.emit(
+    results = w.emit(
         "scan",
         [*carries, *xs],
         [*types[outputs:], *stacked],
@@ -94,12 +94,12 @@ def scan(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         **({"num_carry": len(carries)} if carries else {}),
         **({"reverse": True} if attribute(op, "is_reverse", False) else {}),
     )
-    ys = found[len(carries) :]
-    return [*(w.transpose(y, back) if axis else y for y in ys), *found[: len(carries)]]
+    ys = results[len(carries) :]
+    return [*(w.transpose(y, back) if axis else y for y in ys), *results[: len(carries)]]
 
 
 @rule("case")
-def case(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def case(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """An index that is out of bounds chooses the last branch."""
     n = len(op.regions)
     (index,) = operands
@@ -143,12 +143,12 @@ def _constant(value: ir.Value) -> int | None:
 
 
 @rule("if")
-def if_(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def if_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     index = w.convert(operands[0], ir.IntegerType.get_signless(32))
     return branches(w, op, index, [op.regions[1], op.regions[0]])
 
 
-def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
+def branches(w: BodyWriter, op: Any, index: ir.Value, regions: list[Any]) -> Values:
     """A ``cond`` whose branches all take what any of them takes from around it."""
     blocks = [region.blocks[0] for region in regions]
     outer = w.outer(blocks)
@@ -164,7 +164,7 @@ def branches(w: Writer, op: Any, index: ir.Value, regions: list[Any]) -> Values:
 
 
 @rule("func.call")
-def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A call becomes a ``jit`` of the function; but what JAX makes of the body of a scan, and of
     taking and putting its slices, is written in place, where loops are recognised by it; and so are
     functions that JAX lowers one primitive to.  Threefry's function is that primitive."""
@@ -180,36 +180,36 @@ def call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     return _called(w, op, callee, operands, callee)
 
 
-def _called(w: Writer, op: Any, callee: str, operands: list[ir.Value], name: str) -> Values:
+def _called(w: BodyWriter, op: Any, callee: str, operands: list[ir.Value], name: str) -> Values:
     """A ``jit`` of a function; of one of symbolic sizes, for those of the operands.
 
     A function of sizes alone is written in place, where its results are known to be sizes.
     """
     types = w.types(op)
     function = w.raising.source.get(callee) if w.raising.symbolic else None
-    known = {} if function is None else _known_operands(w, function, operands)
+    sizes = {} if function is None else _known_operands(w, function, operands)
     is_static = not any(map(_is_dynamic, (*types, *(v.type for v in operands))))
-    if function is None or (is_static and not known):
+    if function is None or (is_static and not sizes):
         symbol = w.raising.function(callee)
         return w.emit("jit", operands, types, jaxpr=symbol_ref(symbol), name=name)
     if all(w.known(v) is not None for v in operands) and all(map(_is_integer, types)):
         block = body_of(function)
         return w.inlined(block, dict(zip(block.arguments, operands, strict=True)))
-    symbol, types = w.raising.at_sizes(callee, operands, known)
-    rest = [v for k, v in enumerate(operands) if k not in known]
+    symbol, types = w.raising.at_sizes(callee, operands, sizes)
+    rest = [v for k, v in enumerate(operands) if k not in sizes]
     return w.emit("jit", rest, types, jaxpr=symbol_ref(symbol), name=name)
 
 
-def _known_operands(w: Writer, function: Any, operands: list[ir.Value]) -> dict[int, Any]:
+def _known_operands(w: BodyWriter, function: Any, operands: list[ir.Value]) -> dict[int, Any]:
     """The operands of a call that are made of symbolic dimensions, or that JAX says are the same in
     the whole module: the function need not take them."""
-    found = {}
+    arrays = {}
     fixed = global_constants(function)
     for k, value in enumerate(operands):
         array = w.known(value) if k in fixed else w.sizes.get(value)
         if array is not None and (k in fixed or is_symbolic(array)) and settled(array) is not None:
-            found[k] = array
-    return found
+            arrays[k] = array
+    return arrays
 
 
 def _is_dynamic(type_: ir.Type) -> bool:
@@ -228,7 +228,7 @@ _IN_PLACE = re.compile(
 
 
 @rule("composite")
-def composite(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def composite(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """CHLO's as the ops that they stand for; another as a call of what it is made of, which has a
     derivative, as JAX's own composites have not."""
     name = attribute(op, "name")
@@ -244,24 +244,24 @@ class _Composite:
     def __init__(self, op: Any, name: str):
         self.name, self.results, self.regions = name, op.results, ()
         attributes, key = op.attributes, "composite_attributes"
-        given = attributes[key] if key in attributes else ()
-        self.attributes = {item.name: item.attr for item in given}
+        items = attributes[key] if key in attributes else ()
+        self.attributes = {item.name: item.attr for item in items}
 
 
 # --- tokens and tuples ----------------------------------------------------------------------------
 
 
 @rule("create_token", "after_all")
-def token(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def token(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("after_all" if operands else "create_token", operands, w.types(op))
 
 
 @rule("tuple")
-def tuple_(w: Writer, op: Any, operands: list[Any]) -> list[Any]:
+def tuple_(w: BodyWriter, op: Any, operands: list[Any]) -> list[Any]:
     """No value of the dialect: what it is made of, until an element is asked for."""
     return [operands]
 
 
 @rule("get_tuple_element")
-def get_tuple_element(w: Writer, op: Any, operands: list[Any]) -> Values:
+def get_tuple_element(w: BodyWriter, op: Any, operands: list[Any]) -> Values:
     return [operands[0][attribute(op, "index")]]

@@ -20,14 +20,14 @@ from jaxmlir._compat import core
 from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect.builder import gather_of
 from jaxmlir.dialect.ir import ir
-from jaxmlir.raising.writer import Writer
+from jaxmlir.raising.writer import BodyWriter
 
-Function = Callable[..., Any]
+ScalarFunction = Callable[..., Any]
 
 _UNROLLED = 16
 
 
-def function_of(w: Writer, region: Any) -> Function:
+def function_of(w: BodyWriter, region: Any) -> ScalarFunction:
     """The JAX function of the scalars that a region takes.
 
     Raises:
@@ -37,15 +37,15 @@ def function_of(w: Writer, region: Any) -> Function:
     return core.jaxpr_as_fun(Exporter(inner.of_import(inner.importer)).jaxpr(symbol))
 
 
-def differentiated_as(model: Function, function: Function) -> Function:
+def differentiated_as(model: ScalarFunction, function: ScalarFunction) -> ScalarFunction:
     """A function with the derivative of one that computes the same."""
-    new = jax.custom_jvp(function)
+    wrapped = jax.custom_jvp(function)
 
-    @new.defjvp
+    @wrapped.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
-        return new(*primals), jax.jvp(model, primals, tangents)[1]
+        return wrapped(*primals), jax.jvp(model, primals, tangents)[1]
 
-    return new
+    return wrapped
 
 
 def has_derivative(types: Sequence[ir.Type]) -> bool:
@@ -56,15 +56,15 @@ def has_derivative(types: Sequence[ir.Type]) -> bool:
 class Fold(NamedTuple):
     """A reduction of the first half of its arguments, which begins with the others."""
 
-    combine: Function
+    combine: ScalarFunction
     axes: tuple[int, ...]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         xs, inits = args[: len(args) // 2], args[len(args) // 2 :]
-        kept = [d for d in range(xs[0].ndim) if d not in self.axes]
-        shape = [xs[0].shape[d] for d in kept]
+        out_dims = [d for d in range(xs[0].ndim) if d not in self.axes]
+        shape = [xs[0].shape[d] for d in out_dims]
         size = int(np.prod([xs[0].shape[d] for d in self.axes]))
-        rows = [jnp.reshape(jnp.transpose(x, (*self.axes, *kept)), (size, *shape)) for x in xs]
+        rows = [jnp.reshape(jnp.transpose(x, (*self.axes, *out_dims)), (size, *shape)) for x in xs]
         combine = _elementwise(self.combine, len(shape))
         carry = [jnp.broadcast_to(init, shape) for init in inits]
         if size > _UNROLLED:
@@ -80,7 +80,7 @@ class WindowFold(NamedTuple):
     It copies each window.  As in XLA, what a window has beyond the array is not combined.
     """
 
-    combine: Function
+    combine: ScalarFunction
     window: tuple[tuple[Any, ...], ...]
     """The sizes, strides and padding, and the dilation of the base and of the windows."""
 
@@ -94,8 +94,8 @@ class WindowFold(NamedTuple):
     def _combined_inside(self, *args: Any) -> list[Any]:
         *carry, _ = args[: len(args) // 2]
         *xs, inside = args[len(args) // 2 :]
-        new = self.combine(*carry, *xs)
-        return [*(jnp.where(inside, a, b) for a, b in zip(new, carry, strict=True)), np.True_]
+        combined = self.combine(*carry, *xs)
+        return [*(jnp.where(inside, a, b) for a, b in zip(combined, carry, strict=True)), np.True_]
 
     def _windows(self, x: Any) -> Any:
         """Each dimension of an array as two: which window, and where in it."""
@@ -113,7 +113,7 @@ class WindowFold(NamedTuple):
 class Scatter(NamedTuple):
     """A scatter of an array, indices and updates; indices that are there twice are so in order."""
 
-    combine: Function
+    combine: ScalarFunction
     numbers: lax.ScatterDimensionNumbers
     unique: bool
 
@@ -131,13 +131,13 @@ class Scatter(NamedTuple):
         rows = jnp.reshape(indices, (-1, 1, indices.shape[-1]))
         order = (*placed, *window)
         shape = (len(rows), 1, *(updates.shape[d] for d in window))
-        each = jnp.reshape(jnp.transpose(updates, order), shape)
+        row_updates = jnp.reshape(jnp.transpose(updates, order), shape)
         single = n._replace(update_window_dims=tuple(range(1, 1 + len(window))))
 
         def step(x: Any, row: Any) -> Any:
             return self._once(x, *row, single), None
 
-        return lax.scan(step, x, (rows, each))[0]
+        return lax.scan(step, x, (rows, row_updates))[0]
 
     def _once(self, x: Any, indices: Any, updates: Any, n: lax.ScatterDimensionNumbers) -> Any:
         """The scatter of indices that are there once: what is there, combined, takes its place."""
@@ -146,11 +146,11 @@ class Scatter(NamedTuple):
         sizes = tuple(1 if d in alone else updates.shape[next(window)] for d in range(x.ndim))
         numbers = gather_of(n)
         mode = lax.GatherScatterMode.FILL_OR_DROP
-        there = lax.gather(x, indices, numbers, sizes, mode=mode, fill_value=1)
-        (new,) = _elementwise(self.combine, updates.ndim)(there, updates)
-        return lax.scatter(x, indices, new, n, mode=mode, unique_indices=True)
+        current = lax.gather(x, indices, numbers, sizes, mode=mode, fill_value=1)
+        (combined,) = _elementwise(self.combine, updates.ndim)(current, updates)
+        return lax.scatter(x, indices, combined, n, mode=mode, unique_indices=True)
 
 
-def _elementwise(combine: Function, rank: int) -> Function:
+def _elementwise(combine: ScalarFunction, rank: int) -> ScalarFunction:
     """A function of scalars as one of arrays."""
     return functools.reduce(lambda f, _: jax.vmap(f), range(rank), combine)

@@ -14,7 +14,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.source import attribute, keyword, raised_type, shape_of, tensor
-from jaxmlir.raising.writer import PLAIN, RULES, Values, Writer, rule
+from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, rule
 
 _SAME = """
 abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
@@ -39,18 +39,20 @@ PLAIN.update(
 )
 
 
-def _with_accuracy(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """One op of the same meaning, as accurate as it says."""
     params = {}
-    given = op.attributes["result_accuracy"] if "result_accuracy" in op.attributes else None
-    if given is not None and "DEFAULT" not in (text := str(given)):
+    accuracy = op.attributes["result_accuracy"] if "result_accuracy" in op.attributes else None
+    if accuracy is not None and "DEFAULT" not in (text := str(accuracy)):
         if "HIGHEST" in text:
             params["accuracy"] = lax.AccuracyMode.HIGHEST
         else:
             from jaxlib.mlir.dialects import stablehlo
 
-            wanted = stablehlo.ResultAccuracyAttr(given)
-            params["accuracy"] = lax.Tolerance(atol=wanted.atol, rtol=wanted.rtol, ulps=wanted.ulps)
+            tolerance = stablehlo.ResultAccuracyAttr(accuracy)
+            params["accuracy"] = lax.Tolerance(
+                atol=tolerance.atol, rtol=tolerance.rtol, ulps=tolerance.ulps
+            )
     name = PLAIN.get(op.name, op.name).rpartition(".")[2]
     return w.emit(name, operands, w.types(op), **params)
 
@@ -63,7 +65,7 @@ _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "su
 
 
 @rule(*_ARITHMETIC)
-def arithmetic(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """``add`` of numbers is ``add``, of booleans ``or``; a number times itself is the power that
     JAX writes so, whose derivative is one product."""
     name = arithmetic_name(op.name, op.results[0].type)
@@ -81,14 +83,14 @@ def arithmetic_name(name: str, type_: ir.Type) -> str:
 
 
 @rule("round_nearest_afz", "round_nearest_even")
-def rounding(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def rounding(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     to_even = op.name.endswith("even")
     method = lax.RoundingMethod.TO_NEAREST_EVEN if to_even else lax.RoundingMethod.AWAY_FROM_ZERO
     return w.emit("round", operands, w.types(op), rounding_method=method)
 
 
 @rule("power")
-def power(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def power(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     if isinstance(type_.element_type, ir.IntegerType):
         return w.traced(_integer_power, operands, [type_])
@@ -110,7 +112,7 @@ def _integer_power(x: Any, y: Any) -> Any:
 
 
 @rule("real", "imag")
-def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def part(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A real number is its own real part."""
     if isinstance(operands[0].type.element_type, ir.ComplexType):
         return w.emit(op.name.removeprefix("stablehlo."), operands, w.types(op))
@@ -118,7 +120,7 @@ def part(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("clamp")
-def clamp(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def clamp(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Bounds that are scalars are repeated: the derivative of JAX's ``clamp`` is to be of one
     shape."""
     (type_,) = w.types(op)
@@ -128,7 +130,7 @@ def clamp(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("chlo.conj")
-def conj(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def conj(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A real number is its own conjugate."""
     if isinstance(operands[0].type.element_type, ir.ComplexType):
         return w.traced(lax.conj, operands, w.types(op))
@@ -136,7 +138,7 @@ def conj(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("cbrt")
-def cbrt(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def cbrt(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """JAX has that of real numbers; of complex ones it is the principal root."""
     if not isinstance(operands[0].type.element_type, ir.ComplexType):
         return _with_accuracy(w, op, operands)
@@ -147,7 +149,7 @@ _TOTAL = {"EQ": "eq_to", "LT": "lt_to", "LE": "le_to"}
 
 
 @rule("compare")
-def compare(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def compare(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     direction = keyword(op.attributes["comparison_direction"])
     kind = keyword(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
     element = operands[0].type.element_type
@@ -162,13 +164,13 @@ def compare(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("select")
-def select(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def select(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     which, on_true, on_false = operands
     return w.emit("select_n", [which, on_false, on_true], w.types(op))
 
 
 @rule("convert")
-def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     if type_.element_type == operands[0].type.element_type and str(type_.element_type) == "i1":
         # JAX converts to booleans by a comparison.
@@ -177,7 +179,7 @@ def convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("bitcast_convert")
-def bitcast_convert(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def bitcast_convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """JAX has that of real numbers; a complex one is two of them, and a boolean one of many bits of
     an integer."""
     (type_,) = w.types(op)
@@ -227,23 +229,23 @@ def type_of_elements(type_: ir.Type) -> Any:
 
 
 @rule("reduce_precision")
-def reduce_precision(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def reduce_precision(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     params = {name: attribute(op, name) for name in ("exponent_bits", "mantissa_bits")}
     return w.emit("reduce_precision", operands, w.types(op), **params)
 
 
 @rule("optimization_barrier")
-def optimization_barrier(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def optimization_barrier(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.emit("optimization_barrier", operands, w.types(op))
 
 
 @rule("map")
-def mapped(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def mapped(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The region of scalars, written of tensors."""
     return lifted(w, op.regions[0].blocks[0], operands, shape_of(operands[0]))
 
 
-def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:
+def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:
     """The ops of a region of scalars on tensors of a shape; what it returns.
 
     Raises:
@@ -266,7 +268,7 @@ def lifted(w: Writer, block: ir.Block, operands: Values, shape: tuple[int, ...])
             (scalar,) = RULES[op.name](w, op, [])
             results: Values = [w.broadcast(scalar, tensor(shape, scalar.type.element_type))]
         elif op.name in PLAIN or op.name in _POINTWISE:
-            results = RULES[op.name](w, _Lifted(op, shape), args)
+            results = RULES[op.name](w, _LiftedOp(op, shape), args)
         else:
             raise ImportingError(
                 f"its region has '{op.name}'; expected ops that can be applied to each element"
@@ -281,7 +283,7 @@ _POINTWISE = frozenset(
 ) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
 
 
-class _Lifted:
+class _LiftedOp:
     """An op of scalars as one of tensors."""
 
     def __init__(self, op: Any, shape: tuple[int, ...]):
@@ -302,7 +304,7 @@ def _by_function(*names: str) -> Any:
 
     def register(fun: Any) -> Any:
         @rule(*names)
-        def write(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+        def write(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
             return w.traced(fun, operands, w.types(op))
 
         return fun
@@ -349,7 +351,7 @@ _BROADCASTING = {
 }
 
 
-class _Renamed:
+class _RenamedOp:
     """An op under the name of another one."""
 
     def __init__(self, op: Any, name: str):
@@ -357,17 +359,17 @@ class _Renamed:
 
 
 @rule(*(f"chlo.{name}" for name in _BROADCASTING))
-def broadcasting(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def broadcasting(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The op of operands that are broadcast as numpy does, or as ``broadcast_dimensions`` says."""
     inner = _BROADCASTING[op.name.removeprefix("chlo.")]
     inner = inner if "." in inner else f"stablehlo.{inner}"
     shape = tuple(w.types(op)[0].shape)
-    given = attribute(op, "broadcast_dimensions")
+    broadcast_dims = attribute(op, "broadcast_dimensions")
     spread = []
     for value in operands:
         rank = len(shape_of(value))
         dims = tuple(range(len(shape) - rank, len(shape)))
-        if given is not None and rank < len(shape) and len(given) == rank:
-            dims = given
+        if broadcast_dims is not None and rank < len(shape) and len(broadcast_dims) == rank:
+            dims = broadcast_dims
         spread.append(w.broadcast(value, tensor(shape, value.type.element_type), dims))
-    return RULES[inner](w, _Renamed(op, inner), spread)
+    return RULES[inner](w, _RenamedOp(op, inner), spread)

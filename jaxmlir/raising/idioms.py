@@ -37,7 +37,7 @@ from jaxmlir.raising.arrays import SPREADING, all_equal, held_by
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.sizes import global_constants
 from jaxmlir.raising.source import end_of
-from jaxmlir.raising.writer import IDIOMS, Values, Writer, as_written
+from jaxmlir.raising.writer import IDIOMS, BodyWriter, Values, as_written
 
 Ops = str | tuple[Any, ...]
 """The name of an op, and those of the ops that make its operands, as far as they are the same for
@@ -124,16 +124,16 @@ SAMPLERS = {"_gamma": (jax.random.gamma, jax.random.loggamma)}
 """What functions that are called draw of the words of a random key, likewise."""
 
 
-def written(w: Writer, op: Any) -> Values | None:
+def written(w: BodyWriter, op: Any) -> Values | None:
     """The result of an op of :data:`LAST`, if it is the last of those of an idiom."""
     by_first, operands = LAST[op.name], op.operands
     names = [_name_of(v) for v in operands]
     for name in (names[0], "_"):
         for idiom in by_first.get(name, ()):
             if all(map(_is_made_by, idiom.last[1:], names, operands)):
-                found = _traced(w, idiom, op.results[0], w.env)
-                if found is not None:
-                    return found
+                results = _traced(w, idiom, op.results[0], w.env)
+                if results is not None:
+                    return results
     return None
 
 
@@ -150,7 +150,7 @@ def _is_made_by(ops: Ops, name: str, value: ir.Value) -> bool:
 IDIOMS.update(dict.fromkeys(LAST, written))
 
 
-def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
+def called(w: BodyWriter, name: str, operands: list[ir.Value]) -> Values | None:
     """The result of a call of a function of the source, if it is one of :data:`CALLED`."""
     plain = re.sub(r"_\d+$", "", name)
     if plain in SPECIAL:
@@ -161,8 +161,8 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
             return None
         drawn = aval_of(result.type)
         samplers = (_sampler(f, drawn.shape, drawn.dtype) for f in SAMPLERS[plain])
-        found = (_called(w, sampler, name, operands) for sampler in samplers)
-        return next((results for results in found if results is not None), None)
+        candidates = (_called(w, sampler, name, operands) for sampler in samplers)
+        return next((results for results in candidates if results is not None), None)
     idiom = CALLED.get(plain)
     # A function of arrays of symbolic shapes takes their sizes, too.
     if idiom is None or sum(v not in w.sizes for v in operands) != idiom.arguments:
@@ -174,7 +174,7 @@ def called(w: Writer, name: str, operands: list[ir.Value]) -> Values | None:
 
 
 def _called(
-    w: Writer, function: Callable[..., Any], name: str, operands: list[ir.Value]
+    w: BodyWriter, function: Callable[..., Any], name: str, operands: list[ir.Value]
 ) -> Values | None:
     """The results of a call of a function of the source, if JAX writes those of a function so.
 
@@ -184,18 +184,18 @@ def _called(
     if not all(isinstance(v.type, ir.RankedTensorType) for v in arrays):
         return None
     block = body_of(w.raising.source[name])
-    wanted = [v.type for v in end_of(block).operands]
-    found = computation(block, w.raising.source)
+    result_types = [v.type for v in end_of(block).operands]
+    texts = computation(block, w.raising.source)
     types = tuple(v.type for v in arrays)
-    for spread in _spreads(function, types, wanted):
-        for known in _computations(spread, types, _sizes_of(w)):
-            if all(text in known for text in found):
-                chosen = _Results(spread, tuple(map(known.index, found)))
-                return w.traced(chosen, arrays, wanted)
+    for spread in _spreads(function, types, result_types):
+        for lowered in _computations(spread, types, _sizes_of(w)):
+            if all(text in lowered for text in texts):
+                chosen = _ResultSubset(spread, tuple(map(lowered.index, texts)))
+                return w.traced(chosen, arrays, result_types)
     return None
 
 
-def _sizes_of(w: Writer) -> tuple[str, ...]:
+def _sizes_of(w: BodyWriter) -> tuple[str, ...]:
     """The symbolic dimensions of a module, which each of its functions takes."""
     if not w.raising.symbolic:
         return ()
@@ -254,7 +254,7 @@ def _sampler(function: Callable[..., Any], shape: tuple[int, ...], dtype: Any) -
     return sample
 
 
-class _Results(NamedTuple):
+class _ResultSubset(NamedTuple):
     """A function with some of a function's results."""
 
     function: Callable[..., Any]
@@ -274,19 +274,19 @@ def _computations(
     Args:
       sizes: the symbolic dimensions of the module.
     """
-    found = []
-    for _, there, block in _patterns(function, types, sizes):
+    computations = []
+    for _, symbol_table, block in _patterns(function, types, sizes):
         *before, call, _ = (view.operation for view in block.operations)
         if call.name == "func.call" and all(op.name in _RESHAPES for op in before):
-            block = body_of(there[ir.FlatSymbolRefAttr(call.attributes["callee"]).value])
-        found.append(computation(block, there))
-    return found
+            block = body_of(symbol_table[ir.FlatSymbolRefAttr(call.attributes["callee"]).value])
+        computations.append(computation(block, symbol_table))
+    return computations
 
 
 _RESHAPES = frozenset(("stablehlo.reshape", "stablehlo.broadcast_in_dim"))
 
 
-class _Pattern(NamedTuple):
+class _ExportedPattern(NamedTuple):
     """A module that JAX writes a function as; its functions are gone without it."""
 
     module: ir.Module
@@ -296,7 +296,7 @@ class _Pattern(NamedTuple):
 
 def _patterns(
     function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...] = ()
-) -> Iterator[_Pattern]:
+) -> Iterator[_ExportedPattern]:
     """What JAX exports, and lowers, a function of operands of some types to.
 
     Args:
@@ -311,7 +311,7 @@ def _patterns(
 @functools.cache
 def _pattern(
     function: Callable[..., Any], types: tuple[ir.Type, ...], sizes: tuple[str, ...], exported: bool
-) -> _Pattern | None:
+) -> _ExportedPattern | None:
     avals = [aval_of(type_) for type_ in types]
     args = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
     symbols = [d for a in avals for d in a.shape if core.is_symbolic_dim(d)]
@@ -324,8 +324,12 @@ def _pattern(
     module = written_by_jax(function, args, exported=exported)
     if module is None:
         return None
-    there = functions(module)
-    return _Pattern(module, there, body_of(there.get("_wrapped_jax_export_main") or there["main"]))
+    symbol_table = functions(module)
+    return _ExportedPattern(
+        module,
+        symbol_table,
+        body_of(symbol_table.get("_wrapped_jax_export_main") or symbol_table["main"]),
+    )
 
 
 @dataclass(frozen=True)
@@ -339,7 +343,7 @@ class _AfterSizes:
 
 
 def _traced(
-    w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
+    w: BodyWriter, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> Values | None:
     """The idiom's function, applied to what a value of the source is made of by the idiom's ops."""
     arguments = _arguments(w, idiom, result, env)
@@ -347,9 +351,9 @@ def _traced(
         return None
     operands = [env[v] for v in arguments]
     key = idiom, *(v.type for v in operands)
-    known = w.raising.idioms.get(key)
-    if known is not None:
-        return w.again(known, operands)
+    template = w.raising.idioms.get(key)
+    if template is not None:
+        return w.again(template, operands)
     results = w.traced(idiom.function, operands, [result.type])
     if len(set(operands)) == len(operands):
         w.raising.idioms[key] = as_written(results, operands)
@@ -357,7 +361,7 @@ def _traced(
 
 
 def _arguments(
-    w: Writer, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
+    w: BodyWriter, idiom: Idiom, result: ir.Value, env: dict[ir.Value, ir.Value]
 ) -> list[ir.Value] | None:
     """What a value of the source is made of by the ops that JAX writes an idiom's function as."""
     type_ = result.type
@@ -371,14 +375,14 @@ def _arguments(
     # JAX writes a jitted function as one that is called.
     function = inspect.unwrap(idiom.function)
     types = (type_,) * idiom.arguments
-    for _, there, block in _patterns(function, types, _sizes_of(w)):
-        match = _Match(there, w.raising.source)
+    for _, symbol_table, block in _patterns(function, types, _sizes_of(w)):
+        match = _Match(symbol_table, w.raising.source)
         if match.extend(end_of(block).operands[0], result):
             return [match.values[v] for v in list(block.arguments)[-idiom.arguments :]]
     return None
 
 
-def factored(w: Writer, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
+def factored(w: BodyWriter, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
     """Gives what is made of LAPACK's packed form, where JAX has a primitive, that one's results.
 
     Args:
@@ -386,22 +390,22 @@ def factored(w: Writer, op: Any, forms: Sequence[Callable[..., Any]]) -> None:
       forms: what the primitive is with some parameters.
     """
     matrix = op.operands[0]
-    made = _made_of(op)
+    factors = _made_of(op)
     best: dict[ir.Value, int] = {}
-    for function, (_, there, block) in (
+    for function, (_, symbol_table, block) in (
         (f, p) for f in forms for p in _patterns(f, (matrix.type,))
     ):
-        found: dict[ir.Value, int] = {}
+        matched: dict[ir.Value, int] = {}
         for k, end in enumerate(end_of(block).operands):
-            for value in made:
-                match = _Match(there, w.raising.source)
+            for value in factors:
+                match = _Match(symbol_table, w.raising.source)
                 if match.extend(end, value) and match.values[block.arguments[0]] == matrix:
-                    found[value] = k
-        if len(found) > len(best):
+                    matched[value] = k
+        if len(matched) > len(best):
             # One result may be that of several forms.
-            best, form = found, function
+            best, form = matched, function
     if best:
-        chosen = _Results(form, tuple(best.values()))
+        chosen = _ResultSubset(form, tuple(best.values()))
         results = w.traced(chosen, [w.env[matrix]], [v.type for v in best])
         w.env.update(zip(best, results, strict=True))
         w.passed_on.update((value.owner.operation, value) for value in best)
@@ -414,13 +418,13 @@ _OF_PACKED = frozenset(
 
 def _made_of(op: Any) -> list[ir.Value]:
     """The results of the ops that a packed form is made into factors by."""
-    pending, found = [op], {}
+    pending, users = [op], {}
     for op in pending:
         for user in (use.owner for result in op.results for use in result.uses):
-            if user.name in _OF_PACKED and user not in found:
-                found[user] = None
+            if user.name in _OF_PACKED and user not in users:
+                users[user] = None
                 pending.append(user)
-    return [user.results[0] for user in found]
+    return [user.results[0] for user in users]
 
 
 class _Match:

@@ -32,18 +32,18 @@ from jaxmlir.raising.source import (
     sizes_of,
     tensor,
 )
-from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, Values, Writer, rule
+from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, BodyWriter, Values, rule
 
 
 @rule("fft")
-def fft(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def fft(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     kind = getattr(lax.FftType, keyword(op.attributes["fft_type"]))
     lengths = attribute(op, "fft_length")
     return w.emit("fft", operands, w.types(op), fft_type=kind, fft_lengths=lengths)
 
 
 @rule("cholesky")
-def cholesky(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def cholesky(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The derivative is along symmetric matrices, as JAX's is, so a gradient is one of these."""
     lower = attribute(op, "lower", False)
     factor, model = (functools.partial(_factor, lower, k) for k in (False, True))
@@ -61,7 +61,7 @@ def _factor(lower: bool, symmetrized: bool, x: Any) -> Any:
     return adjoint(lax.linalg.cholesky(adjoint(x), symmetrize_input=symmetrized))
 
 
-def _adjoint(w: Writer, x: ir.Value) -> ir.Value:
+def _adjoint(w: BodyWriter, x: ir.Value) -> ir.Value:
     rank = len(shape_of(x))
     turned = w.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
     is_complex = isinstance(x.type.element_type, ir.ComplexType)
@@ -69,7 +69,7 @@ def _adjoint(w: Writer, x: ir.Value) -> ir.Value:
 
 
 @rule("triangular_solve")
-def triangular_solve(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def triangular_solve(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     transpose = keyword(op.attributes["transpose_a"])
     return w.emit(
         "triangular_solve",
@@ -84,7 +84,7 @@ def triangular_solve(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("batch_norm_inference")
-def batch_norm_inference(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def batch_norm_inference(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return w.traced(_normalized(op), operands, w.types(op))
 
 
@@ -107,7 +107,7 @@ def _moments(op: Any, x: Any) -> tuple[Any, Any]:
 
 
 @rule("batch_norm_training")
-def batch_norm_training(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def batch_norm_training(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     def train(x: Any, scale: Any, offset: Any) -> Any:
         moments = _moments(op, x)
         return _normalized(op)(x, scale, offset, *moments), *moments
@@ -116,13 +116,13 @@ def batch_norm_training(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("batch_norm_grad")
-def batch_norm_grad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def batch_norm_grad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The gradient of ``batch_norm_training``, of the moments that are given, not the operand's."""
     epsilon = attribute(op, "epsilon")
-    kept = attribute(op, "feature_index")
+    feature = attribute(op, "feature_index")
 
     def gradient(x: Any, scale: Any, mean: Any, variance: Any, cotangent: Any) -> Any:
-        axes = [d for d in range(x.ndim) if d != kept]
+        axes = [d for d in range(x.ndim) if d != feature]
         wide = functools.partial(jnp.expand_dims, axis=axes)
         deviation = jnp.sqrt(variance + jnp.asarray(epsilon, x.dtype))
         centered = x - wide(mean)
@@ -136,7 +136,7 @@ def batch_norm_grad(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("chlo.top_k")
-def top_k(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def top_k(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axis = len(shape_of(operands[0])) - 1
     params = {"k": attribute(op, "k"), "axis": axis}
     values, indices = w.types(op)
@@ -145,7 +145,7 @@ def top_k(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 # --- custom calls ---------------------------------------------------------------------------------
 
-CALLS: dict[str, Callable[[Writer, Any, list[ir.Value], dict[str, Any]], Values]] = {}
+CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Values]] = {}
 """The rules of custom calls by target; of LAPACK's without the letter of the type."""
 
 _REFUSED = {
@@ -167,7 +167,7 @@ def custom(*targets: str) -> Callable[[Any], Any]:
 
 
 @custom("shape_assertion")
-def shape_assertion(w: Writer, op: Any, operands: list[ir.Value], config: Any) -> Values:
+def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: Any) -> Values:
     """Nothing, where it is true for all sizes that arguments of the function's types have."""
     if w.raising.told is None or w.source != w.raising.told:
         condition = w.known(operands[0])
@@ -177,7 +177,7 @@ def shape_assertion(w: Writer, op: Any, operands: list[ir.Value], config: Any) -
 
 
 @rule("custom_call")
-def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     target = attribute(op, "call_target_name")
     config = (
         op.attributes["mhlo.backend_config"] if "mhlo.backend_config" in op.attributes else None
@@ -187,29 +187,29 @@ def custom_call(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     if SHAPE_OPERANDS in op.attributes:
         shapes = attribute(op, SHAPE_OPERANDS)
         operands = [v for k, v in enumerate(operands) if k not in shapes]
-    known = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
-    if known is not None:
-        given = python_value(config) if isinstance(config, ir.DictAttr) else {}
-        return known(w, op, operands, given)
+    apply_rule = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
+    if apply_rule is not None:
+        options = python_value(config) if isinstance(config, ir.DictAttr) else {}
+        return apply_rule(w, op, operands, options)
     for prefix in ("mhlo.", "chlo."):
         meant = f"chlo.{target.removeprefix(prefix)}"
         if target.startswith(prefix) and meant in RULES:
-            return RULES[meant](w, _CustomCall(op, meant), operands)
+            return RULES[meant](w, _ChloCall(op, meant), operands)
     if target in _REFUSED:
         raise ImportingError(f"the custom call @{target} runs {_REFUSED[target]}")
     return ffi_call(w, op, operands, target, config)
 
 
-class _CustomCall:
+class _ChloCall:
     """The op of CHLO that a custom call stands for."""
 
     def __init__(self, op: Any, name: str):
         self.name, self.results, self.regions = name, op.results, ()
-        given = op.attributes["mhlo.attributes"] if "mhlo.attributes" in op.attributes else ()
-        self.attributes = {item.name: item.attr for item in given}
+        items = op.attributes["mhlo.attributes"] if "mhlo.attributes" in op.attributes else ()
+        self.attributes = {item.name: item.attr for item in items}
 
 
-def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
+def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
     """A call of a foreign function that nothing is known of: it runs and has no derivative."""
     attributes = {}
     legacy = None
@@ -226,8 +226,8 @@ def ffi_call(w: Writer, op: Any, operands: list[ir.Value], target: str, config: 
     ):
         from jaxlib.mlir.dialects import stablehlo
 
-        given = stablehlo.OutputOperandAlias(alias)
-        aliases[given.operand_index] = (list(given.output_tuple_indices) or [0])[0]
+        parsed = stablehlo.OutputOperandAlias(alias)
+        aliases[parsed.operand_index] = (list(parsed.output_tuple_indices) or [0])[0]
     names = {"input_layouts": "operand_layouts", "output_layouts": "result_layouts"}
     layouts = {ours: _layouts(op, theirs) for ours, theirs in names.items()}
     call = jax.ffi.ffi_call(
@@ -246,11 +246,11 @@ def _layouts(op: Any, name: str) -> Any:
     """The layouts of operands or results, from the major dimension to the minor one."""
     if name not in op.attributes:
         return None
-    found = []
+    layouts = []
     for item in op.attributes[name]:
         minor_to_major = [int(d) for d in np.asarray(python_value_of_index(item)).reshape(-1)]
-        found.append(tuple(reversed(minor_to_major)))
-    return found
+        layouts.append(tuple(reversed(minor_to_major)))
+    return layouts
 
 
 def python_value_of_index(attr: ir.Attribute) -> list[int]:
@@ -268,8 +268,8 @@ def _ffi_value(attr: ir.Attribute) -> Any:
         return attr.value
     if isinstance(attr, ir.DictAttr):
         return {item.name: _ffi_value(item.attr) for item in attr}
-    found = python_value(attr)
-    return np.array(found) if isinstance(found, tuple) else found
+    value = python_value(attr)
+    return np.array(value) if isinstance(value, tuple) else value
 
 
 def type_of_scalar(element: ir.Type) -> Any:
@@ -280,7 +280,7 @@ def type_of_scalar(element: ir.Type) -> Any:
 
 
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
-def identity(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def identity(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     """Where values are kept says nothing of what they are."""
     (type_,) = w.types(op)
     if operands[0].type != type_:
@@ -288,7 +288,9 @@ def identity(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any
     return operands
 
 
-def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2) -> ir.Value:
+def _status(
+    w: BodyWriter, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2
+) -> ir.Value:
     """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0.
 
     Where JAX asks for it, to put NaNs, they are there already.
@@ -315,19 +317,19 @@ def _status(w: Writer, op: Any, result: ir.Value, type_: ir.Type, core_rank: int
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
     """The selects of a result, or NaNs where LAPACK failed, with that result; ``None`` where
     something else is made of the status."""
-    found: dict[Any, ir.Value] = {}
+    selects: dict[Any, ir.Value] = {}
     pending = [use.owner.operation for use in status.uses]
     for user in pending:
         if user.name == "stablehlo.select":
             _, value, nans = user.operands
             if not (_is_of(value, results) and _is_nan(nans)):
                 return None
-            found[user] = value
+            selects[user] = value
         elif user.name == "stablehlo.compare" or user.name in SPREADING:
             pending += [use.owner.operation for use in user.results[0].uses]
         else:
             return None
-    return found
+    return selects
 
 
 def _is_of(value: ir.Value, results: set[ir.Value]) -> bool:
@@ -350,7 +352,7 @@ def _letter(config: dict[str, Any], name: str) -> str:
 
 
 @custom("lapack_potrf_ffi")
-def potrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def potrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     type_, status = w.types(op)
     (x,) = operands
     if _letter(config, "uplo") == "U":
@@ -361,19 +363,19 @@ def potrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) 
 
 
 @custom("lapack_getrf_ffi")
-def getrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     """LAPACK counts pivots from 1; a singular matrix is no failure."""
     type_, pivots, status = w.types(op)
     rows = tensor([*shape_of(operands[0])[:-1]], pivots.element_type)
-    factors, found, _ = w.emit("lu", operands, [type_, pivots, rows])
+    factors, pivot_rows, _ = w.emit("lu", operands, [type_, pivots, rows])
     _status(w, op, factors, status)
     users = [use.owner.operation for use in op.results[1].uses]
     if all(user.name == "stablehlo.subtract" and _is_one(user.operands[1]) for user in users):
         # JAX counts them from 0, as the primitive does.
         w.passed_on.update(dict.fromkeys(users, op.results[1]))
     else:
-        found = w.one("add", [found, w.filled(pivots, 1)], pivots)
-    return [factors, found, w.filled(status, 0)]
+        pivot_rows = w.one("add", [pivot_rows, w.filled(pivots, 1)], pivots)
+    return [factors, pivot_rows, w.filled(status, 0)]
 
 
 def _is_one(value: ir.Value) -> bool:
@@ -382,13 +384,13 @@ def _is_one(value: ir.Value) -> bool:
 
 
 @custom("lapack_geqrf_ffi")
-def geqrf(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def geqrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     factored(w, op, _QR)
     return w.emit("geqrf", operands, w.types(op))
 
 
 @custom("lapack_geqp3_ffi")
-def geqp3(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def geqp3(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     factored(w, op, _PIVOTED_QR)
     return w.emit("geqp3", operands, w.types(op))
 
@@ -403,41 +405,41 @@ _QR, _PIVOTED_QR = (
 
 
 @custom("lapack_orgqr_ffi", "lapack_ungqr_ffi")
-def orgqr(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def orgqr(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     return w.emit("householder_product", operands, w.types(op))
 
 
 @custom("lapack_syevd_ffi", "lapack_heevd_ffi")
-def syevd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def syevd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     vectors, values, status = w.types(op)
     lower = _letter(config, "uplo") == "L"
-    found = w.emit("eigh", operands, [vectors, values], lower=lower)
-    return [*found, _status(w, op, found[1], status, 1)]
+    eigenpairs = w.emit("eigh", operands, [vectors, values], lower=lower)
+    return [*eigenpairs, _status(w, op, eigenpairs[1], status, 1)]
 
 
 @custom("lapack_gesdd_ffi", "lapack_gesvd_ffi")
-def gesdd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gesdd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     overwritten, s, u, vt, status = w.types(op)
     mode = _letter(config, "mode")
     params: dict[str, Any] = {"full_matrices": mode == "A", "compute_uv": mode != "N"}
     if "gesvd" in attribute(op, "call_target_name"):
         params["algorithm"] = lax.linalg.SvdAlgorithm.QR
     types = [s, u, vt] if mode != "N" else [s]
-    found = w.emit("svd", operands, types, **params)
-    vectors = found[1:] or [w.filled(t, 0) for t in (u, vt)]
-    return [w.filled(overwritten, 0), found[0], *vectors, _status(w, op, found[0], status, 1)]
+    factors = w.emit("svd", operands, types, **params)
+    vectors = factors[1:] or [w.filled(t, 0) for t in (u, vt)]
+    return [w.filled(overwritten, 0), factors[0], *vectors, _status(w, op, factors[0], status, 1)]
 
 
 @custom("lapack_geev_ffi")
-def geev(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def geev(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     *values, left, right, status = w.types(op)
-    wanted = [_letter(config, f"compute_{side}") == "V" for side in ("left", "right")]
+    flags = [_letter(config, f"compute_{side}") == "V" for side in ("left", "right")]
     eigenvalues = tensor(values[0].shape, left.element_type)
-    types = [eigenvalues, *(t for t, want in zip((left, right), wanted, strict=True) if want)]
+    types = [eigenvalues, *(t for t, want in zip((left, right), flags, strict=True) if want)]
     sides = ("compute_left_eigenvectors", "compute_right_eigenvectors")
-    found = w.emit("eig", operands, types, **dict(zip(sides, wanted, strict=True)))
-    lambdas, given = found[0], iter(found[1:])
-    vectors = [next(given) if want else w.filled(left, 0) for want in wanted]
+    outs = w.emit("eig", operands, types, **dict(zip(sides, flags, strict=True)))
+    lambdas, computed = outs[0], iter(outs[1:])
+    vectors = [next(computed) if want else w.filled(left, 0) for want in flags]
     status_value = _status(w, op, lambdas, status, 1)
     parts = [lambdas]
     if len(values) == 2:
@@ -446,7 +448,7 @@ def geev(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
 
 
 @custom("lapack_trsm_ffi")
-def trsm(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def trsm(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     transpose = _letter(config, "trans_x")
     return w.emit(
         "triangular_solve",
@@ -461,29 +463,31 @@ def trsm(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -
 
 
 @custom("lapack_gehrd_ffi")
-def gehrd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gehrd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     *types, status = w.types(op)
-    found = w.emit("hessenberg", operands, types)
-    return [*found, _status(w, op, found[0], status)]
+    factors = w.emit("hessenberg", operands, types)
+    return [*factors, _status(w, op, factors[0], status)]
 
 
 @custom("lapack_sytrd_ffi", "lapack_hetrd_ffi")
-def sytrd(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def sytrd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     *types, status = w.types(op)
-    found = w.emit("tridiagonal", operands, types, lower=_letter(config, "uplo") == "L")
-    return [*found, _status(w, op, found[0], status)]
+    factors = w.emit("tridiagonal", operands, types, lower=_letter(config, "uplo") == "L")
+    return [*factors, _status(w, op, factors[0], status)]
 
 
 @custom("lapack_gtsv_ffi")
-def gtsv(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     """What LAPACK leaves of the diagonals, JAX does not look at."""
     *diagonals, solution, status = w.types(op)
-    found = w.one("tridiagonal_solve", operands, solution)
-    return [*(w.filled(t, 0) for t in diagonals), found, _status(w, op, found, status)]
+    solved = w.one("tridiagonal_solve", operands, solution)
+    return [*(w.filled(t, 0) for t in diagonals), solved, _status(w, op, solved, status)]
 
 
 @custom("ApproxTopK")
-def approx_top_k(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def approx_top_k(
+    w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]
+) -> Values:
     """The comparator's name tells whether the largest or the smallest are wanted."""
     (comparator,) = attribute(op, "called_computations")
     values, indices = w.types(op)
@@ -499,15 +503,17 @@ def approx_top_k(w: Writer, op: Any, operands: list[ir.Value], config: dict[str,
 
 
 @custom("tridiagonal_solve_perturbed_ffi")
-def perturbed(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def perturbed(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     return w.emit("tridiagonal_solve", operands, w.types(op), perturb_singular=True)
 
 
 @custom("lapack_gees_ffi")
-def gees(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def gees(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     form, vectors, *values, selected, status = w.types(op)
-    wanted = _letter(config, "mode") == "V"
-    types = [form, vectors] if wanted else [form]
-    found = w.emit("schur", operands, types, compute_schur_vectors=wanted, sort_eig_vals=False)
-    rest = [w.filled(t, 0) for t in ([] if wanted else [vectors]) + values + [selected]]
-    return [*found, *rest, _status(w, op, found[0], status)]
+    with_vectors = _letter(config, "mode") == "V"
+    types = [form, vectors] if with_vectors else [form]
+    factors = w.emit(
+        "schur", operands, types, compute_schur_vectors=with_vectors, sort_eig_vals=False
+    )
+    rest = [w.filled(t, 0) for t in ([] if with_vectors else [vectors]) + values + [selected]]
+    return [*factors, *rest, _status(w, op, factors[0], status)]

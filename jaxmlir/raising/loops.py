@@ -20,11 +20,11 @@ from jaxmlir.dialect.builder import drop_dead_ops, is_used, set_results, symbol_
 from jaxmlir.dialect.ir import body_of, functions, ir
 from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.source import defining_op, end_of, shape_of, tensor
-from jaxmlir.raising.writer import Values, Writer
+from jaxmlir.raising.writer import BodyWriter, Values
 
 
 def scanned(
-    w: Writer, cond: str, body: str, consts: Sequence[Values], carry: list[ir.Value]
+    w: BodyWriter, cond: str, body: str, consts: Sequence[Values], carry: list[ir.Value]
 ) -> Values | None:
     """The results of a loop of written functions as a ``scan``, if its length is symbolic; ``None``
     of another loop.
@@ -32,36 +32,36 @@ def scanned(
     Args:
       consts: those of the condition and of the body.
     """
-    written = functions(w.raising.importer.module)
-    counted = _counted(w, body_of(written[cond]), *consts, carry)
+    symbol_table = functions(w.raising.importer.module)
+    counted = _counted(w, body_of(symbol_table[cond]), *consts, carry)
     if counted is None:
         return None
     counter, length = counted
-    loop = _Loop(w, written[body], len(consts[1]), counter, length)
+    loop = _CountedLoop(w, symbol_table[body], len(consts[1]), counter, length)
     if loop.counts_by != 1:
         return None
     xs, ys = loop.scan()
-    kept = [k for k in range(len(carry)) if k not in ys]
-    numbers = {"num_consts": len(consts[1]) - len(xs), "num_carry": len(kept)}
+    carried = [k for k in range(len(carry)) if k not in ys]
+    numbers = {"num_consts": len(consts[1]) - len(xs), "num_carry": len(carried)}
     results = w.emit(
         "scan",
         [
             *(v for k, v in enumerate(consts[1]) if k not in xs),
-            *(carry[k] for k in kept),
+            *(carry[k] for k in carried),
             *(consts[1][k] for k in xs),
         ],
-        [carry[k].type for k in (*kept, *ys)],
+        [carry[k].type for k in (*carried, *ys)],
         jaxpr=symbol_ref(body),
         length=length,
         **{name: number for name, number in numbers.items() if number},
         **({"reverse": True} if loop.backwards else {}),
     )
-    by_place = dict(zip((*kept, *ys), results, strict=True))
+    by_place = dict(zip((*carried, *ys), results, strict=True))
     return [by_place[k] for k in range(len(carry))]
 
 
 def _counted(
-    w: Writer, test: ir.Block, of_test: Values, of_body: Values, carry: list[ir.Value]
+    w: BodyWriter, test: ir.Block, of_test: Values, of_body: Values, carry: list[ir.Value]
 ) -> tuple[int, Any] | None:
     """Which value of the carry counts from 0 up to a symbolic dimension, and that dimension."""
     (result,) = end_of(test).operands
@@ -74,8 +74,8 @@ def _counted(
         return None
     length = _size(limit)
     if limit in arguments[: len(of_test)]:
-        known = w.known(of_test[arguments.index(limit)])
-        (length,) = (None if known is None else settled(known)) or (None,)
+        bound = w.known(of_test[arguments.index(limit)])
+        (length,) = (None if bound is None else settled(bound)) or (None,)
     if length is None or core.is_constant_dim(length):
         return None
     place = arguments.index(counter) - len(of_test)
@@ -83,10 +83,10 @@ def _counted(
     return None if start is None or settled(start) != (0,) else (place, length)
 
 
-class _Loop:
+class _CountedLoop:
     """The body of a loop that counts up to a symbolic length."""
 
-    def __init__(self, w: Writer, function: Any, n_consts: int, counter: int, length: Any):
+    def __init__(self, w: BodyWriter, function: Any, n_consts: int, counter: int, length: Any):
         self.writer, self.function = w, function
         self.block = body_of(function)
         arguments = list(self.block.arguments)

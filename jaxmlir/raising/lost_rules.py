@@ -86,8 +86,8 @@ def _undefined_in(value: ir.Value) -> Any | None:
         if op.name.removeprefix("jaxpr.") in _UNDEFINED:
             guarded = node_of(op.operands[-1])
             # The operand may have been guarded, too, and it may be a number.
-            known = array_of(guarded) is not None
-            return None if known or (guarded and guarded.name == "jaxpr.select_n") else op
+            is_constant = array_of(guarded) is not None
+            return None if is_constant or (guarded and guarded.name == "jaxpr.select_n") else op
         if op.name not in _SAME_ELEMENTS:
             return None
         value = op.operands[-1]

@@ -43,34 +43,34 @@ def computation(
     if depth > MAX_NESTED:
         return (f"too deep: {id(block)}",)
     renamed = renamed or {}
-    known: dict[ir.Value, str] = dict(around or {})
+    texts: dict[ir.Value, str] = dict(around or {})
     types = [renamed.get(v.type) or str(v.type) for v in block.arguments]
-    known.update((v, f"%{depth}.{k}: {types[k]}") for k, v in enumerate(block.arguments))
+    texts.update((v, f"%{depth}.{k}: {types[k]}") for k, v in enumerate(block.arguments))
     for view in block.operations:
         op = view.operation
-        operands = tuple(known.get(v) or _constant(v) for v in op.operands)
+        operands = tuple(texts.get(v) or _constant(v) for v in op.operands)
         if not len(op.results):
             return operands
         if op.name == "stablehlo.convert" and op.operands[0].type == op.results[0].type:
             # Of a weak type, which modules do not tell from others.
-            known[op.results[0]] = operands[0]
+            texts[op.results[0]] = operands[0]
             continue
         bodies = [b for region in op.regions for b in region.blocks]
         if "callee" in op.attributes:
             callee = source.get(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
             bodies += list(callee.operation.regions[0].blocks) if callee else []
-        inner = [computation(b, source, renamed, known, depth + 1) for b in bodies]
-        given = said_by(op)
+        inner = [computation(b, source, renamed, texts, depth + 1) for b in bodies]
+        attributes = said_by(op)
         types = [renamed.get(v.type) or str(v.type) for v in op.results]
-        digest = _digest(f"{op.name} {operands} {given} {inner} {types}")
-        known.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
+        digest = _digest(f"{op.name} {operands} {attributes} {inner} {types}")
+        texts.update((v, f"{digest}#{k}") for k, v in enumerate(op.results))
     return ("no end",)
 
 
 def said_by(op: Any) -> list[str]:
     """What the attributes of an op say, but for which function it calls."""
-    given = {f"{name} = {value}" for name, value in op.attributes.items() if name != "callee"}
-    return sorted(given - _DEFAULTS)
+    attributes = {f"{name} = {value}" for name, value in op.attributes.items() if name != "callee"}
+    return sorted(attributes - _DEFAULTS)
 
 
 def _digest(text: str) -> str:
@@ -83,8 +83,8 @@ def _constant(value: ir.Value) -> str:
     op = defining_op(value, "stablehlo.constant")
     if op is None:
         return "?"
-    given = [f"value = {op.attributes['value']}"]
-    return _digest(f"stablehlo.constant () {given} [] {[str(value.type)]}") + "#0"
+    attributes = [f"value = {op.attributes['value']}"]
+    return _digest(f"stablehlo.constant () {attributes} [] {[str(value.type)]}") + "#0"
 
 
 def region_text(region: Any) -> tuple[str, ...]:

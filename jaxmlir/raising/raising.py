@@ -28,7 +28,7 @@ from jaxmlir.raising import (  # noqa: F401 (rules)
 )
 from jaxmlir.raising.lost_rules import remark_lost_rules
 from jaxmlir.raising.source import end_of, is_open, public_functions, raised_type
-from jaxmlir.raising.writer import Raising
+from jaxmlir.raising.writer import ModuleRaiser
 
 
 def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> Importer:
@@ -45,16 +45,16 @@ def raise_module(module: ir.Module, of_import: Callable[[Importer], Module]) -> 
         public = public_functions(module)
         if not public:
             raise ImportingError("the module has no public function to call")
-        raising = Raising(module, of_import)
+        raising = ModuleRaiser(module, of_import)
         for name in public:
             raising.function(name, public=True)
         raising.write()
-        new = functions(raising.importer.module)
+        symbol_table = functions(raising.importer.module)
         for name in public:
             attributes = raising.source[name].attributes
             for key in TREES:
                 if key in attributes:
-                    new[raising.symbols[name]].attributes[key] = attributes[key]
+                    symbol_table[raising.symbols[name]].attributes[key] = attributes[key]
     return raising.importer
 
 
@@ -77,7 +77,7 @@ def raise_exported(
       ImportingError: an op or type has no counterpart; names the op and its place.
     """
     with scope():
-        raising = Raising(module, of_import)
+        raising = ModuleRaiser(module, of_import)
         (name,) = public_functions(module)
         raising.told = body_of(raising.source[name])
         arguments = raising.source[name].arguments
@@ -90,16 +90,16 @@ def raise_exported(
             types = [_type_of(v.type, aval) for v, aval in avals]
             entry = raising.entry(name, types, results, range(len(types)), [])
         else:
-            given = []
+            numbers = []
             if len(exported.platforms) > 1:
-                given.append(np.array(_platform_of(exported), np.int32))
-            kept = exported.module_kept_var_idx
+                numbers.append(np.array(_platform_of(exported), np.int32))
+            taken = exported.module_kept_var_idx
             # The others have no type in the module.
             types = [type_of(aval.update(weak_type=False)) for aval in exported.in_avals]
-            for value, k in zip(arguments[len(given) :], kept, strict=False):
+            for value, k in zip(arguments[len(numbers) :], taken, strict=False):
                 if not is_open(value.type):
                     types[k] = _type_of(value.type, exported.in_avals[k])
-            entry = raising.entry(name, types, results, kept, given)
+            entry = raising.entry(name, types, results, taken, numbers)
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
             entry.attributes[key] = pytrees.encode(tree, raising.importer)
@@ -131,7 +131,7 @@ def _platform_of(exported: Any) -> int:
     return exported.platforms.index(platform)
 
 
-def _named(raising: Raising, entry: Any, name: str) -> None:
+def _named(raising: ModuleRaiser, entry: Any, name: str) -> None:
     """Gives the public function the name that it had in Python."""
     symbol = raising.importer.unique_name(name)
     entry.attributes["sym_name"] = ir.StringAttr.get(symbol)

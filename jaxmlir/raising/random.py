@@ -16,11 +16,11 @@ from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import computation, written_by_jax
 from jaxmlir.raising.source import keyword, shape_of, sizes_of, tensor
-from jaxmlir.raising.writer import Values, Writer, rule
+from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 
 @rule("rng_bit_generator")
-def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """JAX has unsigned bits alone: of another type, the elements are those that have the bits."""
     state, result = w.types(op)
     if list(state.shape) != [2] or str(state.element_type) != "ui64":
@@ -50,7 +50,7 @@ def rng_bit_generator(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("rng")
-def rng(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def rng(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
     if keyword(op.attributes["rng_distribution"]) != "UNIFORM":
         raise ImportingError("JAX's stateful generator has uniform numbers only, not normal ones")
@@ -58,7 +58,7 @@ def rng(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @custom("cu_threefry2x32_ffi", "cu_threefry2x32", "hip_threefry2x32_ffi", "hip_threefry2x32")
-def threefry(w: Writer, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
+def threefry(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
     return w.emit("threefry2x32", operands[:4], w.types(op))
 
 
@@ -88,9 +88,9 @@ def _threefries(shapes: tuple[tuple[int, ...], ...] | None) -> frozenset[tuple[s
     texts = set()
     for platform in ("cpu", "tpu"):
         module = written_by_jax(threefry2x32_p.bind, args, platform)
-        found = functions(module) if module else {}
-        for function in found.values():
+        source = functions(module) if module else {}
+        for function in source.values():
             block = body_of(function)
             renamed = {} if shapes else {block.arguments[-1].type: "counter"}
-            texts.add(computation(block, found, renamed))
+            texts.add(computation(block, source, renamed))
     return frozenset(texts)

@@ -28,7 +28,7 @@ from jaxmlir.raising.elementwise import lifted
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import region_by_jax, region_text
 from jaxmlir.raising.source import attribute, is_open, keyword, shape_of, sizes_of, tensor
-from jaxmlir.raising.writer import Values, Writer, rule
+from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
 
@@ -62,8 +62,8 @@ def is_identity(how: str, value: ir.Value) -> bool:
     """Whether a value is the constant that a combination does nothing with, to the bit."""
     held = constant_of(value)
     dtype = dtype_of(value.type.element_type)
-    wanted = None if held is None else identity(how, dtype)
-    return wanted is not None and held.tobytes() == wanted.tobytes()
+    neutral = None if held is None else identity(how, dtype)
+    return neutral is not None and held.tobytes() == neutral.tobytes()
 
 
 def constant_of(value: ir.Value) -> np.ndarray | None:
@@ -79,7 +79,7 @@ def constant_of(value: ir.Value) -> np.ndarray | None:
 
 
 @rule("reduce")
-def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A known monoid's own primitive, if it begins with that one's identity or with a value that
     is not known; argmax and argmin, as JAX writes them; and else ``reduce``."""
     n = len(op.results)
@@ -87,9 +87,9 @@ def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     axes, types = attribute(op, "dimensions"), w.types(op)
     how = combinations(op.regions[0].blocks[0], n)
     if how is not None and "second" not in how and "sub" not in how:
-        found = [_reduced(w, *each, axes) for each in zip(how, arrays, inits, types, strict=True)]
-        if all(value is not None for value in found):
-            return found
+        results = [_reduced(w, *args, axes) for args in zip(how, arrays, inits, types, strict=True)]
+        if all(value is not None for value in results):
+            return results
     index = _arg_reduction(w, op, arrays, inits, axes)
     if index is not None:
         return index
@@ -102,7 +102,7 @@ def reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _folded(
-    w: Writer,
+    w: BodyWriter,
     fold: Fold | WindowFold,
     reduction: Callable[..., Any],
     operands: Values,
@@ -112,11 +112,11 @@ def _folded(
     not known, of which JAX has no batches."""
     if any(constant_of(init) is None for init in operands[len(types) :]):
         return w.traced(fold, operands, types)
-    reduced = _Combined(reduction, fold.combine)
+    reduced = _ReductionFunction(reduction, fold.combine)
     return w.traced(differentiated_as(fold, reduced), operands, types)
 
 
-class _Combined(NamedTuple):
+class _ReductionFunction(NamedTuple):
     """A reduction of JAX's as a function of operands and initial values."""
 
     reduction: Callable[..., Any]
@@ -128,7 +128,7 @@ class _Combined(NamedTuple):
 
 
 def _reduced(
-    w: Writer, how: str, array: ir.Value, init: ir.Value, type_: ir.Type, axes: tuple[int, ...]
+    w: BodyWriter, how: str, array: ir.Value, init: ir.Value, type_: ir.Type, axes: tuple[int, ...]
 ) -> ir.Value | None:
     name = f"reduce_{_REDUCTIONS.get(how, how)}"
     if identity(how, dtype_of(type_.element_type)) is None:
@@ -142,7 +142,7 @@ def _reduced(
 
 
 def _arg_reduction(
-    w: Writer, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
+    w: BodyWriter, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
 ) -> Values | None:
     """``argmax`` or ``argmin`` along one dimension, with the element that is there."""
     if len(arrays) != 2 or len(axes) != 1 or constant_of(inits[0]) is None:
@@ -161,12 +161,12 @@ def _arg_reduction(
     for how, name in (("max", "argmax"), ("min", "argmin")):
         if text == _arg_region(name, element, index.element_type) and is_identity(how, inits[0]):
             dtype = dtype_of(index.element_type)
-            found = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
+            place = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
             if next(op.results[0].uses, None) is None:
                 # Nobody asks for the element.
-                return [w.filled(tensor(shape_of(found), value.element_type), 0), found]
+                return [w.filled(tensor(shape_of(place), value.element_type), 0), place]
             pick = functools.partial(_pick, axis=axes[0])
-            return [*w.traced(pick, [arrays[0], found], [value]), found]
+            return [*w.traced(pick, [arrays[0], place], [value]), place]
     return None
 
 
@@ -207,12 +207,12 @@ def _window(op: Any, rank: int) -> dict[str, Any]:
 
 
 @rule("reduce_window")
-def reduce_window(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return _reduced_windows(w, op, operands, _window(op, len(shape_of(operands[0]))))
 
 
 @custom("stablehlo.dynamic_reduce_window")
-def dynamic_reduce_window(w: Writer, op: Any, operands: list[ir.Value], _: Any) -> Values:
+def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: Any) -> Values:
     """Windows whose sizes, strides, dilations and padding are operands; a function combines."""
     n = 2 * len(op.results)
     sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])
@@ -237,16 +237,16 @@ class _Reduction:
 
 
 def _reduced_windows(
-    w: Writer, op: Any, operands: list[ir.Value], window: dict[str, Any]
+    w: BodyWriter, op: Any, operands: list[ir.Value], window: dict[str, Any]
 ) -> Values:
     n = len(op.results)
     arrays, inits = operands[:n], operands[n:]
     types = w.types(op)
     how = combinations(op.regions[0].blocks[0], n)
     if n == 1:
-        found = _cumulative(w, op, arrays[0], inits[0], types[0], window, how and how[0])
-        if found is not None:
-            return [found]
+        cumulative = _cumulative(w, op, arrays[0], inits[0], types[0], window, how and how[0])
+        if cumulative is not None:
+            return [cumulative]
     if how and all(h in ("add", "max", "min") for h in how):
         if all(map(is_identity, how, inits)):
             return [
@@ -266,7 +266,7 @@ def _hashable(window: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _known_windows(
-    w: Writer, how: str, x: ir.Value, init: ir.Value, type_: ir.Type, window: dict[str, Any]
+    w: BodyWriter, how: str, x: ir.Value, init: ir.Value, type_: ir.Type, window: dict[str, Any]
 ) -> ir.Value:
     """Sums of windows, or their greatest or smallest elements.
 
@@ -287,7 +287,7 @@ _CUMULATIVE = {"add": "cumsum", "mul": "cumprod", "max": "cummax", "min": "cummi
 
 
 def _cumulative(
-    w: Writer,
+    w: BodyWriter,
     op: Any,
     array: ir.Value,
     init: ir.Value,
@@ -335,7 +335,7 @@ def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
 
 
 @rule("select_and_scatter")
-def select_and_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     x, source, init = operands
     rank = len(shape_of(x))
     window = {
@@ -385,7 +385,7 @@ def _comparison(block: ir.Block) -> str | None:
 
 
 @rule("sort")
-def sort(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def sort(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """``sort`` by as many keys as JAX's comparator of that text compares; of one key that is
     compared by an op, up or down; and else by the rank of each element among the others."""
     rank = len(shape_of(operands[0]))
@@ -400,9 +400,9 @@ def sort(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
             return w.emit("sort", operands, types, num_keys=num_keys, **params)
     key = _single_key(block)
     if key is not None:
-        found = _sort_by(w, operands, types, *key, params)
-        if found is not None:
-            return found
+        results = _sort_by(w, operands, types, *key, params)
+        if results is not None:
+            return results
     return _sort_by_rank(w, block, operands, types, dimension)
 
 
@@ -422,18 +422,23 @@ def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
     if list(end.operands) != list(ops[0].results):
         return None
     arguments = list(block.arguments)
-    given = [arguments.index(v) if v in arguments else -1 for v in ops[0].operands]
+    numbers = [arguments.index(v) if v in arguments else -1 for v in ops[0].operands]
     direction = keyword(ops[0].attributes["comparison_direction"])
-    if given[0] % 2 == 1:
-        given, direction = given[::-1], direction.translate(str.maketrans("LG", "GL"))
-    if -1 in given or given[0] % 2 or given[1] != given[0] + 1 or direction not in ("LT", "GT"):
+    if numbers[0] % 2 == 1:
+        numbers, direction = numbers[::-1], direction.translate(str.maketrans("LG", "GL"))
+    if (
+        -1 in numbers
+        or numbers[0] % 2
+        or numbers[1] != numbers[0] + 1
+        or direction not in ("LT", "GT")
+    ):
         return None
     kind = ops[0].attributes["compare_type"] if "compare_type" in ops[0].attributes else None
-    return given[0] // 2, direction, kind is not None and keyword(kind) == "TOTALORDER"
+    return numbers[0] // 2, direction, kind is not None and keyword(kind) == "TOTALORDER"
 
 
 def _sort_by(
-    w: Writer,
+    w: BodyWriter,
     operands: Values,
     types: Values,
     key: int,
@@ -454,12 +459,12 @@ def _sort_by(
         x = w.like("not" if is_integer else "neg", x)
     elif key == 0:
         return w.emit("sort", operands, types, num_keys=1, **params)
-    found = w.emit("sort", [x, *operands], [x.type, *types], num_keys=1, **params)
-    return found[1:]
+    results = w.emit("sort", [x, *operands], [x.type, *types], num_keys=1, **params)
+    return results[1:]
 
 
 def _sort_by_rank(
-    w: Writer, block: ir.Block, operands: Values, types: Values, dimension: int
+    w: BodyWriter, block: ir.Block, operands: Values, types: Values, dimension: int
 ) -> Values:
     """Sorts by any comparator: an element's place is the number of those that go before it.
 

@@ -30,14 +30,14 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import combinations
 from jaxmlir.raising.source import attribute
-from jaxmlir.raising.writer import Raising, Values, Writer, rule
+from jaxmlir.raising.writer import BodyWriter, ModuleRaiser, Values, rule
 
 # Names of axes in the text of attributes that the bindings do not take apart.
 _NAME = re.compile(r'axis_ref<name = "([^"]+)">')
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
-class Manual(NamedTuple):
+class ManualMesh(NamedTuple):
     """The mesh that a manual computation runs on, and its manual axes, in the mesh's order."""
 
     mesh: Mesh
@@ -66,7 +66,7 @@ class Manual(NamedTuple):
 # --- shardings ------------------------------------------------------------------------------------
 
 
-def mesh_of(raising: Raising, reference: ir.Attribute) -> Mesh | None:
+def mesh_of(raising: ModuleRaiser, reference: ir.Attribute) -> Mesh | None:
     """The mesh that a sharding names, of JAX's devices; ``None`` where there are too few.
 
     Raises:
@@ -114,7 +114,7 @@ def spec_of(sharding: Any, axes: Sequence[str] | None = None) -> PartitionSpec:
 
 
 @rule("sdy.sharding_constraint", "sdy.reshard")
-def sharding_constraint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def sharding_constraint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Says where a value is kept; on fewer devices than the mesh has, nothing.
 
     Nor does it on a mesh without axes, on which JAX writes the constraints of random keys.
@@ -128,19 +128,19 @@ def sharding_constraint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("sdy.propagation_barrier", "sdy.sharding_group")
-def hint(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def hint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Where values are kept says nothing of what they are."""
     return operands[: len(op.results)]
 
 
 @rule("sdy.manual_computation")
-def manual_computation(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def manual_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A ``shard_map``, without its check of what varies: the module does not say."""
-    given, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
+    in_shardings, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
     types = w.types(op)
-    if not given and not results:
+    if not in_shardings and not results:
         return w.inlined(op.regions[0].blocks[0], w.env)
-    reference = (given or results)[0].mesh_or_ref
+    reference = (in_shardings or results)[0].mesh_or_ref
     mesh = mesh_of(w.raising, reference)
     if mesh is None:
         raise ImportingError(
@@ -148,7 +148,7 @@ def manual_computation(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
         )
     named = _QUOTED.findall(str(op.attributes["manual_axes"]))
     axes = tuple(name for name in mesh.axis_names if name in named)
-    inner, symbol = w.alone(op.regions[0], "manual", Manual(mesh, axes))
+    inner, symbol = w.alone(op.regions[0], "manual", ManualMesh(mesh, axes))
     _name_axes(functions(inner.importer.module))
     program = inner.of_import(inner.importer)
     _put_inside(program, inner.manual)
@@ -156,7 +156,7 @@ def manual_computation(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
     mapped = jax.shard_map(
         core.jaxpr_as_fun(body),
         mesh=mesh,
-        in_specs=tuple(spec_of(sharding, axes) for sharding in given),
+        in_specs=tuple(spec_of(sharding, axes) for sharding in in_shardings),
         out_specs=[spec_of(sharding, axes) for sharding in results],
         axis_names=set(axes),
         check_vma=False,
@@ -168,16 +168,16 @@ def _name_axes(written: dict[str, func.FuncOp]) -> None:
     """Says of ops which axes their functions name: rules write an op before its functions."""
     effects: dict[str, set[ir.Attribute]] = {}
     for symbol in CallGraph(written).callees_first():
-        found = effects[symbol] = set()
+        own_effects = effects[symbol] = set()
         for op, _ in named_ops(written[symbol]):
             if "jaxpr.effects" in op.attributes:
-                found.update(op.attributes["jaxpr.effects"])
+                own_effects.update(op.attributes["jaxpr.effects"])
             elif below := set().union(*(effects.get(callee, ()) for callee in symbols_of(op))):
                 op.attributes["jaxpr.effects"] = ir.ArrayAttr.get(sorted(below, key=str))
-                found |= below
+                own_effects |= below
 
 
-def _put_inside(program: Module, manual: Manual) -> None:
+def _put_inside(program: Module, manual: ManualMesh) -> None:
     """Says of each op that it is inside the mesh, as equations in a ``shard_map`` do."""
     ctx = ir.DictAttr.get({"cur_abstract_mesh": codec.encode(manual.abstract)})
     for function in program.functions.values():
@@ -195,7 +195,7 @@ def _shardings(op: Any, name: str) -> list[Any]:
 # --- collectives ----------------------------------------------------------------------------------
 
 
-def manual_of(w: Writer) -> Manual:
+def manual_of(w: BodyWriter) -> ManualMesh:
     """The manual computation around an op.
 
     Raises:
@@ -209,7 +209,7 @@ def manual_of(w: Writer) -> Manual:
     return w.raising.manual
 
 
-def axes_of(w: Writer, op: Any) -> tuple[str, ...]:
+def axes_of(w: BodyWriter, op: Any) -> tuple[str, ...]:
     """The axes of the mesh over which a collective works; none where each device is alone, of which
     JAX names no mesh.
 
@@ -218,11 +218,11 @@ def axes_of(w: Writer, op: Any) -> tuple[str, ...]:
     """
     groups = op.attributes["replica_groups"]
     is_listed = isinstance(groups, ir.DenseIntElementsAttr)
-    wanted = attribute(op, "replica_groups") if is_listed else None
-    if w.raising.manual is None and wanted is not None and wanted.shape[1:] == (1,):
+    listed = attribute(op, "replica_groups") if is_listed else None
+    if w.raising.manual is None and listed is not None and listed.shape[1:] == (1,):
         return ()
     manual = manual_of(w)
-    if wanted is None:
+    if listed is None:
         # Newer modules name the axes.
         names = tuple(_NAME.findall(str(groups)))
         if names and set(names) <= set(manual.axes):
@@ -230,10 +230,10 @@ def axes_of(w: Writer, op: Any) -> tuple[str, ...]:
         raise ImportingError(f"{groups} are no manual axes; expected some of {manual.axes}")
     for axes in manual.choices():
         numbers = manual.numbers(axes)
-        if numbers.shape == wanted.shape and _same_rows(numbers, wanted):
+        if numbers.shape == listed.shape and _same_rows(numbers, listed):
             return axes
     raise ImportingError(
-        f"its groups {wanted.tolist()} are those of no axes of the mesh {dict(manual.mesh.shape)}"
+        f"its groups {listed.tolist()} are those of no axes of the mesh {dict(manual.mesh.shape)}"
     )
 
 
@@ -241,7 +241,7 @@ def _same_rows(a: np.ndarray, b: np.ndarray) -> bool:
     return sorted(map(tuple, a.tolist())) == sorted(map(tuple, b.tolist()))
 
 
-def collective(w: Writer, fun: Any, operands: Values, op: Any) -> Values:
+def collective(w: BodyWriter, fun: Any, operands: Values, op: Any) -> Values:
     """The ops of a JAX function of one device's values, where the manual axes have names; of a
     device that is alone its values as they are."""
     if w.raising.manual is None:
@@ -262,13 +262,13 @@ def _reduction(op: Any) -> Any:
 
 
 @rule("all_reduce")
-def all_reduce(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def all_reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, reduced = axes_of(w, op), _reduction(op)
     return collective(w, lambda *xs: [reduced(x, axes) for x in xs], operands, op)
 
 
 @rule("reduce_scatter")
-def reduce_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def reduce_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, dimension = axes_of(w, op), attribute(op, "scatter_dimension")
     if _reduction(op) is not lax.psum:
         raise ImportingError("JAX scatters sums alone")
@@ -280,7 +280,7 @@ def reduce_scatter(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("all_gather")
-def all_gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def all_gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes, dimension = axes_of(w, op), attribute(op, "all_gather_dim")
     return collective(
         w,
@@ -291,7 +291,7 @@ def all_gather(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("all_to_all")
-def all_to_all(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def all_to_all(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     axes = axes_of(w, op)
     split, concat = (attribute(op, f"{name}_dimension") for name in ("split", "concat"))
     return collective(
@@ -303,14 +303,14 @@ def all_to_all(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("collective_broadcast")
-def collective_broadcast(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def collective_broadcast(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """From the first device of each group."""
     axes = axes_of(w, op)
     return collective(w, lambda x: [lax.pbroadcast(x, axes, 0)], operands, op)
 
 
 @rule("collective_permute")
-def collective_permute(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def collective_permute(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """Permutes alike in all groups of the fewest axes of which the pairs are a permutation."""
     manual = manual_of(w)
     pairs = {tuple(pair) for pair in attribute(op, "source_target_pairs").tolist()}
@@ -325,7 +325,7 @@ def collective_permute(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
 
 
 @rule("partition_id", "replica_id")
-def partition_id(w: Writer, op: Any, operands: list[ir.Value]) -> Values:
+def partition_id(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The number of a device in the mesh; of a module for one device, that of its only one.
 
     Raises:

@@ -8,7 +8,7 @@ dimensions; what is computed of them alone is no longer computed.
 
 Floor division is what JAX writes ``floordiv(b, 2)`` as: a division that rounds towards zero, and a
 correction where the signs differ.  Which sign a size such as ``b - 2`` has is not decided, so the
-ops that lead to a correction are kept as an expression (:class:`Undecided`) until it is met.
+ops that lead to a correction are kept as an expression (:class:`UndecidedSize`) until it is met.
 
 What is compared is compared as the integers of its type, which wrap around: that of ``1000000 * b``
 is decided when the program runs.  In a shape it is decided as JAX does it, whose sizes do not.
@@ -43,7 +43,7 @@ MAX_DEPTH = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class Undecided:
+class UndecidedSize:
     """An op on sizes whose result is no symbolic dimension, and not the same for all sizes."""
 
     name: str
@@ -140,7 +140,7 @@ def applied(name: str, *xs: Any, dtype: Any = None) -> Any:
     if any(x is None for x in xs):
         return None
     numbers = all(isinstance(x, (int, bool)) for x in xs)
-    dims = not any(isinstance(x, Undecided) for x in xs)
+    dims = not any(isinstance(x, UndecidedSize) for x in xs)
     if dims and dtype is not None and name in _ORDERED:
         dims = all(_is_held(x, dtype) for x in xs)
     try:
@@ -154,15 +154,15 @@ def applied(name: str, *xs: Any, dtype: Any = None) -> Any:
     if name in ("and", "or") and any(isinstance(x, bool) for x in xs):
         first, other = xs if isinstance(xs[0], bool) else xs[::-1]
         return first if first is (name == "or") else other
-    if name == "select" and (found := _corrected(*xs, dtype)) is not None:
-        return found
-    depth = 1 + max((x.depth for x in xs if isinstance(x, Undecided)), default=0)
-    return Undecided(name, xs, depth, dtype) if depth <= MAX_DEPTH else None
+    if name == "select" and (corrected := _corrected(*xs, dtype)) is not None:
+        return corrected
+    depth = 1 + max((x.depth for x in xs if isinstance(x, UndecidedSize)), default=0)
+    return UndecidedSize(name, xs, depth, dtype) if depth <= MAX_DEPTH else None
 
 
 def _corrected(condition: Any, on_true: Any, on_false: Any, dtype: Any) -> Any | None:
     """``a // b`` or ``a % b``, where an op that rounds towards zero is corrected as JAX does it."""
-    if not isinstance(on_false, Undecided) or on_false.name not in _ROUNDING:
+    if not isinstance(on_false, UndecidedSize) or on_false.name not in _ROUNDING:
         return None
     a, b = on_false.operands
     apply = functools.partial(applied, dtype=dtype)
@@ -189,7 +189,7 @@ def _floored(name: str, a: Any, b: Any) -> Any | None:
 
 def _settled(x: Any, wrapping: bool = True) -> Any | None:
     """A number or symbolic dimension; of natural numbers, rounding is towards zero."""
-    if not isinstance(x, Undecided):
+    if not isinstance(x, UndecidedSize):
         return x
     xs = [_settled(value, wrapping) for value in x.operands]
     if any(value is None for value in xs):
@@ -199,12 +199,12 @@ def _settled(x: Any, wrapping: bool = True) -> Any | None:
         natural = apply("GE", xs[0], 0) is True and apply("GT", xs[1], 0) is True
         return _floored(x.name, *xs) if natural else None
     result = apply(x.name, *xs)
-    return None if isinstance(result, Undecided) else result
+    return None if isinstance(result, UndecidedSize) else result
 
 
 def are_held(sizes: Sizes, dtype: np.dtype) -> bool:
     """Whether all are decided, and a type of integers holds them, whatever sizes arrays have."""
-    return all(not isinstance(x, Undecided) and _is_held(x, dtype) for x in sizes.flat)
+    return all(not isinstance(x, UndecidedSize) and _is_held(x, dtype) for x in sizes.flat)
 
 
 @functools.lru_cache(4096)
@@ -232,11 +232,11 @@ Evaluate = Callable[[Any, Sequence[int], Sequence[Sizes]], Sizes | None]
 
 def _elementwise(name: str) -> Evaluate:
     def evaluate(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
-        each = [np.broadcast_to(array, shape).flat for array in arrays]
+        flat = [np.broadcast_to(array, shape).flat for array in arrays]
         # The first one may be the condition of a select.
         dtype = dtype_of(op.operands[len(op.operands) - 1].type.element_type)
-        found = [applied(name, *xs, dtype=dtype) for xs in zip(*each, strict=True)]
-        return objects(found, shape)
+        elements = [applied(name, *xs, dtype=dtype) for xs in zip(*flat, strict=True)]
+        return objects(elements, shape)
 
     return evaluate
 
@@ -324,14 +324,14 @@ def evaluated(op: Any, arrays: Sequence[Sizes]) -> Sizes | None:
     if math.prod(shape) > MAX_ELEMENTS:
         return None
     try:
-        found = OPS[op.name](op, shape, arrays)
+        array = OPS[op.name](op, shape, arrays)
     except (ValueError, IndexError):
         return None
-    if found is None:
+    if array is None:
         return None
     dtype = dtype_of(type_.element_type)
-    found = objects([_of_type(value, dtype) for value in found.flat], found.shape)
-    return None if any(value is None for value in found.flat) else found
+    array = objects([_of_type(value, dtype) for value in array.flat], array.shape)
+    return None if any(value is None for value in array.flat) else array
 
 
 def _of_type(value: Any, dtype: np.dtype) -> Any:
@@ -378,16 +378,16 @@ def _size_of(value: ir.Value) -> tuple[ir.Value, int] | None:
 
 def _names(block: ir.Block, source: Mapping[str, Any]) -> dict[tuple[ir.Value, int], str]:
     """The variables that functions which are called with sizes say these are."""
-    found: dict[tuple[ir.Value, int], str] = {}
+    names: dict[tuple[ir.Value, int], str] = {}
     for view in block.operations:
         op = view.operation
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]) if op.name == "func.call" else None
         function = source.get(callee.value) if callee is not None else None
         for k, name in global_constants(function).items() if function is not None else ():
             size = _size_of(op.operands[k]) if k < len(op.operands) else None
-            if size is not None and name.isidentifier() and name not in found.values():
-                found.setdefault(size, name)
-    return found
+            if size is not None and name.isidentifier() and name not in names.values():
+                names.setdefault(size, name)
+    return names
 
 
 def global_constants(function: Any) -> dict[int, str]:
@@ -408,24 +408,24 @@ def _asserted(
     variables: Mapping[tuple[ir.Value, int], Any],
 ) -> tuple[ir.Value, int, Any] | None:
     """A dimension that is a variable of its own, and what else it is asserted to be."""
-    known: dict[ir.Value, Sizes] = {}
+    arrays: dict[ir.Value, Sizes] = {}
     for view in block.operations:
         op = view.operation
         if op.name == "stablehlo.custom_call":
             equal = _equality(op)
-            if equal is None or equal[0] not in variables or equal[1] not in known:
+            if equal is None or equal[0] not in variables or equal[1] not in arrays:
                 continue
-            size = settled(known[equal[1]])
-            own = variables[equal[0]]
-            if size is not None and len(size) == 1 and own != size[0]:
-                if core.is_constant_dim(size[0]) or str(own) not in size[0]._get_vars():
+            size = settled(arrays[equal[1]])
+            variable = variables[equal[0]]
+            if size is not None and len(size) == 1 and variable != size[0]:
+                if core.is_constant_dim(size[0]) or str(variable) not in size[0]._get_vars():
                     return *equal[0], size[0]
-        elif len(op.results) == 1 and (found := _known(op, known, shapes)) is not None:
-            known[op.results[0]] = found
+        elif len(op.results) == 1 and (array := _of_result(op, arrays, shapes)) is not None:
+            arrays[op.results[0]] = array
     return None
 
 
-def _known(
+def _of_result(
     op: Any, known: Mapping[ir.Value, Sizes], shapes: Mapping[ir.Value, Sequence[Any]]
 ) -> Sizes | None:
     (result,) = op.results

@@ -131,17 +131,17 @@ def end_of(block: ir.Block) -> ir.Operation:
 
 def captured_by(block: ir.Block) -> list[ir.Value]:
     """The values that a block's ops, and those in their regions, take from around it."""
-    own = set(block.arguments)
+    defined = set(block.arguments)
     used: dict[ir.Value, None] = {}
     for op in block.operations:
         used.update(dict.fromkeys(op.operands))
         if len(op.operation.regions):
             used.update(dict.fromkeys(captured(op)))
-        own.update(op.results)
-    return [value for value in used if value not in own]
+        defined.update(op.results)
+    return [value for value in used if value not in defined]
 
 
-class Outer(NamedTuple):
+class RegionCaptures(NamedTuple):
     """What regions take from around them."""
 
     values: list[ir.Value]
@@ -154,7 +154,7 @@ class Outer(NamedTuple):
     """The values that each of their functions makes again of symbolic dimensions."""
 
 
-def outer_of(blocks: Sequence[ir.Block]) -> Outer:
+def outer_of(blocks: Sequence[ir.Block]) -> RegionCaptures:
     """What the ops of some blocks, and those in their regions, take from around these."""
     values: dict[ir.Value, None] = {}
     constants: dict[Any, None] = {}
@@ -167,7 +167,7 @@ def outer_of(blocks: Sequence[ir.Block]) -> Outer:
             else:
                 constants.update(dict.fromkeys(ops))
         constants.update(dict.fromkeys(tuples))
-    return Outer(list(values), list(constants))
+    return RegionCaptures(list(values), list(constants))
 
 
 def _untupled(value: ir.Value) -> tuple[list[ir.Value], list[Any]]:
@@ -182,7 +182,7 @@ def _untupled(value: ir.Value) -> tuple[list[ir.Value], list[Any]]:
     return [v for values, _ in pairs for v in values], [*ops, op]
 
 
-def constants_around(block: ir.Block) -> Outer:
+def constants_around(block: ir.Block) -> RegionCaptures:
     """What a block takes from around it, where that is constants alone.
 
     Raises:

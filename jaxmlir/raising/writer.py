@@ -1,8 +1,8 @@
 """Walks a StableHLO module and writes the dialect: functions, regions, and ops by the rules.
 
-A rule is a function ``rule(w, op, operands) -> results`` of the :class:`Writer` of the function at
-hand, an op of StableHLO and the dialect's values for its operands; :data:`RULES` has one for each
-op's name.  Regions become private functions, as sub-jaxprs do; what they take from around them
+A rule is a function ``rule(w, op, operands) -> results`` of the :class:`BodyWriter` of the function
+at hand, an op of StableHLO and the dialect's values for its operands; :data:`RULES` has one for
+each op's name.  Regions become private functions, as sub-jaxprs do; what they take from around them
 becomes arguments.  Functions wait in a queue, so nothing here recurses; but those of symbolic sizes
 are written where they are asked for, as their ops tell the types of their results.
 """
@@ -44,7 +44,7 @@ from jaxmlir.raising import sizes
 from jaxmlir.raising.broadcasts import Broadcasts
 from jaxmlir.raising.source import (
     STATIC,
-    Outer,
+    RegionCaptures,
     constants_around,
     end_of,
     is_open,
@@ -59,9 +59,9 @@ from jaxmlir.raising.tuples import flatten_tuples
 from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
-Rule = Callable[["Writer", Any, list[ir.Value]], Values]
+RaisingRule = Callable[["BodyWriter", Any, list[ir.Value]], Values]
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, RaisingRule] = {}
 """How each op is written, by its name."""
 
 BY_SIGNATURE = frozenset(
@@ -74,7 +74,7 @@ BY_SIGNATURE = frozenset(
 and types."""
 
 
-class Written(NamedTuple):
+class WrittenOp(NamedTuple):
     """What an op of :data:`BY_SIGNATURE` was written as."""
 
     name: str
@@ -84,7 +84,7 @@ class Written(NamedTuple):
     """Which operands it has, if not all in their order."""
 
 
-_written: dict[Any, Written | None] = {}
+_written: dict[Any, WrittenOp | None] = {}
 
 MAX_INLINED = 100
 """How deep blocks are written in place of ops of one another."""
@@ -92,7 +92,7 @@ MAX_INLINED = 100
 MAX_NESTED = 40
 """How deep functions are written before the ones that ask for them go on."""
 
-IDIOMS: dict[str, Callable[[Writer, Any], Values | None]] = {}
+IDIOMS: dict[str, Callable[[BodyWriter, Any], Values | None]] = {}
 """What may be the last of several ops that are one function of JAX."""
 
 PLAIN: dict[str, str] = {}
@@ -108,17 +108,17 @@ _REPEATING = frozenset(("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.conver
 _BY_JAX = (ValueError, TypeError, core.InconclusiveDimensionOperation)
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+def rule(*names: str) -> Callable[[RaisingRule], RaisingRule]:
     """Registers the rule of some ops of StableHLO."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: RaisingRule) -> RaisingRule:
         RULES.update((n if "." in n else f"stablehlo.{n}", function) for n in names)
         return function
 
     return register
 
 
-class Raising:
+class ModuleRaiser:
     """Raises one module.
 
     Attributes:
@@ -144,7 +144,7 @@ class Raising:
             if isinstance(op, sdy.MeshOp)
         }
         self.manual: Any = None
-        self.idioms: dict[Any, Written | None] = {}
+        self.idioms: dict[Any, WrittenOp | None] = {}
         self.symbols: dict[str, str] = {}
         self.symbolic = any(
             is_open(t) for op in self.source.values() for t in (*op.type.inputs, *op.type.results)
@@ -152,7 +152,7 @@ class Raising:
         self.told: ir.Block | None = None
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
-        self._queue: deque[Writer] = deque()
+        self._queue: deque[BodyWriter] = deque()
         self._shared: dict[Any, str] = {}
 
     def write(self) -> None:
@@ -162,45 +162,47 @@ class Raising:
         """
         while self._queue:
             self._queue.popleft().write()
-        written = functions(self.importer.module)
-        called = reachable(written, *(name for name, op in written.items() if not is_private(op)))
-        for name in written.keys() - called:
-            written[name].operation.erase()
+        symbol_table = functions(self.importer.module)
+        called = reachable(
+            symbol_table, *(name for name, op in symbol_table.items() if not is_private(op))
+        )
+        for name in symbol_table.keys() - called:
+            symbol_table[name].operation.erase()
 
     def entry(
         self,
         name: str,
         types: Sequence[ir.Type],
         result_types: Sequence[ir.Type],
-        kept: Sequence[int],
-        given: Values,
+        taken: Sequence[int],
+        numbers: Values,
     ) -> Any:
         """The public function of an exported one, which is written like :meth:`function`.
 
         Args:
           types: of its arguments; random keys are so, of which the source has the words.
           result_types: of its results, likewise.
-          kept: which of these the function of the source takes, after those that are given.
-          given: numbers for its first arguments.
+          taken: which of these the function of the source takes, after those that are given.
+          numbers: for its first arguments.
         """
         old = self.source[name]
         block = body_of(old)
-        inner = list(block.arguments)[len(given) :]
-        if len(inner) != len(kept):
+        inner = list(block.arguments)[len(numbers) :]
+        if len(inner) != len(taken):
             raise ImportingError(
-                f"function @{name} takes {len(inner)} arrays, and is said to take {len(kept)}"
+                f"function @{name} takes {len(inner)} arrays, and is said to take {len(taken)}"
             )
         self.symbols[name] = symbol = self.importer.unique_name(name)
         place = old.location, ir.InsertionPoint(self.importer.module.body)
         new, new_block = new_function(symbol, types, result_types, *place, visibility="public")
         env: dict[ir.Value, ir.Value] = {}
-        writer = Writer(self, new, block, env)
+        writer = BodyWriter(self, new, block, env)
         with ir.InsertionPoint(new_block):
-            for value, k in zip(inner, kept, strict=True):
+            for value, k in zip(inner, taken, strict=True):
                 env[value] = writer.words(new_block.arguments[k])
-            for value, number in zip(block.arguments, given, strict=False):
+            for value, number in zip(block.arguments, numbers, strict=False):
                 env[value] = writer.constant(number)
-        for value, k in zip(inner, kept, strict=True):
+        for value, k in zip(inner, taken, strict=True):
             _keep_name(value, new_block.arguments[k])
         self._queue.append(writer)
         return new
@@ -221,7 +223,7 @@ class Raising:
             types = {v: tensor(shape, v.type.element_type) for v, shape in shapes.items()}
             new = self._new(symbol, block.arguments, end.operands, old.location, public, types)
             env = dict(zip(block.arguments, new.arguments, strict=True))
-            self._queue.append(Writer(self, new, block, env))
+            self._queue.append(BodyWriter(self, new, block, env))
             for before, after in zip(old.arguments, new.arguments, strict=True):
                 _keep_name(before, after)
         return symbol
@@ -236,24 +238,24 @@ class Raising:
         """
         types = [v.type for k, v in enumerate(operands) if k not in sizes]
         key = name, *types, *((k, *array.flat) for k, array in sizes.items())
-        found = self._at_sizes.get(key)
-        if found is None:
+        version = self._at_sizes.get(key)
+        if version is None:
             old = self.source[name]
             block = body_of(old)
             arguments = list(block.arguments)
-            kept = [v for k, v in enumerate(arguments) if k not in sizes]
+            rest = [v for k, v in enumerate(arguments) if k not in sizes]
             symbol = self.importer.unique_name(name)
-            given = dict(zip(kept, types, strict=True))
-            new = self._new(symbol, kept, end_of(block).operands, old.location, False, given)
-            env = dict(zip(kept, new.arguments, strict=True))
-            known = {arguments[k]: array for k, array in sizes.items()}
-            found = symbol, self._written_now(Writer(self, new, block, env, sizes=known))
-            self._at_sizes[key] = found
-            for before, after in zip(kept, new.arguments, strict=True):
+            value_types = dict(zip(rest, types, strict=True))
+            new = self._new(symbol, rest, end_of(block).operands, old.location, False, value_types)
+            env = dict(zip(rest, new.arguments, strict=True))
+            arrays = {arguments[k]: array for k, array in sizes.items()}
+            version = symbol, self._written_now(BodyWriter(self, new, block, env, sizes=arrays))
+            self._at_sizes[key] = version
+            for before, after in zip(rest, new.arguments, strict=True):
                 _keep_name(before, after)
-        return found
+        return version
 
-    def _written_now(self, writer: Writer) -> list[ir.Type]:
+    def _written_now(self, writer: BodyWriter) -> list[ir.Type]:
         """Writes a function before the one that asks for it goes on; the types of its results."""
         self._depth += 1
         try:
@@ -267,7 +269,7 @@ class Raising:
     def region(
         self,
         block: ir.Block,
-        outer: Outer,
+        outer: RegionCaptures,
         hint: str,
         loc: Any,
         constant: Sequence[int] = (),
@@ -285,15 +287,15 @@ class Raising:
           types: of its own arguments, where their sizes are not numbers.
         """
         symbol = self.importer.unique_name(hint)
-        own = list(block.arguments)
-        first = [own[k] for k in constant]
-        rest = [v for k, v in enumerate(own) if k not in (*constant, *unused)]
+        block_args = list(block.arguments)
+        first = [block_args[k] for k in constant]
+        rest = [v for k, v in enumerate(block_args) if k not in (*constant, *unused)]
         results = _chosen(end_of(block).operands, returned)
         arguments = [*outer.values, *first, *rest]
         types = {**outer.types, **(types or {})}
         function = self._new(symbol, arguments, results, loc, False, types)
         env = dict(zip(arguments, function.arguments, strict=True))
-        writer = Writer(self, function, block, env, outer.constants, returned, outer.sizes)
+        writer = BodyWriter(self, function, block, env, outer.constants, returned, outer.sizes)
         if self.symbolic:
             # What is carried, or how often a loop runs, may be seen in its functions alone.
             self._written_now(writer)
@@ -353,7 +355,7 @@ def _keep_name(old: ir.Value, new: ir.Value) -> None:
         new.set_location(ir.Location.name(old.location.name_str))
 
 
-class Writer:
+class BodyWriter:
     """Writes the body of one function.
 
     Attributes:
@@ -368,7 +370,7 @@ class Writer:
 
     def __init__(
         self,
-        raising: Raising,
+        raising: ModuleRaiser,
         function: func.FuncOp,
         source: ir.Block,
         env: dict[ir.Value, ir.Value],
@@ -442,8 +444,8 @@ class Writer:
                     results = create(plain, types, operands, loc=location).results
                 elif name in BY_SIGNATURE:
                     results = self.by_signature(op, name, before.types, operands)
-                elif (found := RULES.get(name)) is not None:
-                    results = found(self, op, operands)
+                elif (apply_rule := RULES.get(name)) is not None:
+                    results = apply_rule(self, op, operands)
                 elif name in ("func.return", "stablehlo.return", "sdy.return"):
                     return operands
                 else:
@@ -470,15 +472,15 @@ class Writer:
         """The results of an op that its rule writes as one on the same operands: as the last op
         like it was, unless an operand is there twice."""
         key = (name, *types, *[v.type for v in operands], *op.attributes.items())
-        known = None if operands[:1] == operands[1:] else _written.get(key)
-        if known is None:
+        template = None if operands[:1] == operands[1:] else _written.get(key)
+        if template is None:
             results = RULES[name](self, op, operands)
             if key not in _written and len(set(operands)) == len(operands):
                 _written[key] = as_written(results, operands)
             return results
-        return self.again(known, operands)
+        return self.again(template, operands)
 
-    def again(self, known: Written, operands: list[ir.Value]) -> Values:
+    def again(self, known: WrittenOp, operands: list[ir.Value]) -> Values:
         """Writes an op as one like it was."""
         name, types, attributes, order = known
         if order is not None:
@@ -565,18 +567,18 @@ class Writer:
         Args:
           depth: how many ops that repeat a constant, or shape it, are looked through.
         """
-        found = self.sizes.get(value)
-        if found is not None or isinstance(op := value.owner, ir.Block):
-            return found
+        numbers = self.sizes.get(value)
+        if numbers is not None or isinstance(op := value.owner, ir.Block):
+            return numbers
         name = op.operation.name
         if name in _REPEATING and depth and sizes.is_small(value.type):
             inner = self.known(op.operands[0], depth - 1)
-            found = None if inner is None else sizes.repeated(name, inner, value.type)
+            numbers = None if inner is None else sizes.repeated(name, inner, value.type)
         elif name == "jaxpr.constant" and "value" in op.attributes:
-            found = sizes.of_constant(value, op.attributes["value"])
-        if found is not None:
-            self.sizes[value] = found
-        return found
+            numbers = sizes.of_constant(value, op.attributes["value"])
+        if numbers is not None:
+            self.sizes[value] = numbers
+        return numbers
 
     def known_numbers(self, value: ir.Value, what: str) -> tuple[Any, ...]:
         """The flat numbers and symbolic dimensions that a value of the dialect is.
@@ -584,8 +586,8 @@ class Writer:
         Raises:
           ImportingError: they are not known before the program runs.
         """
-        found = self.known(value)
-        flat = None if found is None else sizes.settled(found, wrapping=False)
+        numbers = self.known(value)
+        flat = None if numbers is None else sizes.settled(numbers, wrapping=False)
         if flat is None:
             raise ImportingError(
                 f"its {what} are computed when the program runs; expected a constant"
@@ -604,9 +606,9 @@ class Writer:
             value = self.convert(dim, type_.element_type)
         else:
             element = tensor((), type_.element_type)
-            each = [self.of_sizes(sizes.objects([size], ()), element) for size in flat]
-            vector = tensor((len(each),), type_.element_type)
-            rows = [self.reshape(v, (1,)) for v in each]
+            scalars = [self.of_sizes(sizes.objects([size], ()), element) for size in flat]
+            vector = tensor((len(scalars),), type_.element_type)
+            rows = [self.reshape(v, (1,)) for v in scalars]
             value = self.reshape(self.one("concatenate", rows, vector, dimension=0), array.shape)
         self.sizes[value] = array
         return value
@@ -618,30 +620,32 @@ class Writer:
         arrays = [self.known(v) for v in operands]
         if any(array is None for array in arrays):
             return None
-        found = sizes.evaluated(op, arrays)
-        if found is None:
+        numbers = sizes.evaluated(op, arrays)
+        if numbers is None:
             return None
         (type_,) = self.types(op)
         # Others are computed as they were, as they may wrap around.
-        simple = not is_open(type_) and sizes.are_held(found, dtype_of(type_.element_type))
-        if simple and (not sizes.is_symbolic(found) or not found.shape):
+        simple = not is_open(type_) and sizes.are_held(numbers, dtype_of(type_.element_type))
+        if simple and (not sizes.is_symbolic(numbers) or not numbers.shape):
             try:
-                return [self.of_sizes(found, type_)]
+                return [self.of_sizes(numbers, type_)]
             except OverflowError:
                 return None
         results = RULES[name](self, op, operands)
-        self.sizes[results[0]] = found
+        self.sizes[results[0]] = numbers
         return results
 
-    def outer(self, blocks: Sequence[ir.Block]) -> Outer:
+    def outer(self, blocks: Sequence[ir.Block]) -> RegionCaptures:
         """What the ops of some blocks, and those in their regions, take from around these."""
-        found = outer_of(blocks)
+        around = outer_of(blocks)
         if not self.raising.symbolic:
-            return found
-        known = {v: self.sizes.get(self.env[v]) for v in found.values}
-        given = {v: a for v, a in known.items() if a is not None and sizes.settled(a) is not None}
-        values = [v for v in found.values if v not in given]
-        return Outer(values, found.constants, {v: self.env[v].type for v in values}, given)
+            return around
+        arrays = {v: self.sizes.get(self.env[v]) for v in around.values}
+        remade = {v: a for v, a in arrays.items() if a is not None and sizes.settled(a) is not None}
+        values = [v for v in around.values if v not in remade]
+        return RegionCaptures(
+            values, around.constants, {v: self.env[v].type for v in values}, remade
+        )
 
     # -- values --
 
@@ -690,8 +694,8 @@ class Writer:
     def traced(self, fun: Callable[..., Any], operands: Values, types: Sequence[ir.Type]) -> Values:
         """The ops of a JAX function of some values; its results, converted to types."""
         avals = tuple(aval_of(v.type) for v in operands)
-        given = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
-        with widths_of([*avals, *given]):
+        out_avals = [aval_of(tensor((), t.element_type) if is_open(t) else t) for t in types]
+        with widths_of([*avals, *out_avals]):
             closed = _jaxpr_of(fun, avals, jax.config.jax_enable_x64)
         results = self.raising.importer.write_inline(
             *open_jaxpr(closed), operands, self.block, self.location
@@ -716,14 +720,14 @@ class Writer:
         block = region.blocks[0]
         return self.raising.region(block, constants_around(block), hint, op.location)
 
-    def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[Raising, str]:
+    def alone(self, region: Any, hint: str, manual: Any = None) -> tuple[ModuleRaiser, str]:
         """A module with the function of a region, which takes constants alone from around it; and
         the function's symbol.
 
         Raises:
           ImportingError: the region uses other values.
         """
-        inner = Raising(self.raising.module, self.raising.of_import)
+        inner = ModuleRaiser(self.raising.module, self.raising.of_import)
         inner.manual = manual
         block = region.blocks[0]
         symbol = inner.region(block, constants_around(block), hint, self.location)
@@ -740,19 +744,19 @@ def _jaxpr_of(fun: Callable[..., Any], avals: Sequence[Any], wide: bool) -> Any:
     return jax.make_jaxpr(fun)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
 
 
-def as_written(results: Values, operands: list[ir.Value]) -> Written | None:
+def as_written(results: Values, operands: list[ir.Value]) -> WrittenOp | None:
     """How to write an op again whose results are these; ``None`` where they are not those of one op
     on the same operands alone."""
-    new = results[0].owner
-    if isinstance(new, ir.Block) or results[0] in operands or "name" in new.attributes:
+    op = results[0].owner
+    if isinstance(op, ir.Block) or results[0] in operands or "name" in op.attributes:
         # A large constant is known by a name in one module only.
         return None
-    order = [operands.index(v) for v in new.operands if v in operands]
-    if len(order) != len(new.operands):
+    order = [operands.index(v) for v in op.operands if v in operands]
+    if len(order) != len(op.operands):
         return None
-    types = [v.type for v in new.results]
+    types = [v.type for v in op.results]
     same = order == list(range(len(operands)))
-    return Written(new.name, types, dict(new.attributes.items()), None if same else order)
+    return WrittenOp(op.name, types, dict(op.attributes.items()), None if same else order)
 
 
 def _is_splat(array: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import ops_of
-from jaxmlir.dialect.builder import Uses, named_ops, returned
+from jaxmlir.dialect.builder import SymbolUses, named_ops, returned
 from jaxmlir.dialect.ir import (
     func,
     has_regions,
@@ -51,12 +51,12 @@ class ExportedFunction(NamedTuple):
     """The shared functions that it refers to."""
     sources: Mapping[int, Any]
     """The custom rules that its ops lack, by the marks that they have."""
-    shape: Shape
+    shape: FunctionShape
     verified: set[object]
     """The settings (:func:`setting`) under which a copy was found valid."""
 
 
-class Copy(NamedTuple):
+class FunctionCopy(NamedTuple):
     """Facts about a function of a program that is the copy of an exported function."""
 
     leaf: ExportedFunction
@@ -64,7 +64,7 @@ class Copy(NamedTuple):
     """The functions of the program that it refers to."""
 
 
-def dedupe_functions(program: Module, copies: dict[str, Copy] | None = None) -> bool:
+def dedupe_functions(program: Module, copies: dict[str, FunctionCopy] | None = None) -> bool:
     """Keeps the first of each class of equal private functions, and refers to it everywhere;
     whether there were any equal ones.
 
@@ -83,7 +83,7 @@ def dedupe_functions(program: Module, copies: dict[str, Copy] | None = None) -> 
 def merge_functions(
     functions: dict[str, func.FuncOp],
     among: Collection[str] | None = None,
-    copies: dict[str, Copy] | None = None,
+    copies: dict[str, FunctionCopy] | None = None,
 ) -> None:
     """Merges equal functions of a module in place; those that go leave the dictionary too.
 
@@ -95,7 +95,7 @@ def merge_functions(
         representative = equal_functions(functions, copies)
         if among is not None:
             representative |= {name: name for name in functions if name not in among}
-        if all(name == kept for name, kept in representative.items()):
+        if all(name == chosen for name, chosen in representative.items()):
             return
         for name, function in list(functions.items()):
             if representative[name] != name:
@@ -106,7 +106,7 @@ def merge_functions(
 
 
 def rename_functions(
-    program: Module, names: dict[str, str], copies: dict[str, Copy], uses: Uses
+    program: Module, names: dict[str, str], copies: dict[str, FunctionCopy], uses: SymbolUses
 ) -> None:
     """Gives functions other names, and refers to them by these.
 
@@ -127,7 +127,7 @@ def rename_functions(
 
 
 def _rename_uses_of(
-    name: str, function: func.FuncOp, names: dict[str, str], copies: dict[str, Copy]
+    name: str, function: func.FuncOp, names: dict[str, str], copies: dict[str, FunctionCopy]
 ) -> None:
     copy = copies.get(name)
     if copy is None:
@@ -138,7 +138,7 @@ def _rename_uses_of(
 
 
 def equal_functions(
-    functions: Mapping[str, func.FuncOp], copies: Mapping[str, Copy] | None = None
+    functions: Mapping[str, func.FuncOp], copies: Mapping[str, FunctionCopy] | None = None
 ) -> dict[str, str]:
     """The first function that is equal to each one.
 
@@ -149,16 +149,18 @@ def equal_functions(
     shapes: dict[Any, int] = {}
     class_of: dict[str, int] = {}
     uses: dict[str, tuple[str, ...]] = {}
-    own = {n: outline_of(f) for n, f in functions.items() if n not in copies and is_private(f)}
+    own_outlines = {
+        n: outline_of(f) for n, f in functions.items() if n not in copies and is_private(f)
+    }
     # The shape of a function that is unlike all others for a simpler reason is not needed.
-    outlines = collections.Counter(own.values())
-    if own:
+    outlines = collections.Counter(own_outlines.values())
+    if own_outlines:
         outlines.update(copies[name].leaf.outline for name in functions if name in copies)
     for name, function in functions.items():
         shape, uses[name] = name, ()
         if name in copies:
             shape, uses[name] = copies[name].leaf.shape, copies[name].uses
-        elif name in own and outlines[own[name]] > 1:
+        elif name in own_outlines and outlines[own_outlines[name]] > 1:
             shape, uses[name] = shape_of(function)
         class_of[name] = shapes.setdefault(shape, len(shapes))
     if len(shapes) == len(functions):
@@ -201,10 +203,10 @@ def split_classes(class_of: dict[str, int], uses: Mapping[str, tuple[str, ...]])
                 if others:
                     parts.append(group.difference(largest, *parts))
             for part in parts:
-                new = len(members)
-                members[new] = part
+                new_number = len(members)
+                members[new_number] = part
                 group -= part
-                class_of.update(dict.fromkeys(part, new))
+                class_of.update(dict.fromkeys(part, new_number))
                 left += part
         changed = {user for name in left for user in users[name]}
 
@@ -218,17 +220,17 @@ def outline_of(function: func.FuncOp) -> tuple[ir.FunctionType, str]:
     return function.type, first.operation.name
 
 
-class Shape(tuple[Any, ...]):
+class FunctionShape(tuple[Any, ...]):
     """Equal for functions that differ in the symbols they refer to; hashed once."""
 
     def __hash__(self) -> int:
-        found = self.__dict__.get("hash")
-        if found is None:
-            found = self.__dict__["hash"] = super().__hash__()
-        return found
+        cached = self.__dict__.get("hash")
+        if cached is None:
+            cached = self.__dict__["hash"] = super().__hash__()
+        return cached
 
 
-def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
+def shape_of(function: func.FuncOp) -> tuple[FunctionShape, tuple[str, ...]]:
     """The function without the symbols it refers to, and these in order."""
     numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
     uses: list[str] = []
@@ -236,9 +238,9 @@ def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
     for op, name, operands in ops_of(function):
         attributes = []
         for key, attr in op.attributes.items() if len(op.attributes) else ():
-            found = symbol_uses(attr)
-            uses.extend(found)
-            attributes.append((key, rename(attr, _BLANK) if found else attr))
+            symbols = symbol_uses(attr)
+            uses.extend(symbols)
+            attributes.append((key, rename(attr, _BLANK) if symbols else attr))
         types = tuple(op.results.types)
         # An op with regions is like no other.
         regions = op if has_regions(op, name) else None
@@ -246,17 +248,19 @@ def shape_of(function: func.FuncOp) -> tuple[Shape, tuple[str, ...]]:
         ops.append(parts)
         for result in op.results:
             numbers[result] = len(numbers)
-    own = tuple((key, attr) for key, attr in function.attributes.items() if key != "sym_name")
+    own_attributes = tuple(
+        (key, attr) for key, attr in function.attributes.items() if key != "sym_name"
+    )
     returns = tuple(numbers[v] for v in returned(function))
-    return Shape((own, tuple(ops), returns)), tuple(uses)
+    return FunctionShape((own_attributes, tuple(ops), returns)), tuple(uses)
 
 
-class _Blank(dict[str, str]):
+class _BlankNames(dict[str, str]):
     def get(self, key: str, default: Any = None) -> str:
         return "_"
 
 
-_BLANK = _Blank()
+_BLANK = _BlankNames()
 
 
 def rename(attr: ir.Attribute, names: Mapping[str, str]) -> ir.Attribute:

@@ -89,10 +89,10 @@ def _rewrite(function: func.FuncOp, rewrites: Mapping[str, Rewrite], converts: b
         if rewrite is None:
             continue
         with ir.InsertionPoint(op), op.location:
-            written = rewrite(OpView(op, name, list(op.operands)))
-            if written is None:
+            replacement = rewrite(OpView(op, name, list(op.operands)))
+            if replacement is None:
                 continue
-            values = [written] if isinstance(written, ir.Value) else list(written)
+            values = [replacement] if isinstance(replacement, ir.Value) else list(replacement)
             types = list(op.results.types)
             if converts or _fits(types, [value.type for value in values]):
                 values = list(map(converted, values, types))
@@ -110,8 +110,8 @@ def replace(op: Any, values: Sequence[ir.Value]) -> None:
     results = list(op.results)
     types, got = [r.type for r in results], [v.type for v in values]
     if types != got and not _fits(types, got):
-        name, wanted, given = op.operation.name, _type_list(types), _type_list(got)
-        message = f"'{name}' op: expected values of the types {wanted} in its place, got {given}"
+        name, expected, actual = op.operation.name, _type_list(types), _type_list(got)
+        message = f"'{name}' op: expected values of the types {expected} in its place, got {actual}"
         raise locations.error_at(PassError, op.location, message)
     for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)

@@ -22,8 +22,8 @@ def evaluate(dim: Any, sizes: Sizes) -> Any:
     if core.is_constant_dim(dim):
         return plain(dim)
     others = dim._get_vars() - sizes.keys()
-    own = {name: shape_poly._DimExpr._from_var(name, dim.scope) for name in others}
-    return plain(dim._evaluate({**sizes, **own}))
+    variables = {name: shape_poly._DimExpr._from_var(name, dim.scope) for name in others}
+    return plain(dim._evaluate({**sizes, **variables}))
 
 
 def plain(size: Any) -> Any:
@@ -35,7 +35,7 @@ def plain(size: Any) -> Any:
 _TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
 
 
-class Substitution:
+class SizeSubstitution:
     """Numbers for dimension variables, in types, attributes and ops."""
 
     def __init__(self, sizes: Sizes):
@@ -80,10 +80,10 @@ class Substitution:
         op.operation.erase()
 
     def type(self, type_: ir.Type) -> ir.Type:
-        found = self.types.get(type_)
-        if found is None:
-            found = self.types[type_] = self._new_type(type_)
-        return found
+        new_type = self.types.get(type_)
+        if new_type is None:
+            new_type = self.types[type_] = self._new_type(type_)
+        return new_type
 
     def _new_type(self, type_: ir.Type) -> ir.Type:
         if "shape = " not in str(type_):
@@ -97,10 +97,10 @@ class Substitution:
         return aval.update(shape=tuple(evaluate(dim, self.sizes) for dim in aval.shape))
 
     def attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        found = self.attributes.get(attr)
-        if found is None:
-            found = self.attributes[attr] = self._new_attribute(attr)
-        return found
+        new_attribute = self.attributes.get(attr)
+        if new_attribute is None:
+            new_attribute = self.attributes[attr] = self._new_attribute(attr)
+        return new_attribute
 
     def _new_attribute(self, attr: ir.Attribute) -> ir.Attribute:
         """The attribute with numbers; itself if it mentions no dimension."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxmlir.analysis.call_graph import call_signature
-from jaxmlir.analysis.liveness import Mask, Variant, liveness_of
+from jaxmlir.analysis.liveness import FunctionVariant, Mask, liveness_of
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import reachable
@@ -146,7 +146,7 @@ class Callee:
         with self.program.rule_tracing.lock:
             liveness = liveness_of(self.program)
             arguments = liveness.arguments(self.symbol, results)
-            entry = Variant(self.symbol, results, arguments)
+            entry = FunctionVariant(self.symbol, results, arguments)
             if not liveness.drops(entry):
                 return None
             if liveness.met_custom_rules:
@@ -154,10 +154,10 @@ class Callee:
                 # differentiated.
                 needed = liveness.with_custom_rules().arguments(self.symbol, results)
                 entry = entry._replace(arguments=needed)
-            return entry.arguments, Pruned(self.program, entry)
+            return entry.arguments, PrunedCallee(self.program, entry)
 
 
-class Pruned(Callee):
+class PrunedCallee(Callee):
     """A variant of a function.
 
     Lowering leaves out what it lacks; to be transformed it becomes the function of a program that
@@ -166,14 +166,14 @@ class Pruned(Callee):
 
     __slots__ = ("variant", "whole")
 
-    def __init__(self, whole: Module, variant: Variant):
+    def __init__(self, whole: Module, variant: FunctionVariant):
         self.whole: Module = whole
-        self.variant: Variant = variant
+        self.variant: FunctionVariant = variant
         self.symbol: str = variant.symbol
         self._derived = {}
 
-    def twin(self) -> Pruned:
-        return Pruned(self.whole, self.variant)
+    def twin(self) -> PrunedCallee:
+        return PrunedCallee(self.whole, self.variant)
 
     @property
     def program(self) -> Module:
@@ -192,7 +192,9 @@ class Pruned(Callee):
             return True
         with context():
             needed = liveness_of(version).arguments(self.symbol, self.variant.results)
-        return all(kept or not n for n, kept in zip(needed, self.variant.arguments, strict=True))
+        return all(
+            is_kept or not n for n, is_kept in zip(needed, self.variant.arguments, strict=True)
+        )
 
     @property
     def signature(self) -> Any:
@@ -220,8 +222,8 @@ class Pruned(Callee):
             return with_devices(placement_of(self.whole, ops))
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
-        variant, given = self.variant, iter(args)
-        every = [next(given) if kept else None for kept in variant.arguments]
+        variant, rest = self.variant, iter(args)
+        every = [next(rest) if is_kept else None for is_kept in variant.arguments]
 
         def lower(ctx: Any, form: Module) -> tuple[list[Any], Any]:
             results, tokens = lower_function(ctx, form, self.symbol, every, variant.results)
@@ -233,12 +235,12 @@ class Pruned(Callee):
         if all(results):
             return None
         left, variant = iter(results), self.variant
-        found = Callee(self.whole, self.symbol).pruned(
-            tuple(kept and next(left) for kept in variant.results)
+        pruned = Callee(self.whole, self.symbol).pruned(
+            tuple(is_kept and next(left) for is_kept in variant.results)
         )
-        if found is None:
+        if pruned is None:
             return None
-        arguments, callee = found
+        arguments, callee = pruned
         return tuple(chosen(arguments, variant.arguments)), callee
 
 
@@ -275,21 +277,21 @@ def _derive(program: Module, symbol: str, transformation: str, pattern: Any) -> 
     with deep_calls_as(TransformError), scope():
         rules = Rules(result)
         if transformation == "jvp":
-            found = jvp(rules, symbol, pattern)
+            derived = jvp(rules, symbol, pattern)
         elif transformation == "linearize":
             active, rules.reverse = pattern
-            found = linearize_call(rules, symbol, active)
+            derived = linearize_call(rules, symbol, active)
         elif transformation == "partial_eval":
-            found = partial_eval_call(rules, symbol, pattern)
+            derived = partial_eval_call(rules, symbol, pattern)
         elif transformation == "transpose":
             linear, nonzero = pattern
-            found = transpose_nonzero(rules, symbol, linear, f"{symbol}.transpose", nonzero)
+            derived = transpose_nonzero(rules, symbol, linear, f"{symbol}.transpose", nonzero)
         elif transformation == "vary":
-            found = vary(rules, symbol, *pattern)
+            derived = vary(rules, symbol, *pattern)
         else:
             axis, dims = pattern
-            found = vmap(rules, symbol, dims, axis)
-        if isinstance(found, tuple):
-            infer_weak_types(result, (item for item in found if isinstance(item, str)))
+            derived = vmap(rules, symbol, dims, axis)
+        if isinstance(derived, tuple):
+            infer_weak_types(result, (item for item in derived if isinstance(item, str)))
     result.changed()
-    return result, found
+    return result, derived

@@ -27,11 +27,11 @@ Staging: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 _staging = jax.make_user_context(None)
 
 
-class _Counts(threading.local):
+class _StagingCounts(threading.local):
     staged = 0
 
 
-_counts = _Counts()
+_counts = _StagingCounts()
 
 
 def staged_by(staging: Staging | None) -> AbstractContextManager[None]:

@@ -91,11 +91,11 @@ def fold_constants(
     Args:
       min_work, max_work: the limits of the work that a value takes.
     """
-    foldable, work = _Foldable(program), Work(program)
+    foldable, work = _FoldableOps(program), Work(program)
     min_work = work.kernel if min_work is None else min_work
     lines = []
     for function in outside_kernels(program, NEEDED_OPS[FoldConstants.name]):
-        line = _Line(analyses_of(program).body(function), foldable, work)
+        line = _FoldableValues(analyses_of(program).body(function), foldable, work)
         line.choose(min_work, max_work)
         if line.chosen:
             lines.append(line)
@@ -110,7 +110,7 @@ def fold_constants(
     return True
 
 
-def _evaluated(program: Module, lines: Sequence[_Line]) -> Iterator[np.ndarray] | None:
+def _evaluated(program: Module, lines: Sequence[_FoldableValues]) -> Iterator[np.ndarray] | None:
     """The values that were chosen, as XLA computes them; ``None`` where it cannot."""
     scratch = program.clone(hold_rules=True)
     new = NewFunction(Rules(scratch), "constants", [], lines[0].body.function)
@@ -128,13 +128,13 @@ def _evaluated(program: Module, lines: Sequence[_Line]) -> Iterator[np.ndarray] 
         jax.debug_key_reuse(False),
     ):
         try:
-            found = jax.jit(lambda: call(scratch, symbol, []))()
+            values = jax.jit(lambda: call(scratch, symbol, []))()
         except (LoweringError, jax.errors.JaxRuntimeError):
             return None
-        return iter([np.asarray(x) for x in found])
+        return iter([np.asarray(x) for x in values])
 
 
-class _Foldable:
+class _FoldableOps:
     """Which ops of a program may be computed before it runs, if their operands are known."""
 
     def __init__(self, program: Module):
@@ -186,37 +186,37 @@ class _Foldable:
         )
 
 
-class _Line:
+class _FoldableValues:
     """A function, and those of its values that depend on constants alone.
 
     Attributes:
       chosen: the values to fold, by number.
     """
 
-    def __init__(self, body: FunctionView, foldable: _Foldable, work: Work):
+    def __init__(self, body: FunctionView, foldable: _FoldableOps, work: Work):
         self.body = body
         self.chosen: list[int] = []
         self._work = work
-        self._known = [False] * len(body.types)
+        self._constant = [False] * len(body.types)
         # Of known values, the work of what they are made of, of each part as often as it is read.
         self._bounds = [0.0] * len(body.types)
         for index, (operands, (first, last)) in enumerate(
             zip(body.operands, body.results, strict=True)
         ):
-            known = all([self._known[v] for v in operands])
-            if known and foldable(body.ops[index], body.signatures[index]):
+            is_known = all([self._constant[v] for v in operands])
+            if is_known and foldable(body.ops[index], body.signatures[index]):
                 bound = work.at(body, index) + sum([self._bounds[v] for v in operands])
-                self._known[first:last] = [True] * (last - first)
+                self._constant[first:last] = [True] * (last - first)
                 self._bounds[first:last] = [bound] * (last - first)
 
     def choose(self, min_work: float, max_work: float) -> None:
         """Chooses the last values, those that others read, if they take enough work and not too
         much, and are small; else values that they are made of."""
         body, chosen, seen = self.body, set[int](), set[int]()
-        pending = [v for v in body.returned if self._known[v]]
+        pending = [v for v in body.returned if self._constant[v]]
         for operands, (first, last) in zip(body.operands, body.results, strict=True):
-            if first == last or not self._known[first]:
-                pending += [v for v in operands if self._known[v]]
+            if first == last or not self._constant[first]:
+                pending += [v for v in operands if self._constant[v]]
         while pending:
             value = pending.pop()
             if value in seen or self._bounds[value] < min_work:
@@ -237,13 +237,13 @@ class _Line:
     def write(self) -> list[ir.Value]:
         """Writes the ops that the chosen values are made by at the insertion point; the values
         there."""
-        body, there = self.body, dict[int, ir.Value]()
+        body, values = self.body, dict[int, ir.Value]()
         for index in sorted(set[int]().union(*map(self._cone, self.chosen))):
             with body.ops[index].location:
-                operands = [there[v] for v in body.operands[index]]
+                operands = [values[v] for v in body.operands[index]]
                 results = copy(body.ops[index], body.names[index], operands)
-            there.update(zip(range(*body.results[index]), results, strict=True))
-        return [there[v] for v in self.chosen]
+            values.update(zip(range(*body.results[index]), results, strict=True))
+        return [values[v] for v in self.chosen]
 
     def replace(self, program: Module, value: int, array: np.ndarray) -> None:
         """Reads an array where a value was read."""

@@ -65,8 +65,8 @@ def devices_of(arrays: Iterable[Any]) -> int:
     Args:
       arrays: types or shardings of what it takes, and anything that is none.
     """
-    known = (getattr(x, "sharding", x) for x in arrays)
-    return max((_partitions(getattr(sharding, "mesh", None)) for sharding in known), default=1)
+    shardings = (getattr(x, "sharding", x) for x in arrays)
+    return max((_partitions(getattr(sharding, "mesh", None)) for sharding in shardings), default=1)
 
 
 def _partitions(mesh: Any) -> int:
@@ -159,10 +159,10 @@ def _with_first_devices(placement: Any, mesh: Any, elsewhere: bool) -> Any:
 def on_mesh(program: Module, jitted: Any) -> Any:
     """The compiled call of a program: of one whose mesh is chosen when it is called, with the
     default."""
-    return _OnMesh(program, jitted) if open_mesh(program) is not None else jitted
+    return _MeshCall(program, jitted) if open_mesh(program) is not None else jitted
 
 
-class _OnMesh:
+class _MeshCall:
     def __init__(self, program: Module, jitted: Any):
         self._program, self._jitted = program, jitted
         self.lower, self.trace = jitted.lower, jitted.trace
@@ -180,10 +180,10 @@ def check_devices(placement: Any | None, axis_context: Any) -> None:
       axis_context: JAX's, of the lowered module.
     """
     mesh = _open_mesh_of(placement)
-    given = getattr(axis_context, "num_devices", None)
-    if mesh is not None and given not in (None, mesh.size):
+    num_devices = getattr(axis_context, "num_devices", None)
+    if mesh is not None and num_devices not in (None, mesh.size):
         raise LoweringError(
-            f"a program for {_described(mesh)} is lowered for {count(given, 'device')}: "
+            f"a program for {_described(mesh)} is lowered for {count(num_devices, 'device')}: "
             "call it inside jax.set_mesh(mesh), or on arrays that are on such a mesh"
         )
     _check_axes(placement, jax.sharding.get_abstract_mesh())

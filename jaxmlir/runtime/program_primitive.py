@@ -30,7 +30,7 @@ from jaxmlir._compat import (
     source_info_util,
 )
 from jaxmlir.analysis.call_graph import call_signature
-from jaxmlir.analysis.liveness import Cut, Variant, liveness_of
+from jaxmlir.analysis.liveness import FunctionVariant, PrunedOp, liveness_of
 from jaxmlir.bridge import manual_axes
 from jaxmlir.bridge.exporter import Exporter, count_constvars
 from jaxmlir.dialect.ir import context, ir
@@ -39,7 +39,7 @@ from jaxmlir.dialect.types import in_scope
 from jaxmlir.lowering.functions import Nesting
 from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
-from jaxmlir.runtime.callee import Callee, Pruned
+from jaxmlir.runtime.callee import Callee, PrunedCallee
 from jaxmlir.runtime.placement import check_devices
 from jaxmlir.support.masks import chosen, left_out
 
@@ -86,13 +86,13 @@ def _results_for(callee: Callee, avals: Sequence[Any]) -> list[Any]:
 
     Symbolic sizes are in the arguments' scope: that of a program's equations is not its caller's.
     """
-    found = manual_axes.results(callee.signature, avals)
-    if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in found):
-        return found
+    results = manual_axes.results(callee.signature, avals)
+    if all(core.is_constant_shape(getattr(aval, "shape", ())) for aval in results):
+        return results
     sizes = (size for aval in avals for size in getattr(aval, "shape", ()))
     symbolic = next((size for size in sizes if not core.is_constant_dim(size)), None)
     sizes_scope = callee.sizes_scope if symbolic is None else symbolic.scope
-    return found if sizes_scope is None else [in_scope(aval, sizes_scope) for aval in found]
+    return results if sizes_scope is None else [in_scope(aval, sizes_scope) for aval in results]
 
 
 def _stage(trace: Any, source_info: Any, *tracers: Any, **params: Any) -> list[Any]:
@@ -107,8 +107,8 @@ pe.custom_staging_rules[call_p] = _stage
 
 def _lowering(ctx: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
     check_devices(placement, ctx.module_context.axis_context)
-    found = Nesting.of(ctx.module_context).placeholder(ctx, callee, args)
-    results, tokens = found or callee.lower(ctx, args)
+    placeholder = Nesting.of(ctx.module_context).placeholder(ctx, callee, args)
+    results, tokens = placeholder or callee.lower(ctx, args)
     if ctx.tokens_in is not tokens or len(tokens):
         ctx.set_tokens_out(tokens)
     return results
@@ -155,12 +155,12 @@ def _dce(used: list[bool], eqn: Any) -> tuple[list[bool], Any | None]:
     """JAX drops what is dead before it lowers: here, what is dead inside the called function."""
     if not any(used) and all(pe.dceable_effects.contains(e) for e in eqn.effects):
         return [False] * len(eqn.invars), None
-    found = eqn.params["callee"].pruned(tuple(used))
-    if found is None:
+    pruned = eqn.params["callee"].pruned(tuple(used))
+    if pruned is None:
         return [True] * len(eqn.invars), eqn
-    arguments, callee = found
-    new = _equation(eqn, callee, chosen(eqn.invars, arguments), chosen(eqn.outvars, used))
-    return list(arguments), new
+    arguments, callee = pruned
+    pruned_eqn = _equation(eqn, callee, chosen(eqn.invars, arguments), chosen(eqn.outvars, used))
+    return list(arguments), pruned_eqn
 
 
 register_dce(call_p, _dce)
@@ -187,15 +187,15 @@ def _call(callee: Callee, args: list[Any]) -> list[Any]:
 
     def part(indices: Sequence[int]) -> tuple[Sequence[bool], Callee]:
         """The callee that gives these results, and the arguments it takes."""
-        found = callee.pruned(tuple(i in indices for i in range(n)))
-        return found or ([True] * len(args), callee)
+        pruned = callee.pruned(tuple(i in indices for i in range(n)))
+        return pruned or ([True] * len(args), callee)
 
     axes = manual_axes.added(signature.operands, list(map(core.typeof, args)))
-    found = manual_axes.classes(axes, n, lambda i: part([i])[0])
-    if len(found) <= 1 or signature.effects:
+    classes = manual_axes.classes(axes, n, lambda i: part([i])[0])
+    if len(classes) <= 1 or signature.effects:
         return _bind_callee(callee, args)
     results: dict[int, Any] = {}
-    for indices in found.values():
+    for indices in classes.values():
         arguments, less = part(indices)
         outs = _bind_callee(less, chosen(args, arguments))
         results |= zip(indices if less is not callee else range(n), outs, strict=True)
@@ -225,12 +225,12 @@ def _active(tangents: Any) -> tuple[bool, ...]:
     )
 
 
-def _or_zeros(avals: Any, given: Any, values: Any) -> list[Any]:
+def _or_zeros(avals: Any, nonzero: Any, values: Any) -> list[Any]:
     """Tangents of primals of those types, symbolic zeros where none is given."""
     it = iter(values)
     return [
         next(it) if g else ad_util.Zero(a.to_tangent_aval())
-        for a, g in zip(avals, given, strict=True)
+        for a, g in zip(avals, nonzero, strict=True)
     ]
 
 
@@ -239,8 +239,8 @@ def _jvp(
 ) -> tuple[list[Any], list[Any]]:
     active = _active(tangents)
     program, (symbol, active_out) = callee.derived("jvp", active)
-    given = chosen(tangents, active)
-    outs = _bind(program, symbol, [*primals, *given])
+    directions = chosen(tangents, active)
+    outs = _bind(program, symbol, [*primals, *directions])
     n = len(active_out)
     return outs[:n], _or_zeros(_results(callee, primals), active_out, outs[n:])
 
@@ -258,14 +258,14 @@ def _linearize(
         for nz, a in zip(nonzeros, operands, strict=True)
     )
     program, halves = callee.derived("linearize", (active, is_vjp))
-    outs, kept = halves.values(primals, _bind(program, halves.first, list(primals)))
+    outs, saved = halves.values(primals, _bind(program, halves.first, list(primals)))
 
     def linearized(residuals: list[Any], *tangents: Any) -> list[Any]:
-        given = chosen(tangents, active)
-        values = _bind(program, halves.second, [*residuals, *given])
+        directions = chosen(tangents, active)
+        values = _bind(program, halves.second, [*residuals, *directions])
         return _or_zeros(results, halves.pattern, values)
 
-    return outs, list(halves.pattern), kept, linearized
+    return outs, list(halves.pattern), saved, linearized
 
 
 register_linearization(call_p, _linearize)
@@ -274,11 +274,11 @@ register_linearization(call_p, _linearize)
 def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> list[Any]:
     linear = tuple(map(ad.is_undefined_primal, args))
     nonzero = tuple(type(ct) is not ad_util.Zero for ct in cotangents)
-    program, (symbol, given) = callee.derived("transpose", (linear, nonzero))
+    program, (symbol, pattern) = callee.derived("transpose", (linear, nonzero))
     fixed = left_out(args, linear)
     handed = chosen(cotangents, nonzero)
     outs = iter(_bind(program, symbol, [*fixed, *handed]))
-    gives = iter(given)
+    gives = iter(pattern)
 
     def cotangent(aval: Any) -> Any:
         return next(outs) if next(gives) else ad_util.Zero(aval)
@@ -388,14 +388,14 @@ def _partial_eval_by_policy(
         outvars = chosen(eqn.outvars, later)
         then = _equation(eqn, program.callee(split.second), [*residuals, *rest], outvars)
     has = {id(x) for x, i in zip(eqn.invars, instantiated, strict=True) if i}
-    given = [x for x in then.invars if type(x) is core.Var and id(x) not in has]
-    return now, then if then.outvars else None, list(later), [again or u for u in later], given
+    saved = [x for x in then.invars if type(x) is core.Var and id(x) not in has]
+    return now, then if then.outvars else None, list(later), [again or u for u in later], saved
 
 
 pe.partial_eval_jaxpr_custom_rules[call_p] = _partial_eval_by_policy
 
 
-class Stubs:
+class StubReader:
     """A ``Reader`` whose jaxprs are one ``jaxmlir_call`` equation each, for rules that only call.
 
     Functions that take or make references keep their equations (see :func:`call`).
@@ -412,41 +412,41 @@ class Stubs:
         self._exporter = program.exporter if is_own else Exporter(program, to_run=False)
 
     def jaxpr(self, symbol: str) -> Any:
-        found = self._jaxprs.get(symbol)
-        if found is None:
+        jaxpr = self._jaxprs.get(symbol)
+        if jaxpr is None:
             signature = call_signature(self.program, symbol)
             if signature.uses_refs:
-                found = self._exporter.jaxpr(symbol)
+                jaxpr = self._exporter.jaxpr(symbol)
             else:
                 num_constvars = count_constvars(self.program._function(symbol))
-                found = _stub(self.program.callee(symbol), signature, num_constvars)
-            self._jaxprs[symbol] = found
-        return found
+                jaxpr = _stub(self.program.callee(symbol), signature, num_constvars)
+            self._jaxprs[symbol] = jaxpr
+        return jaxpr
 
     def bound(self, symbol: str, values: str) -> Any:
-        found = self._jaxprs.get((symbol, values))
-        if found is None:
-            found = close_jaxpr(self.jaxpr(symbol), self._exporter.values(values))
-            self._jaxprs[symbol, values] = found
-        return found
+        jaxpr = self._jaxprs.get((symbol, values))
+        if jaxpr is None:
+            jaxpr = close_jaxpr(self.jaxpr(symbol), self._exporter.values(values))
+            self._jaxprs[symbol, values] = jaxpr
+        return jaxpr
 
-    def reduced(self, op: Any, cut: Cut) -> ir.Operation:
+    def reduced(self, op: Any, cut: PrunedOp) -> ir.Operation:
         """What remains of an op of the program, to be read by this reader."""
         with context():
             return reduced(op, cut, self._name, liveness_of(self.program), ip=False)
 
-    def _name(self, variant: Variant) -> str:
+    def _name(self, variant: FunctionVariant) -> str:
         """What stands for a variant of a function, which has no symbol."""
         symbol, results, arguments = variant
-        masks = ["".join("01"[kept] for kept in mask) for mask in (arguments, results)]
+        masks = ["".join("01"[is_kept] for is_kept in mask) for mask in (arguments, results)]
         name = f"{symbol} {masks[0]} -> {masks[1]}"
         if name not in self._jaxprs:
             if call_signature(self.program, symbol).uses_refs:
                 whole = self._exporter.jaxpr(symbol)
-                found, _ = pe.dce_jaxpr(whole.jaxpr, results, instantiate=arguments)
-                self._jaxprs[name] = close_jaxpr(found)
+                pruned, _ = pe.dce_jaxpr(whole.jaxpr, results, instantiate=arguments)
+                self._jaxprs[name] = close_jaxpr(pruned)
             else:
-                callee = Pruned(self.program, variant)
+                callee = PrunedCallee(self.program, variant)
                 self._jaxprs[name] = _stub(callee, callee.signature)
         return name
 

@@ -56,8 +56,8 @@ def of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
     least, most = (0, 1) if is_boolean else (np.iinfo(aval.dtype).min, np.iinfo(aval.dtype).max)
     rule = _RULES.get(node.name.removeprefix("jaxpr."))
     with np.errstate(all="ignore"):
-        found = rule and rule(node, *operands)
-        low, high = (np.broadcast_to(x, aval.shape) for x in found or unknown(()))
+        bounds = rule and rule(node, *operands)
+        low, high = (np.broadcast_to(x, aval.shape) for x in bounds or unknown(()))
         inside = (low >= max(least, -_EXACT)) & (high <= min(most, _EXACT))
     return Bounds(np.where(inside, low, float(least)), np.where(inside, high, float(most)))
 
@@ -74,19 +74,19 @@ def zeros_of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
     return Bounds(low, high)
 
 
-Rule = Callable[..., "Bounds | None"]
+BoundsRule = Callable[..., "Bounds | None"]
 
 
 def _hull(*ends: np.ndarray) -> Bounds:
     return Bounds(functools.reduce(np.minimum, ends), functools.reduce(np.maximum, ends))
 
 
-def _monotone(function: Callable[..., np.ndarray]) -> Rule:
+def _monotone(function: Callable[..., np.ndarray]) -> BoundsRule:
     """The rule of an op that does not decrease in any operand."""
     return lambda node, *xs: Bounds(*(function(*ends) for ends in zip(*xs, strict=True)))
 
 
-def _compared(function: Callable[..., np.ndarray]) -> Rule:
+def _compared(function: Callable[..., np.ndarray]) -> BoundsRule:
     """The rule of ``x < y`` or of ``x <= y``."""
 
     def rule(node: Node, x: Bounds, y: Bounds) -> Bounds:
@@ -102,15 +102,15 @@ def _equal(node: Node, x: Bounds, y: Bounds) -> Bounds:
     return Bounds(certain.astype(float), ((x.low <= y.high) & (y.low <= x.high)).astype(float))
 
 
-def _not(rule: Rule) -> Rule:
+def _not(rule: BoundsRule) -> BoundsRule:
     def negated(node: Node, *operands: Bounds) -> Bounds:
-        found = rule(node, *operands)
-        return Bounds(1 - found.high, 1 - found.low)
+        bounds = rule(node, *operands)
+        return Bounds(1 - bounds.high, 1 - bounds.low)
 
     return negated
 
 
-def _of_booleans(rule: Rule) -> Rule:
+def _of_booleans(rule: BoundsRule) -> BoundsRule:
     """The rule of an op that is another one on integers, bit by bit, for booleans only."""
     return lambda node, *xs: rule(node, *xs) if node.avals()[0].dtype.kind == "b" else None
 
@@ -160,7 +160,7 @@ def _place(node: Node, x: Bounds) -> Bounds:
     return Bounds(np.zeros(()), np.array(float(last)))
 
 
-def _reduced(function: Any) -> Rule:
+def _reduced(function: Any) -> BoundsRule:
     return lambda node, x: Bounds(*(function.reduce(end, axis=node.get("axes")) for end in x))
 
 
@@ -180,7 +180,7 @@ def _moved(node: Node, *operands: Bounds) -> Bounds | None:
     return Bounds(np.min([x.low.min() for x in moved]), np.max([x.high.max() for x in moved]))
 
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, BoundsRule] = {
     **dict.fromkeys((*MOVES, "gather"), _moved),
     **dict.fromkeys(("argmax", "argmin"), _place),
     **dict.fromkeys(("convert_element_type", "stop_gradient"), _monotone(lambda x: np.trunc(x))),

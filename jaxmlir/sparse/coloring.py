@@ -88,15 +88,15 @@ def color(
       mode: ``"forward"`` (columns), ``"reverse"`` (rows), ``"both"``, or ``"auto"`` for the best.
       in_shapes, out_shapes: of the arrays that columns and rows are the elements of.
     """
-    found: list[Coloring] = []
+    colorings: list[Coloring] = []
     if not pattern.nnz:
         none = [np.full(size, -1) for size in (*pattern.shape[::-1], 0)]
         return Coloring(*none)
     if mode != "reverse":
-        found.append(_split(pattern, np.zeros(pattern.shape[0], bool), in_shapes, out_shapes))
-    if mode == "reverse" or (mode != "forward" and found[0].total > _bound(pattern.T.tocsr())):
-        found.append(_split(pattern, np.ones(pattern.shape[0], bool), in_shapes, out_shapes))
-    best = min(found, key=lambda c: c.total)
+        colorings.append(_split(pattern, np.zeros(pattern.shape[0], bool), in_shapes, out_shapes))
+    if mode == "reverse" or (mode != "forward" and colorings[0].total > _bound(pattern.T.tocsr())):
+        colorings.append(_split(pattern, np.ones(pattern.shape[0], bool), in_shapes, out_shapes))
+    best = min(colorings, key=lambda c: c.total)
     if mode in ("both", "auto") and best.total > _FEW and pattern.nnz <= _GREEDY:
         best = min([best, *_splits(pattern, best.total)], key=lambda c: c.total)
     return best
@@ -222,9 +222,9 @@ def column_colors(pattern: Matrix, shapes: Sequence[Shape]) -> np.ndarray:
     for order in itertools.islice(_orders(np.diff(by_column.indptr)), 1 if large else None):
         if best is not None and large:
             break
-        found = _greedy(by_column, order)
-        if best is None or found.max() < best.max():
-            best = found
+        colors = _greedy(by_column, order)
+        if best is None or colors.max() < best.max():
+            best = colors
         if best.max() + 1 == least:
             break
     return best
@@ -347,8 +347,8 @@ def _distances(rows: Sequence[np.ndarray], grid: Shape) -> np.ndarray:
         together = of_row[k:] == of_row[:-k]
         apart = (points[:, k:] - points[:, :-k])[:, together]
         numbers.append(np.unique(weights @ (apart + base // 2)))
-    found = np.unique(np.concatenate(numbers))
-    return found[:, None] // weights % base - base // 2
+    codes = np.unique(np.concatenate(numbers))
+    return codes[:, None] // weights % base - base // 2
 
 
 def lattice_factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:

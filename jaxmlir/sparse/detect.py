@@ -86,8 +86,8 @@ def _copy(program: Module) -> Module:
 
 def _put_in_order(gradient: Any, active: Sequence[bool], argnums: Sequence[int]) -> None:
     """Has a gradient return its results in the order of ``argnums``, not of the arguments."""
-    found = dict(zip((i for i, a in enumerate(active) if a), returned(gradient), strict=True))
-    set_results(gradient, [found[i] for i in argnums])
+    by_argument = dict(zip((i for i, a in enumerate(active) if a), returned(gradient), strict=True))
+    set_results(gradient, [by_argument[i] for i in argnums])
 
 
 def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bool) -> Pattern:
@@ -110,15 +110,15 @@ def _pattern(copy: Module, symbol: str, argnums: Sequence[int], *, symmetric: bo
     in_shapes = [shapes[i] for i in argnums]
     is_symbolic = not all(map(core.is_constant_shape, (*shapes, *out_shapes)))
     inputs = Arguments(in_shapes) if is_symbolic else Columns.of(in_shapes)
-    given = [Value(shape) for shape in shapes]
-    given += [
+    values = [Value(shape) for shape in shapes]
+    values += [
         Value(shapes[i], inputs.identity(argnums.index(i))) for i, a in enumerate(active) if a
     ]
     reasons: dict[Any, Diagnostic] = {}
     tracer = (SymbolicTracer if is_symbolic else Tracer)(copy, inputs, reasons)
     with jax.ensure_compile_time_eval():
-        found = tracer.enter(derivative, given)
-    tangents = iter(found[len(out_shapes) :])
+        results = tracer.enter(derivative, values)
+    tangents = iter(results[len(out_shapes) :])
     parts = [next(tangents).rows if a else None for a in active_out]
     options: Any = {"symmetric": symmetric, "reasons": tuple(reasons.values())}
     if is_symbolic:
@@ -135,8 +135,8 @@ def _written_out(
     options: dict[str, Any],
 ) -> SparsityPattern:
     """The pattern of results with these sets."""
-    given = zip(parts, out_shapes, strict=True)
-    sets = [empty(math.prod(n), columns.width) if rows is None else rows for rows, n in given]
+    pairs = zip(parts, out_shapes, strict=True)
+    sets = [empty(math.prod(n), columns.width) if rows is None else rows for rows, n in pairs]
     try:
         rows = columns.written_out(columns.joined(sets))
     except PatternTooDense as e:

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.interpret.interpreter import Node
-from jaxmlir.sparse.relations import Size, Sum, at_most, ends_of, larger, parameter, smaller
+from jaxmlir.sparse.relations import AffineSum, Size, at_most, ends_of, larger, parameter, smaller
 from jaxmlir.sparse.rules import Value
 
 _STEEP, _FAR = 64, 2**24
@@ -24,7 +24,7 @@ _MOST = 128
 """Formulas are made of arrays of at most so many elements."""
 
 
-class Formula(NamedTuple):
+class SymbolicArray(NamedTuple):
     """What is known of a value: an array of sums, or of booleans, as Python objects."""
 
     array: np.ndarray
@@ -33,7 +33,7 @@ class Formula(NamedTuple):
         return self.array
 
 
-def of_result(node: Node, operands: Sequence[Value], shape: Sequence[Size]) -> Formula | None:
+def of_result(node: Node, operands: Sequence[Value], shape: Sequence[Size]) -> SymbolicArray | None:
     """What the only result of an op is; ``None`` where that is not known."""
     name = node.name.removeprefix("jaxpr.")
     fixed = [size if core.is_constant_dim(size) else 1 for size in shape]
@@ -43,29 +43,29 @@ def of_result(node: Node, operands: Sequence[Value], shape: Sequence[Size]) -> F
     if math.prod(fixed) > _MOST or not is_plain:
         return None
     if name == "dim_as_value":
-        return Formula(_objects(Sum(node.get("dim"))))
+        return SymbolicArray(_objects(AffineSum(node.get("dim"))))
     if name == "iota":
         return _iota(node, shape, fixed)
-    given = [formula_of(x) for x in operands]
-    if any(x is None for x in given):
+    formulas = [formula_of(x) for x in operands]
+    if any(x is None for x in formulas):
         return None
     if name in _MOVES:
-        return _MOVES[name](node, operands, given, shape, fixed)
+        return _MOVES[name](node, operands, formulas, shape, fixed)
     rule = _RULES.get(name)
     if rule is None:
         return None
     try:
         ranges = [(0, size) for size in shape]
-        found = np.frompyfunc(functools.partial(rule, ranges), len(given), 1)(*given)
-    except (core.InconclusiveDimensionOperation, _Unknown):
+        sums = np.frompyfunc(functools.partial(rule, ranges), len(formulas), 1)(*formulas)
+    except (core.InconclusiveDimensionOperation, _Undecidable):
         return None
-    found = _objects(found)
-    return None if any(map(_is_large, found.reshape(-1))) else Formula(found)
+    sums = _objects(sums)
+    return None if any(map(_is_large, sums.reshape(-1))) else SymbolicArray(sums)
 
 
 def _is_large(x: Any) -> bool:
     """Whether a sum may be out of the range of its type where sizes are in it: a hash, say."""
-    if not isinstance(x, Sum):
+    if not isinstance(x, AffineSum):
         return False
     numbers = [c for _, c in x.terms if core.is_constant_dim(c)]
     is_far = core.is_constant_dim(x.constant) and abs(x.constant) > _FAR
@@ -74,86 +74,90 @@ def _is_large(x: Any) -> bool:
 
 def formula_of(x: Value) -> np.ndarray | None:
     """The value as an array of sums or booleans, if it is known."""
-    if isinstance(x.known, Formula):
+    if isinstance(x.known, SymbolicArray):
         return x.known.array
     if x.known is None or not core.is_constant_shape(x.shape) or math.prod(x.shape) > _MOST:
         return None
     array = np.asarray(x.known())
     if array.dtype.kind not in "biu":
         return None
-    convert = bool if array.dtype.kind == "b" else lambda number: Sum(int(number))
+    convert = bool if array.dtype.kind == "b" else lambda number: AffineSum(int(number))
     return _objects(np.frompyfunc(convert, 1, 1)(array))
 
 
-def _objects(found: Any) -> np.ndarray:
-    if isinstance(found, np.ndarray):
-        return found
+def _objects(value: Any) -> np.ndarray:
+    if isinstance(value, np.ndarray):
+        return value
     array = np.empty((), object)
-    array[()] = found
+    array[()] = value
     return array
 
 
-class _Unknown(Exception):
+class _Undecidable(Exception):
     """A number that is no sum, or a comparison that sizes do not decide."""
 
 
-def _iota(node: Node, shape: Sequence[Size], fixed: Sequence[int]) -> Formula:
+def _iota(node: Node, shape: Sequence[Size], fixed: Sequence[int]) -> SymbolicArray:
     d = node.get("dimension")
     array = np.empty(fixed, object)
     for index in np.ndindex(*fixed):
-        array[index] = Sum(index[d]) if core.is_constant_dim(shape[d]) else parameter(d)
-    return Formula(array)
+        array[index] = AffineSum(index[d]) if core.is_constant_dim(shape[d]) else parameter(d)
+    return SymbolicArray(array)
 
 
 def _broadcast(
-    node: Node, operands: Any, given: Any, shape: Sequence[Size], fixed: Sequence[int]
-) -> Formula:
-    dims, (array,) = node.get("broadcast_dimensions"), given
+    node: Node, operands: Any, formulas: Any, shape: Sequence[Size], fixed: Sequence[int]
+) -> SymbolicArray:
+    dims, (array,) = node.get("broadcast_dimensions"), formulas
     sizes = [1] * len(shape)
     for d, size in zip(dims, array.shape, strict=True):
         sizes[d] = size
     # Where an axis of one element is repeated, there is no index along it.
     moved = {
-        i: parameter(d) if not core.is_constant_dim(operands[0].shape[i]) else Sum(0)
+        i: parameter(d) if not core.is_constant_dim(operands[0].shape[i]) else AffineSum(0)
         for i, d in enumerate(dims)
     }
-    return Formula(np.broadcast_to(_put(array, moved).reshape(sizes), fixed))
+    return SymbolicArray(np.broadcast_to(_put(array, moved).reshape(sizes), fixed))
 
 
 def _rev(
-    node: Node, operands: Any, given: Any, shape: Sequence[Size], fixed: Sequence[int]
-) -> Formula:
-    (array,), dims = given, node.get("dimensions")
-    back = {d: Sum(shape[d] - 1, ((d, -1),)) for d in dims if not core.is_constant_dim(shape[d])}
-    return Formula(np.flip(_put(array, back), [d for d in dims if d not in back]))
+    node: Node, operands: Any, formulas: Any, shape: Sequence[Size], fixed: Sequence[int]
+) -> SymbolicArray:
+    (array,), dims = formulas, node.get("dimensions")
+    back = {
+        d: AffineSum(shape[d] - 1, ((d, -1),)) for d in dims if not core.is_constant_dim(shape[d])
+    }
+    return SymbolicArray(np.flip(_put(array, back), [d for d in dims if d not in back]))
 
 
-def _put(array: np.ndarray, values: dict[int, Sum]) -> np.ndarray:
+def _put(array: np.ndarray, values: dict[int, AffineSum]) -> np.ndarray:
     """An array of sums with others in the place of some parameters."""
-    found = np.frompyfunc(lambda x: x.put(values) if isinstance(x, Sum) else x, 1, 1)(array)
-    return _objects(found)
+    sums = np.frompyfunc(lambda x: x.put(values) if isinstance(x, AffineSum) else x, 1, 1)(array)
+    return _objects(sums)
 
 
 def _concatenate(
-    node: Node, operands: Any, given: Any, shape: Sequence[Size], fixed: Sequence[int]
-) -> Formula | None:
+    node: Node, operands: Any, formulas: Any, shape: Sequence[Size], fixed: Sequence[int]
+) -> SymbolicArray | None:
     d = node.get("dimension")
-    return Formula(np.concatenate(given, d)) if core.is_constant_dim(shape[d]) else None
+    return SymbolicArray(np.concatenate(formulas, d)) if core.is_constant_dim(shape[d]) else None
 
 
 def _convert(
-    node: Node, operands: Any, given: Any, shape: Sequence[Size], fixed: Sequence[int]
-) -> Formula | None:
-    (array,) = given
-    return Formula(array) if all(isinstance(x, Sum) for x in array.reshape(-1)) else None
+    node: Node, operands: Any, formulas: Any, shape: Sequence[Size], fixed: Sequence[int]
+) -> SymbolicArray | None:
+    (array,) = formulas
+    return (
+        SymbolicArray(array) if all(isinstance(x, AffineSum) for x in array.reshape(-1)) else None
+    )
 
 
-Move = Callable[..., "Formula | None"]
-_MOVES: dict[str, Move] = {
+FormulaRule = Callable[..., "SymbolicArray | None"]
+_MOVES: dict[str, FormulaRule] = {
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,
     "convert_element_type": _convert,
-    "copy": lambda node, operands, given, shape, fixed: Formula(*given),
+    "copy": lambda node, operands, given, shape, fixed: SymbolicArray(*given),
     "rev": _rev,
 }
 
@@ -161,41 +165,41 @@ _MOVES: dict[str, Move] = {
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
-def _less(ranges: Any, x: Sum, y: Sum) -> bool:
+def _less(ranges: Any, x: AffineSum, y: AffineSum) -> bool:
     """Whether ``x < y``, for all elements."""
     ends = ends_of(x.plus(y, -1), ranges)
     if ends is not None and at_most(ends[1] + 1, 0):
         return True
     if ends is not None and at_most(0, ends[0]):
         return False
-    raise _Unknown
+    raise _Undecidable
 
 
-def _equal(ranges: Any, x: Sum, y: Sum) -> bool:
+def _equal(ranges: Any, x: AffineSum, y: AffineSum) -> bool:
     if x == y:
         return True
     ends = ends_of(x.plus(y, -1), ranges)
     if ends is not None and (at_most(ends[1] + 1, 0) or at_most(1, ends[0])):
         return False
-    raise _Unknown
+    raise _Undecidable
 
 
-def _times(ranges: Any, x: Sum, y: Sum) -> Sum:
+def _times(ranges: Any, x: AffineSum, y: AffineSum) -> AffineSum:
     if x.terms and y.terms:
-        raise _Unknown
+        raise _Undecidable
     return y.times(x.constant) if y.terms else x.times(y.constant)
 
 
-def _remainder(ranges: Any, x: Sum, y: Sum) -> Sum:
-    if _less(ranges, x, Sum(0)) or not _less(ranges, x, y):
-        raise _Unknown
+def _remainder(ranges: Any, x: AffineSum, y: AffineSum) -> AffineSum:
+    if _less(ranges, x, AffineSum(0)) or not _less(ranges, x, y):
+        raise _Undecidable
     return x
 
 
-def _extreme(choose: Callable[[Size, Size], Size], sign: int) -> Callable[..., Sum]:
-    def rule(ranges: Any, x: Sum, y: Sum) -> Sum:
+def _extreme(choose: Callable[[Size, Size], Size], sign: int) -> Callable[..., AffineSum]:
+    def rule(ranges: Any, x: AffineSum, y: AffineSum) -> AffineSum:
         if not x.terms and not y.terms:
-            return Sum(choose(x.constant, y.constant))
+            return AffineSum(choose(x.constant, y.constant))
         return y if _less(ranges, x.times(sign), y.times(sign)) else x
 
     return rule
@@ -227,11 +231,11 @@ _RULES: dict[str, Callable[..., Any]] = {
 
 def _booleans(*values: Any) -> bool:
     if not all(isinstance(x, bool) for x in values):
-        raise _Unknown
+        raise _Undecidable
     return True
 
 
 def _case(which: Any) -> int:
-    if isinstance(which, Sum) and (which.terms or not core.is_constant_dim(which.constant)):
-        raise _Unknown
-    return int(which.constant if isinstance(which, Sum) else which)
+    if isinstance(which, AffineSum) and (which.terms or not core.is_constant_dim(which.constant)):
+        raise _Undecidable
+    return int(which.constant if isinstance(which, AffineSum) else which)

@@ -153,10 +153,10 @@ class Columns:
         sets = empty(0, self.inputs)
         for block in self._blocks:
             start = self.inputs + sets.shape[0]
-            wanted = np.flatnonzero(needed[start : start + block.shape[0]])
-            found = _substituted(block[wanted], self.inputs, sets, most)
-            spread = reads(wanted, np.arange(wanted.size), block.shape[0], wanted.size)
-            sets = sparse.vstack([sets, spread @ found], format="csr")
+            hubs = np.flatnonzero(needed[start : start + block.shape[0]])
+            hub_sets = _substituted(block[hubs], self.inputs, sets, most)
+            spread = reads(hubs, np.arange(hubs.size), block.shape[0], hubs.size)
+            sets = sparse.vstack([sets, spread @ hub_sets], format="csr")
         return sets
 
 
@@ -192,8 +192,8 @@ def empty(size: int, width: int) -> Rows:
 def reads(results: np.ndarray, operands: np.ndarray, rows: int, columns: int) -> Rows:
     """The matrix of an op: results that read elements of the operand, pair by pair."""
     pairs = np.ravel(results), np.ravel(operands)
-    made = sparse.coo_matrix((np.ones(pairs[0].size, bool), pairs), shape=(rows, columns))
-    return made.tocsr()
+    matrix = sparse.coo_matrix((np.ones(pairs[0].size, bool), pairs), shape=(rows, columns))
+    return matrix.tocsr()
 
 
 def _rows(indices: np.ndarray, indptr: np.ndarray, width: int) -> Rows:

@@ -116,14 +116,14 @@ class SparsityPattern:
         """
         if mode not in MODES:
             raise ArgumentError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
-        known = self.__dict__.setdefault("_colorings", {})
-        if mode not in known:
+        colorings = self.__dict__.setdefault("_colorings", {})
+        if mode not in colorings:
             if self.symmetric and mode == "auto":
-                known[mode] = coloring.color_symmetric(self.to_scipy(), self.in_shapes)
+                colorings[mode] = coloring.color_symmetric(self.to_scipy(), self.in_shapes)
             else:
                 matrix = self.to_scipy()
-                known[mode] = coloring.color(matrix, mode, self.in_shapes, self.out_shapes)
-        return known[mode]
+                colorings[mode] = coloring.color(matrix, mode, self.in_shapes, self.out_shapes)
+        return colorings[mode]
 
     # -- files --
 
@@ -159,11 +159,11 @@ class SparsityPattern:
                 about = json.loads(str(parts["about"]))
                 indptr, indices = parts["indptr"], parts["indices"]
             reasons = [Diagnostic(*reason) for reason in about.pop("reasons")]
-            found = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
-            found.to_scipy().check_format()
+            pattern = cls(about.pop("shape"), indptr, indices, reasons=reasons, **about)
+            pattern.to_scipy().check_format()
         except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as e:
             raise ArgumentError(f"{os.fspath(path)} is no sparsity pattern: {e}") from e
-        return found
+        return pattern
 
     # -- pictures --
 

@@ -24,48 +24,49 @@ from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.sparse.formulas import formula_of
 from jaxmlir.sparse.relations import (
+    AffineSum,
     Arguments,
     Piece,
     Pieces,
     Size,
-    Sum,
     at_most,
     ends_of,
     larger,
     smaller,
     united,
 )
-from jaxmlir.sparse.rules import IDENTITIES, Leaf, Value
+from jaxmlir.sparse.rules import IDENTITIES, LeafOp, Value
 
-Found = list[list[Piece]]
+ResultPieces = list[list[Piece]]
 """The pieces of each result."""
 
 
-def relations_of(leaf: Leaf) -> list[Pieces | None] | None:
+def relations_of(leaf: LeafOp) -> list[Pieces | None] | None:
     """What the results of an op depend on; ``None`` where no rule knows."""
     for rule in _rules_of(leaf.name):
-        found = rule(leaf)
-        if found is not None:
+        relations = rule(leaf)
+        if relations is not None:
             return [
-                _kept(leaf, pieces, shape) for pieces, shape in zip(found, leaf.shapes, strict=True)
+                _limited(leaf, pieces, shape)
+                for pieces, shape in zip(relations, leaf.shapes, strict=True)
             ]
     return None
 
 
-def dense(leaf: Leaf) -> list[Pieces | None]:
+def dense(leaf: LeafOp) -> list[Pieces | None]:
     """Every result depends on all that any operand depends on."""
     pieces = [piece for i in leaf.depending for piece in leaf.operands[i].rows]
     return [
-        _kept(leaf, [_along(piece, (), (None,) * len(shape), shape) for piece in pieces], shape)
+        _limited(leaf, [_along(piece, (), (None,) * len(shape), shape) for piece in pieces], shape)
         for shape in leaf.shapes
     ]
 
 
-def _kept(leaf: Leaf, pieces: Any, shape: Sequence[Size]) -> Pieces | None:
-    found = united(list(pieces))
-    if len(found) > _MOST_PIECES:
-        found = whole(found, leaf.columns, shape)
-    return found or None
+def _limited(leaf: LeafOp, pieces: Any, shape: Sequence[Size]) -> Pieces | None:
+    union = united(list(pieces))
+    if len(union) > _MOST_PIECES:
+        union = whole(union, leaf.columns, shape)
+    return union or None
 
 
 def whole(pieces: Pieces, arguments: Arguments, shape: Sequence[Size]) -> Pieces:
@@ -93,7 +94,7 @@ def _along(piece: Piece, of_operand: Dims, of_result: Dims, shape: Sequence[Size
     return piece._replace(result=tuple(indices))
 
 
-def _along_loops(leaf: Leaf) -> Found | None:
+def _along_loops(leaf: LeafOp) -> ResultPieces | None:
     with context():
         op = leaf.node.op
         maps = symbolic_maps_of(op_signature.of_op(op, leaf.node.name, list(op.operands)))
@@ -104,7 +105,7 @@ def _along_loops(leaf: Leaf) -> Found | None:
     return [[_along(*part, of_result, shape) for part in parts] for shape, of_result in pairs]
 
 
-def _each(leaf: Leaf) -> Found | None:
+def _each(leaf: LeafOp) -> ResultPieces | None:
     """Ops whose results are their operands, one by one."""
     if len(leaf.operands) != len(leaf.shapes):
         return None
@@ -114,18 +115,18 @@ def _each(leaf: Leaf) -> Found | None:
 # --- movement -------------------------------------------------------------------------------------
 
 
-def _moved(piece: Piece, d: int, index: Sum) -> Piece:
+def _moved(piece: Piece, d: int, index: AffineSum) -> Piece:
     return piece._replace(result=(*piece.result[:d], index, *piece.result[d + 1 :]))
 
 
 def _cut(piece: Piece, starts: Sequence[Size], sizes: Sequence[Size]) -> list[Piece]:
     """The part of a piece within a window, whose first element becomes the first."""
-    found = [piece]
+    parts = [piece]
     for d, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        found = [y for x in found for y in x.where(x.result[d], start, start + size)]
+        parts = [y for x in parts for y in x.where(x.result[d], start, start + size)]
     return [
         x._replace(result=tuple(i.plus(-s) for i, s in zip(x.result, starts, strict=True)))
-        for x in found
+        for x in parts
     ]
 
 
@@ -151,95 +152,95 @@ def _divided(piece: Piece, d: int, by: int) -> list[Piece] | None:
         t, sign = single
         rest = (-sign * constant) % by
         low, high = (-((rest - end) // by) for end in piece.ranges[t])
-        new = Sum(rest, ((t, by),))
+        multiple = AffineSum(rest, ((t, by),))
         ranges = (*piece.ranges[:t], (low, high), *piece.ranges[t + 1 :])
-        piece = piece.put({t: new}, ranges)
-        return [_moved(piece, d, Sum((constant + sign * rest) // by, ((t, sign),)))]
+        piece = piece.put({t: multiple}, ranges)
+        return [_moved(piece, d, AffineSum((constant + sign * rest) // by, ((t, sign),)))]
     numbers = [c for _, c in index.terms]
     if not all(map(core.is_constant_dim, (constant, *numbers))) or any(c % by for c in numbers):
         return None
     terms = tuple((t, c // by) for t, c in index.terms)
-    return [] if constant % by else [_moved(piece, d, Sum(constant // by, terms))]
+    return [] if constant % by else [_moved(piece, d, AffineSum(constant // by, terms))]
 
 
-def _slice(leaf: Leaf) -> Found | None:
+def _slice(leaf: LeafOp) -> ResultPieces | None:
     starts, limits = leaf.node.get("start_indices"), leaf.node.get("limit_indices")
     strides = leaf.node.get("strides") or (1,) * len(starts)
     sizes = [limit - start for start, limit in zip(starts, limits, strict=True)]
-    found = [y for x in leaf.operands[0].rows for y in _cut(x, starts, sizes)]
+    pieces = [y for x in leaf.operands[0].rows for y in _cut(x, starts, sizes)]
     for d, stride in enumerate(strides):
         if not core.is_constant_dim(stride):
             return None
-        parts = [_divided(x, d, int(stride)) for x in found]
+        parts = [_divided(x, d, int(stride)) for x in pieces]
         if None in parts:
             return None
-        found = [y for part in parts for y in part]
-    return [found]
+        pieces = [y for part in parts for y in part]
+    return [pieces]
 
 
-def _pad(leaf: Leaf) -> Found:
+def _pad(leaf: LeafOp) -> ResultPieces:
     """What is filled in is one number, and goes everywhere."""
     (shape,), (x, fill) = leaf.shapes, leaf.operands
-    found = [_along(piece, (), (None,) * len(shape), shape) for piece in fill.rows or ()]
+    pieces = [_along(piece, (), (None,) * len(shape), shape) for piece in fill.rows or ()]
     for piece in x.rows or ():
         pairs = zip(piece.result, leaf.node.get("padding_config"), strict=True)
         indices = tuple(i.times(inner + 1).plus(low) for i, (low, _, inner) in pairs)
         zeros = (0,) * len(shape)
-        found += _cut(piece._replace(result=indices), zeros, shape)
-    return [found]
+        pieces += _cut(piece._replace(result=indices), zeros, shape)
+    return [pieces]
 
 
-def _concatenate(leaf: Leaf) -> Found:
-    d, start, found = leaf.node.get("dimension"), 0, []
+def _concatenate(leaf: LeafOp) -> ResultPieces:
+    d, start, pieces = leaf.node.get("dimension"), 0, []
     for x in leaf.operands:
-        found += [_moved(piece, d, piece.result[d].plus(start)) for piece in x.rows or ()]
+        pieces += [_moved(piece, d, piece.result[d].plus(start)) for piece in x.rows or ()]
         start = start + x.shape[d]
-    return [found]
+    return [pieces]
 
 
-def _stack(leaf: Leaf) -> Found:
+def _stack(leaf: LeafOp) -> ResultPieces:
     d = leaf.node.get("axis")
-    parts = [(Sum(i), piece) for i, x in enumerate(leaf.operands) for piece in x.rows or ()]
+    parts = [(AffineSum(i), piece) for i, x in enumerate(leaf.operands) for piece in x.rows or ()]
     return [[p._replace(result=(*p.result[:d], i, *p.result[d:])) for i, p in parts]]
 
 
-def _split(leaf: Leaf) -> Found:
-    d, (x,), start, found = leaf.node.get("axis"), leaf.operands, 0, []
+def _split(leaf: LeafOp) -> ResultPieces:
+    d, (x,), start, results = leaf.node.get("axis"), leaf.operands, 0, []
     for size in leaf.node.get("sizes"):
         starts = [start if i == d else 0 for i in range(len(x.shape))]
         sizes = [size if i == d else n for i, n in enumerate(x.shape)]
-        found.append([y for piece in x.rows for y in _cut(piece, starts, sizes)])
+        results.append([y for piece in x.rows for y in _cut(piece, starts, sizes)])
         start = start + size
-    return found
+    return results
 
 
-def _unstack(leaf: Leaf) -> Found:
-    (x,), d, found = leaf.operands, leaf.node.get("axis"), []
+def _unstack(leaf: LeafOp) -> ResultPieces:
+    (x,), d, results = leaf.operands, leaf.node.get("axis"), []
     for i in range(len(leaf.shapes)):
         parts = [y for piece in x.rows for y in piece.where(piece.result[d], i, i + 1)]
-        found.append([y._replace(result=(*y.result[:d], *y.result[d + 1 :])) for y in parts])
-    return found
+        results.append([y._replace(result=(*y.result[:d], *y.result[d + 1 :])) for y in parts])
+    return results
 
 
-def _rev(leaf: Leaf) -> Found:
-    (x,), found = leaf.operands, []
+def _rev(leaf: LeafOp) -> ResultPieces:
+    (x,), pieces = leaf.operands, []
     for piece in x.rows:
         for d in leaf.node.get("dimensions"):
             piece = _moved(piece, d, piece.result[d].times(-1).plus(x.shape[d] - 1))
-        found.append(piece)
-    return [found]
+        pieces.append(piece)
+    return [pieces]
 
 
-def _reshape(leaf: Leaf) -> Found | None:
+def _reshape(leaf: LeafOp) -> ResultPieces | None:
     (x,), (shape,) = leaf.operands, leaf.shapes
     if leaf.name == "reshape" and leaf.node.get("dimensions") is not None:
         return None
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for piece in x.rows:
         parts = [piece._replace(result=())]
         indices = piece.result
         for have, want in _groups(x.shape, shape):
-            number = Sum(0)
+            number = AffineSum(0)
             for d in have:
                 number = number.times(x.shape[d]).plus(indices[d])
             sizes = [shape[d] for d in want]
@@ -250,8 +251,8 @@ def _reshape(leaf: Leaf) -> Found | None:
             if None in unfolded:
                 return None
             parts = [y for part in unfolded for y in part]
-        found += parts
-    return [found]
+        pieces += parts
+    return [pieces]
 
 
 def _groups(have: Sequence[Size], want: Sequence[Size]) -> Iterator[tuple[list[int], list[int]]]:
@@ -284,7 +285,7 @@ def _is_one(size: Size) -> bool:
     return core.is_constant_dim(size) and size == 1
 
 
-def _unfolded(piece: Piece, number: Sum, sizes: Sequence[Size]) -> list[Piece] | None:
+def _unfolded(piece: Piece, number: AffineSum, sizes: Sequence[Size]) -> list[Piece] | None:
     """The piece with more indices: those of a number in row-major order.
 
     A number is split in a multiple of the size of a row and a rest; the rest may run over into
@@ -295,13 +296,13 @@ def _unfolded(piece: Piece, number: Sum, sizes: Sequence[Size]) -> list[Piece] |
     row = math.prod(sizes[1:])
     if core.is_constant_dim(row) and row == 0:
         return []
-    high, rest = Sum(0), Sum(number.constant)
+    high, rest = AffineSum(0), AffineSum(number.constant)
     for t, c in number.terms:
         times = c // row if not at_most(c, 0) else -(-c // row)
         if times * row == c:
-            high = high.plus(Sum(0, ((t, times),)))
+            high = high.plus(AffineSum(0, ((t, times),)))
         else:
-            rest = rest.plus(Sum(0, ((t, c),)))
+            rest = rest.plus(AffineSum(0, ((t, c),)))
     ends = piece.ends(rest)
     if ends is None:
         return None
@@ -310,7 +311,7 @@ def _unfolded(piece: Piece, number: Sum, sizes: Sequence[Size]) -> list[Piece] |
     last = min((k for k in carries if at_most(ends[1] + 1, (k + 1) * row)), default=None)
     if first is None or last is None:
         return None
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for k in range(first, last + 1):
         index = rest.plus(-k * row)
         for part in piece.where(index, 0, row):
@@ -318,8 +319,8 @@ def _unfolded(piece: Piece, number: Sum, sizes: Sequence[Size]) -> list[Piece] |
             unfolded = _unfolded(part, index, sizes[1:])
             if unfolded is None:
                 return None
-            found += unfolded
-    return found
+            pieces += unfolded
+    return pieces
 
 
 _CARRIES = 3
@@ -328,28 +329,28 @@ _CARRIES = 3
 # --- windows at known places ----------------------------------------------------------------------
 
 
-def _places(x: Value) -> list[tuple[tuple[int, ...], list[Sum]]] | None:
+def _places(x: Value) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
     """Where windows begin, if that is known: for each place in the array of indices, formulas."""
-    known = formula_of(x)
-    if known is None or not known.ndim:
+    formula = formula_of(x)
+    if formula is None or not formula.ndim:
         return None
-    return [(place, list(known[place])) for place in np.ndindex(*known.shape[:-1])]
+    return [(place, list(formula[place])) for place in np.ndindex(*formula.shape[:-1])]
 
 
 def _single_starts(
     indices: Sequence[Value], sizes: Sequence[Size], shape: Sequence[Size]
 ) -> list[Size] | None:
     """Where the only window of a dynamic slice begins."""
-    known = [formula_of(i) for i in indices]
-    if any(start is None for start in known):
+    formulas = [formula_of(i) for i in indices]
+    if any(start is None for start in formulas):
         return None
     return [
         larger(0, smaller(start.item().constant, have - size))
-        for start, size, have in zip(known, sizes, shape, strict=True)
+        for start, size, have in zip(formulas, sizes, shape, strict=True)
     ]
 
 
-def _dynamic_slice(leaf: Leaf) -> Found | None:
+def _dynamic_slice(leaf: LeafOp) -> ResultPieces | None:
     x, *indices = leaf.operands
     sizes = leaf.node.get("slice_sizes")
     starts = _single_starts(indices, sizes, x.shape)
@@ -359,7 +360,7 @@ def _dynamic_slice(leaf: Leaf) -> Found | None:
 
 
 # y[b,w] = x[p[b] + w]
-def _gather(leaf: Leaf) -> Found | None:
+def _gather(leaf: LeafOp) -> ResultPieces | None:
     x, indices = leaf.operands
     numbers, sizes = leaf.node.get("dimension_numbers"), leaf.node.get("slice_sizes")
     places = _places(indices)
@@ -367,17 +368,17 @@ def _gather(leaf: Leaf) -> Found | None:
         return None
     (shape,), of_places = leaf.shapes, indices.shape[:-1]
     windows = [d for d in range(len(x.shape)) if d not in numbers.collapsed_slice_dims]
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for place, row in places:
-        starts = [Sum(0)] * len(x.shape)
+        starts = [AffineSum(0)] * len(x.shape)
         for d, start in zip(numbers.start_index_map, row, strict=True):
             starts[d] = _start(leaf, start, sizes[d], x.shape[d], of_places)
             if starts[d] is None:
                 return None
         for piece in x.rows:
-            batch: list[Sum] = []
+            batch: list[AffineSum] = []
             for i, size in zip(place, of_places, strict=True):
-                index = Sum(i)
+                index = AffineSum(i)
                 if not core.is_constant_dim(size):
                     piece, index = piece.fresh(size)
                 batch.append(index)
@@ -391,49 +392,51 @@ def _gather(leaf: Leaf) -> Found | None:
                     parts = [y for p in parts for y in p.zero(p.result[d])]
                 else:
                     parts = [y for p in parts for y in p.where(p.result[d], 0, size)]
-            found += [part._replace(result=part.result[: len(shape)]) for part in parts]
-    return [found]
+            pieces += [part._replace(result=part.result[: len(shape)]) for part in parts]
+    return [pieces]
 
 
-def _start(leaf: Leaf, start: Sum, size: Size, have: Size, places: Sequence[Size]) -> Sum | None:
+def _start(
+    leaf: LeafOp, start: AffineSum, size: Size, have: Size, places: Sequence[Size]
+) -> AffineSum | None:
     """Where a window begins along a dimension; ``None`` where it may be moved to be inside, each
     in another way."""
     mode = leaf.node.get("mode")
     if not start.terms:
         # What is outside is moved, or not there.
         is_moved = mode == GatherScatterMode.CLIP or leaf.name == "gather"
-        return Sum(larger(0, smaller(start.constant, have - size))) if is_moved else start
+        return AffineSum(larger(0, smaller(start.constant, have - size))) if is_moved else start
     ends = ends_of(start, [(0, n) for n in places])
     inside = ends and at_most(0, ends[0]) and at_most(ends[1] + size, have)
     return start if inside or mode != GatherScatterMode.CLIP else None
 
 
-def _update(leaf: Leaf) -> Found | None:
+def _update(leaf: LeafOp) -> ResultPieces | None:
     """Windows are written to the operand: it goes by, but where they are known to overwrite it."""
     which = OPS[leaf.name].update
     rule = _update_slice if leaf.name == "dynamic_update_slice" else _scatter
-    found = rule(leaf, leaf.operands[which])
-    if found is not None:
-        return found
+    relations = rule(leaf, leaf.operands[which])
+    if relations is not None:
+        return relations
     alone = [x if i == which else x._replace(rows=None) for i, x in enumerate(leaf.operands)]
     along = _along_loops(leaf._replace(operands=alone))
     return along and [[*(leaf.operands[0].rows or ()), *along[0]]]
 
 
-def _update_slice(leaf: Leaf, updates: Value) -> Found | None:
+def _update_slice(leaf: LeafOp, updates: Value) -> ResultPieces | None:
     x, sizes = leaf.operands[0], updates.shape
     starts = _single_starts(leaf.operands[2:], sizes, x.shape)
     if starts is None:
         return None
-    found = [y for piece in x.rows or () for y in _outside(piece, starts, sizes, x.shape)]
+    pieces = [y for piece in x.rows or () for y in _outside(piece, starts, sizes, x.shape)]
     for piece in updates.rows or ():
         index = tuple(i.plus(s) for i, s in zip(piece.result, starts, strict=True))
-        found.append(piece._replace(result=index))
-    return [found]
+        pieces.append(piece._replace(result=index))
+    return [pieces]
 
 
 # y = x, y[p[b] + w] += u[b,w]
-def _scatter(leaf: Leaf, updates: Value) -> Found | None:
+def _scatter(leaf: LeafOp, updates: Value) -> ResultPieces | None:
     if not leaf.name.startswith("scatter"):
         return None
     x, indices = leaf.operands[:2]
@@ -441,25 +444,25 @@ def _scatter(leaf: Leaf, updates: Value) -> Found | None:
     if places is None or numbers.operand_batching_dims:
         return None
     windows = numbers.update_window_dims
-    kept = [d for d in range(len(x.shape)) if d not in numbers.inserted_window_dims]
+    window_dims = [d for d in range(len(x.shape)) if d not in numbers.inserted_window_dims]
     sizes: list[Size] = [1] * len(x.shape)
-    for d, of_update in zip(kept, windows, strict=True):
+    for d, of_update in zip(window_dims, windows, strict=True):
         sizes[d] = updates.shape[of_update]
     outer = [d for d in range(len(updates.shape)) if d not in windows]
-    found = list(x.rows or ())
+    pieces = list(x.rows or ())
     for place, row in places:
-        starts = [Sum(0)] * len(x.shape)
+        starts = [AffineSum(0)] * len(x.shape)
         for d, start in zip(numbers.scatter_dims_to_operand_dims, row, strict=True):
             starts[d] = _start(leaf, start, sizes[d], x.shape[d], indices.shape[:-1])
             if starts[d] is None:
                 return None
-        given = list(zip(starts, sizes, x.shape, strict=True))
+        spans = list(zip(starts, sizes, x.shape, strict=True))
         if leaf.name == "scatter" and all(
             not s.terms and at_most(0, s.constant) and at_most(s.constant + n, have)
-            for s, n, have in given
+            for s, n, have in spans
         ):
             at = [s.constant for s in starts]
-            found = [y for piece in found for y in _outside(piece, at, sizes, x.shape)]
+            pieces = [y for piece in pieces for y in _outside(piece, at, sizes, x.shape)]
         for piece in updates.rows or ():
             parts = [piece]
             for i, d in enumerate(outer):
@@ -468,27 +471,27 @@ def _scatter(leaf: Leaf, updates: Value) -> Found | None:
             for part in parts:
                 batch = {i: part.result[d] for i, d in enumerate(outer)}
                 index = [start.put(batch) for start in starts]
-                for d, of_update in zip(kept, windows, strict=True):
+                for d, of_update in zip(window_dims, windows, strict=True):
                     index[d] = index[d].plus(part.result[of_update])
-                found += _cut(part._replace(result=tuple(index)), (0,) * len(index), x.shape)
-    return [found]
+                pieces += _cut(part._replace(result=tuple(index)), (0,) * len(index), x.shape)
+    return [pieces]
 
 
 # --- sums along an axis, and in windows -----------------------------------------------------------
 
 
-def _cumulative(leaf: Leaf) -> Found:
-    (x,), axis, found = leaf.operands, leaf.node.get("axis"), []
+def _cumulative(leaf: LeafOp) -> ResultPieces:
+    (x,), axis, pieces = leaf.operands, leaf.node.get("axis"), []
     for piece in x.rows:
         have = piece.result[axis]
         piece, index = piece.fresh(x.shape[axis])
         sign = -1 if leaf.node.get("reverse", False) else 1
         after = index.times(sign).plus(have, -sign)
-        found += _moved(piece, axis, index).where(after, 0, x.shape[axis])
-    return [found]
+        pieces += _moved(piece, axis, index).where(after, 0, x.shape[axis])
+    return [pieces]
 
 
-def _pooling(leaf: Leaf) -> Found | None:
+def _pooling(leaf: LeafOp) -> ResultPieces | None:
     node, (shape,) = leaf.node, leaf.shapes[:1]
     windows, ones = node.get("window_dimensions"), (1,) * len(shape)
     options = [
@@ -503,14 +506,14 @@ def _pooling(leaf: Leaf) -> Found | None:
     taps = _taps([options[0], *options[4:]])
     if taps is None:
         return None
-    found = []
+    pieces = []
     for piece in (piece for i in leaf.depending for piece in leaf.operands[i].rows):
         for offsets in taps:
             parts = _tapped(piece, range(len(shape)), offsets, *options[1:4], shape)
             if parts is None:
                 return None
-            found += parts
-    return [found] * len(leaf.shapes)
+            pieces += parts
+    return [pieces] * len(leaf.shapes)
 
 
 def _taps(options: Sequence[Sequence[Size]]) -> list[tuple[int, ...]] | None:
@@ -548,7 +551,7 @@ def _tapped(
     return parts
 
 
-def _convolution(leaf: Leaf) -> Found | None:
+def _convolution(leaf: LeafOp) -> ResultPieces | None:
     (image, kernel), node, (shape,) = leaf.operands, leaf.node, leaf.shapes
     if kernel.rows is not None or node.get("batch_group_count", 1) != 1:
         return None
@@ -561,12 +564,12 @@ def _convolution(leaf: Leaf) -> Found | None:
     if taps is None:
         return None
     if kernel.known is not None:
-        read = (np.transpose(kernel.known(), rhs) != 0).any((0, 1)).reshape(-1)
-        taps = [tap for tap, is_read in zip(taps, read, strict=True) if is_read]
+        nonzero = (np.transpose(kernel.known(), rhs) != 0).any((0, 1)).reshape(-1)
+        taps = [tap for tap, is_read in zip(taps, nonzero, strict=True) if is_read]
     padding = [low for low, _ in node.get("padding")]
     dilations = node.get("lhs_dilation") or ones
     options = node.get("window_strides"), padding, dilations
-    found = []
+    pieces = []
     order = [0] * len(shape)
     for i, d in enumerate(out):
         order[d] = i
@@ -581,13 +584,13 @@ def _convolution(leaf: Leaf) -> Found | None:
             for part in parts:
                 part, feature = part.fresh(shape[out[1]])
                 indices = (part.result[0], feature, *part.result[1:])
-                found.append(part._replace(result=tuple(indices[i] for i in order)))
-    return [found]
+                pieces.append(part._replace(result=tuple(indices[i] for i in order)))
+    return [pieces]
 
 
-Rule = Callable[[Leaf], "Found | None"]
+RelationRule = Callable[[LeafOp], "ResultPieces | None"]
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, RelationRule] = {
     "concatenate": _concatenate,
     "conv_general_dilated": _convolution,
     "dynamic_slice": _dynamic_slice,
@@ -605,9 +608,9 @@ _RULES: dict[str, Rule] = {
 
 
 @functools.cache
-def _rules_of(name: str) -> tuple[Rule, ...]:
+def _rules_of(name: str) -> tuple[RelationRule, ...]:
     """The rules for an op, to be tried in order."""
-    full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
+    full, rules = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
     kinds = ((Trait.RESHAPE, _reshape), (Trait.UPDATE, _update), (Trait.CUMULATIVE, _cumulative))
-    found += [rule for trait, rule in kinds if full in with_trait(trait)]
-    return (*found, _along_loops)
+    rules += [rule for trait, rule in kinds if full in with_trait(trait)]
+    return (*rules, _along_loops)

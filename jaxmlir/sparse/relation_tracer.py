@@ -17,9 +17,9 @@ import numpy as np
 from jaxmlir._compat import core
 from jaxmlir.interpret.interpreter import Node, plan_of
 from jaxmlir.sparse import formulas, relation_rules
-from jaxmlir.sparse.formulas import Formula
-from jaxmlir.sparse.relations import Arguments, Piece, Pieces, Sum, composed, united
-from jaxmlir.sparse.rules import Leaf, Value
+from jaxmlir.sparse.formulas import SymbolicArray
+from jaxmlir.sparse.relations import AffineSum, Arguments, Piece, Pieces, composed, united
+from jaxmlir.sparse.rules import LeafOp, Value
 from jaxmlir.sparse.tracer import Tracer
 
 _RUN = 400
@@ -31,16 +31,16 @@ _GROWING = 3
 class SymbolicTracer(Tracer):
     """Interprets functions of a program of symbolic shapes: a value's ``rows`` are pieces."""
 
-    def _sets(self, leaf: Leaf) -> Any:
+    def _sets(self, leaf: LeafOp) -> Any:
         return relation_rules.relations_of(leaf)
 
-    def _all(self, leaf: Leaf) -> Any:
+    def _all(self, leaf: LeafOp) -> Any:
         return relation_rules.dense(leaf)
 
-    def _mixes(self, operands: Sequence[Value], found: Sequence[Any]) -> str:
+    def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
         """What is said of an op whose results depend on numbers of inputs that grow with sizes, if
         no operand's do."""
-        if _grows(found) and not _grows([x.rows for x in operands]):
+        if _grows(out_rows) and not _grows([x.rows for x in operands]):
             return "an element of its result depends on more inputs the larger the sizes are"
         return ""
 
@@ -48,10 +48,10 @@ class SymbolicTracer(Tracer):
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
     ) -> list[Value]:
         is_fixed = all(map(core.is_constant_shape, shapes))
-        if is_fixed and operands and not any(isinstance(x.known, Formula) for x in operands):
+        if is_fixed and operands and not any(isinstance(x.known, SymbolicArray) for x in operands):
             return super()._independent(node, operands, shapes)
-        known = formulas.of_result(node, operands, shapes[0]) if len(shapes) == 1 else None
-        return [Value(shape, None, known) for shape in shapes]
+        formula = formulas.of_result(node, operands, shapes[0]) if len(shapes) == 1 else None
+        return [Value(shape, None, formula) for shape in shapes]
 
     def _limited(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
@@ -71,7 +71,7 @@ class SymbolicTracer(Tracer):
         """What any branch gives that may be taken."""
         which, *arguments = operands
         branches = node.get("branches")
-        if which.known is not None and not isinstance(which.known, Formula):
+        if which.known is not None and not isinstance(which.known, SymbolicArray):
             chosen = int(np.clip(which.known(), 0, len(branches) - 1))
             return self.enter(branches[chosen], arguments)
         results = [self.enter(branch, arguments) for branch in branches]
@@ -90,10 +90,10 @@ class SymbolicTracer(Tracer):
             order = range(length)[::-1] if node.get("reverse", False) else range(length)
             for i in order:
                 slices = [_slice(x, i, i + 1) for x in arrays]
-                found = self.enter(symbol, [*consts, *carry, *slices])
-                carry = found[: len(carry)]
-                for part, x in zip(parts, found[len(carry) :], strict=True):
-                    part += [p._replace(result=(Sum(i), *p.result)) for p in x.rows or ()]
+                results = self.enter(symbol, [*consts, *carry, *slices])
+                carry = results[: len(carry)]
+                for part, x in zip(parts, results[len(carry) :], strict=True):
+                    part += [p._replace(result=(AffineSum(i), *p.result)) for p in x.rows or ()]
         else:
             slices = [_slice(x, 0, length) for x in arrays]
             carry = self._iterated(node, symbol, consts, carry, slices)
@@ -112,25 +112,25 @@ class SymbolicTracer(Tracer):
           fixed: what any iteration may be given, besides slices of the arrays.
         """
         # A slice is an argument of its own.
-        own, shapes = len(self.columns.shapes), [x.shape[1:] for x in arrays]
+        num_args, shapes = len(self.columns.shapes), [x.shape[1:] for x in arrays]
         inner = SymbolicTracer(
             self.program, Arguments([*self.columns.shapes, *shapes]), self.reasons
         )
         slices = [
-            Value(shape, x.rows and inner.columns.identity(own + k))
+            Value(shape, x.rows and inner.columns.identity(num_args + k))
             for k, (x, shape) in enumerate(zip(arrays, shapes, strict=True))
         ]
-        found: list[list[Piece]] = []
+        stacked: list[list[Piece]] = []
         for x in inner.enter(symbol, [*fixed, *slices]):
-            found.append([])
+            stacked.append([])
             for piece in x.rows or ():
-                if piece.argument < own:
+                if piece.argument < num_args:
                     part, index = piece.fresh(length)
-                    found[-1].append(part._replace(result=(index, *part.result)))
+                    stacked[-1].append(part._replace(result=(index, *part.result)))
                 else:
-                    for of_array in arrays[piece.argument - own].rows:
-                        found[-1] += composed(piece, of_array)
-        return found
+                    for of_array in arrays[piece.argument - num_args].rows:
+                        stacked[-1] += composed(piece, of_array)
+        return stacked
 
     def _iterated(
         self, node: Node, symbol: str, consts: list[Value], carry: list[Value], slices: list[Value]
@@ -139,11 +139,11 @@ class SymbolicTracer(Tracer):
         carry = [x._replace(known=None) for x in carry]
         reached: list[set[int]] = [set() for _ in carry]
         for i in itertools.count():
-            found = self.enter(symbol, [*consts, *carry, *slices])
-            after = [_either(a, b) for a, b in zip(carry, found, strict=False)]
+            results = self.enter(symbol, [*consts, *carry, *slices])
+            after = [_either(a, b) for a, b in zip(carry, results, strict=False)]
             grown = [
-                not arguments <= known if known else {*(a.rows or ())} != {*(b.rows or ())}
-                for a, b, known in zip(carry, after, reached, strict=True)
+                not arguments <= earlier if earlier else {*(a.rows or ())} != {*(b.rows or ())}
+                for a, b, earlier in zip(carry, after, reached, strict=True)
                 for arguments in [{piece.argument for piece in b.rows or ()}]
             ]
             if not any(grown):
@@ -169,9 +169,9 @@ def _slice(x: Value, low: Any, high: Any) -> Value:
     return Value(x.shape[1:], rows or None)
 
 
-def _grows(found: Sequence[Pieces | None]) -> bool:
+def _grows(rows: Sequence[Pieces | None]) -> bool:
     """Whether elements depend on numbers of inputs that are larger at larger sizes."""
-    for piece in (piece for pieces in found for piece in pieces or ()):
+    for piece in (piece for pieces in rows for piece in pieces or ()):
         named = {t for x in piece.result for t, _ in x.terms}
         read = {t for x in piece.read for t, _ in x.terms}
         for t in read - named:

@@ -91,30 +91,30 @@ def quotient(a: Size, b: Size) -> Size:
 # --- sums -----------------------------------------------------------------------------------------
 
 
-class Sum(NamedTuple):
+class AffineSum(NamedTuple):
     """A constant, and parameters times coefficients."""
 
     constant: Size
     terms: tuple[tuple[int, Size], ...] = ()
     """Parameters, by their numbers, and their coefficients, which are not zero."""
 
-    def plus(self, other: Sum | Size, times: Size = 1) -> Sum:
-        if not isinstance(other, Sum):
+    def plus(self, other: AffineSum | Size, times: Size = 1) -> AffineSum:
+        if not isinstance(other, AffineSum):
             return self._replace(constant=self.constant + times * other)
         terms = dict(self.terms)
         for t, c in other.terms:
             terms[t] = terms.get(t, 0) + times * c
-        kept = sorted((t, c) for t, c in terms.items() if not _is(c, 0))
-        return Sum(simplified(self.constant + times * other.constant), tuple(kept))
+        nonzero = sorted((t, c) for t, c in terms.items() if not _is(c, 0))
+        return AffineSum(simplified(self.constant + times * other.constant), tuple(nonzero))
 
-    def times(self, factor: Size) -> Sum:
-        return Sum(0).plus(self, factor)
+    def times(self, factor: Size) -> AffineSum:
+        return AffineSum(0).plus(self, factor)
 
-    def put(self, values: Mapping[int, Sum]) -> Sum:
+    def put(self, values: Mapping[int, AffineSum]) -> AffineSum:
         """The sum, with other sums in the place of some parameters."""
-        result = Sum(self.constant)
+        result = AffineSum(self.constant)
         for t, c in self.terms:
-            result = result.plus(values.get(t, Sum(0, ((t, 1),))), c)
+            result = result.plus(values.get(t, AffineSum(0, ((t, 1),))), c)
         return result
 
     @property
@@ -130,15 +130,15 @@ def _is(size: Size, number: int) -> bool:
     return core.is_constant_dim(size) and size == number
 
 
-def parameter(number: int) -> Sum:
-    return Sum(0, ((number, 1),))
+def parameter(number: int) -> AffineSum:
+    return AffineSum(0, ((number, 1),))
 
 
-Range = tuple[Size, Size]
+ParameterRange = tuple[Size, Size]
 """From the first number to before the second."""
 
 
-def ends_of(sum_: Sum, ranges: Sequence[Range]) -> tuple[Size, Size] | None:
+def ends_of(sum_: AffineSum, ranges: Sequence[ParameterRange]) -> tuple[Size, Size] | None:
     """The least and the greatest value of a sum of parameters in some ranges, if they are known."""
     low = high = sum_.constant
     for t, c in sum_.terms:
@@ -151,11 +151,11 @@ def ends_of(sum_: Sum, ranges: Sequence[Range]) -> tuple[Size, Size] | None:
     return low, high
 
 
-Condition = tuple[Sum, Size, Size]
+Condition = tuple[AffineSum, Size, Size]
 """A sum, and the range that it is in."""
 
 
-def _length(range_: Range) -> Size:
+def _length(range_: ParameterRange) -> Size:
     return range_[1] - range_[0]
 
 
@@ -172,28 +172,28 @@ class Piece(NamedTuple):
       ranges: of each parameter.
     """
 
-    result: tuple[Sum, ...]
+    result: tuple[AffineSum, ...]
     argument: int
-    read: tuple[Sum, ...]
-    ranges: tuple[Range, ...]
+    read: tuple[AffineSum, ...]
+    ranges: tuple[ParameterRange, ...]
     conditions: tuple[Condition, ...] = ()
 
-    def fresh(self, size: Size) -> tuple[Piece, Sum]:
+    def fresh(self, size: Size) -> tuple[Piece, AffineSum]:
         """The piece with another parameter, below ``size``."""
         piece = self._replace(ranges=(*self.ranges, (0, size)))
         return piece, parameter(len(self.ranges))
 
-    def put(self, values: Mapping[int, Sum], ranges: Sequence[Range]) -> Piece:
+    def put(self, values: Mapping[int, AffineSum], ranges: Sequence[ParameterRange]) -> Piece:
         """The piece with other parameters."""
         result, read = (tuple(x.put(values) for x in of) for of in (self.result, self.read))
         conditions = tuple((x.put(values), low, high) for x, low, high in self.conditions)
         return Piece(result, self.argument, read, tuple(ranges), conditions)
 
-    def ends(self, sum_: Sum) -> tuple[Size, Size] | None:
+    def ends(self, sum_: AffineSum) -> tuple[Size, Size] | None:
         """The least and the greatest value of a sum, if they are known."""
         return ends_of(sum_, self.ranges)
 
-    def where(self, sum_: Sum, low: Size, high: Size) -> list[Piece]:
+    def where(self, sum_: AffineSum, low: Size, high: Size) -> list[Piece]:
         """The part of the piece in which ``low <= sum < high``: none, or one piece."""
         if self._has(sum_, low, high):
             return [self]
@@ -215,16 +215,16 @@ class Piece(NamedTuple):
             return []
         return [self._replace(conditions=(*self.conditions, (sum_, low, high)))]
 
-    def _has(self, sum_: Sum, low: Size, high: Size) -> bool:
+    def _has(self, sum_: AffineSum, low: Size, high: Size) -> bool:
         """Whether ``low <= sum < high`` in all of the piece."""
         ends = self.ends(sum_)
         return ends is not None and at_most(low, ends[0]) and at_most(ends[1] + 1, high)
 
-    def zero(self, sum_: Sum) -> list[Piece]:
+    def zero(self, sum_: AffineSum) -> list[Piece]:
         """The part of the piece in which a sum is 0."""
         for t, c in sum_.terms:
             if core.is_constant_dim(c) and abs(c) == 1:
-                rest = sum_.plus(Sum(0, ((t, c),)), -1).times(-c)
+                rest = sum_.plus(AffineSum(0, ((t, c),)), -1).times(-c)
                 low, high = self.ranges[t]
                 # The parameter is nowhere any longer.
                 return self.put({t: rest}, self.ranges).where(rest, low, high)
@@ -232,21 +232,23 @@ class Piece(NamedTuple):
 
     def settled(self) -> list[Piece]:
         """The piece without conditions that ranges say: none, or one piece."""
-        found = [self._replace(conditions=())]
+        pieces = [self._replace(conditions=())]
         for condition in self.conditions:
-            found = [y for x in found for y in x.where(*condition)]
-        return found
+            pieces = [y for x in pieces for y in x.where(*condition)]
+        return pieces
 
     def normal(self) -> Piece:
         """The piece in the form in which equal ones are written alike: a parameter is the first
         index that it alone makes up, and parameters that say nothing are gone."""
         sums = (*self.result, *self.read, *(x for x, *_ in self.conditions))
         together = {t for x in sums if len(x.terms) > 1 for t, _ in x.terms}
-        only = {t: Sum(self.ranges[t][0]) for t in together if _is(_length(self.ranges[t]), 1)}
+        only = {
+            t: AffineSum(self.ranges[t][0]) for t in together if _is(_length(self.ranges[t]), 1)
+        }
         if only:
             return self.put(only, self.ranges).normal()
-        values: dict[int, Sum] = {}
-        ranges: list[Range] = []
+        values: dict[int, AffineSum] = {}
+        ranges: list[ParameterRange] = []
         for x in sums[: len(self.result) + len(self.read)]:
             if (single := x.single) is not None and single[0] not in values:
                 t, sign = single
@@ -254,7 +256,7 @@ class Piece(NamedTuple):
                 if sign < 0:
                     low, high = 1 - high, 1 - low
                 constant = simplified(x.constant)
-                values[t] = Sum(-sign * constant, ((len(ranges), sign),))
+                values[t] = AffineSum(-sign * constant, ((len(ranges), sign),))
                 ranges.append((simplified(low + constant), simplified(high + constant)))
         for t, _ in (term for x in sums for term in x.terms):
             if t not in values:
@@ -290,9 +292,9 @@ Pieces = tuple[Piece, ...]
 
 def united(pieces: Sequence[Piece]) -> Pieces:
     """The union, of as few pieces as is easily told."""
-    found: dict[Piece, list[tuple[Range, ...]]] = {}
+    groups: dict[Piece, list[tuple[ParameterRange, ...]]] = {}
     for piece in (y.normal() for x in pieces for y in x.normal().settled()):
-        ranges, others = piece.ranges, found.setdefault(piece._replace(ranges=()), [])
+        ranges, others = piece.ranges, groups.setdefault(piece._replace(ranges=()), [])
         while True:
             joined = ((i, _joined(ranges, other)) for i, other in enumerate(others))
             i, both = next((pair for pair in joined if pair[1] is not None), (0, None))
@@ -301,10 +303,12 @@ def united(pieces: Sequence[Piece]) -> Pieces:
             ranges = both
             del others[i]
         others.append(ranges)
-    return tuple(x._replace(ranges=ranges) for x, all_ in found.items() for ranges in all_)
+    return tuple(x._replace(ranges=ranges) for x, all_ in groups.items() for ranges in all_)
 
 
-def _joined(a: Sequence[Range], b: Sequence[Range]) -> tuple[Range, ...] | None:
+def _joined(
+    a: Sequence[ParameterRange], b: Sequence[ParameterRange]
+) -> tuple[ParameterRange, ...] | None:
     """The union of two boxes, if they differ in one range, and these touch."""
     differ = [i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]
     if not differ:
@@ -360,22 +364,22 @@ def pairs_of(
         for d, ((low, _), n) in enumerate(zip(ranges, lengths, strict=True))
     ]
 
-    def at(sum_: Sum) -> Any:
+    def at(sum_: AffineSum) -> Any:
         constant = np.full((1,) * len(lines), int(evaluate(sum_.constant, sizes)))
         return sum((int(evaluate(c, sizes)) * lines[t] for t, c in sum_.terms), constant)
 
-    def flat(indices: Sequence[Sum], shape: Sequence[int]) -> np.ndarray:
+    def flat(indices: Sequence[AffineSum], shape: Sequence[int]) -> np.ndarray:
         number = np.zeros((1,) * len(lines), int)
         for index, size in zip(indices, shape, strict=True):
             number = number * size + at(index)
         return np.broadcast_to(number, lengths).reshape(-1)
 
-    found = flat(piece.result, result_shape), flat(piece.read, argument_shape)
+    pairs = flat(piece.result, result_shape), flat(piece.read, argument_shape)
     if not piece.conditions:
-        return found
-    kept = np.ones(lengths, bool)
+        return pairs
+    mask = np.ones(lengths, bool)
     for sum_, low, high in piece.conditions:
         value = at(sum_)
-        kept &= (value >= int(evaluate(low, sizes))) & (value < int(evaluate(high, sizes)))
-    kept = kept.reshape(-1)
-    return found[0][kept], found[1][kept]
+        mask &= (value >= int(evaluate(low, sizes))) & (value < int(evaluate(high, sizes)))
+    mask = mask.reshape(-1)
+    return pairs[0][mask], pairs[1][mask]

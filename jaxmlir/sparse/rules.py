@@ -68,7 +68,7 @@ class Value(NamedTuple):
 Sets = list[Rows | None]
 
 
-class Leaf(NamedTuple):
+class LeafOp(NamedTuple):
     """An op without functions, as the rules see it."""
 
     columns: Columns
@@ -92,16 +92,16 @@ class Leaf(NamedTuple):
         return [i for i, x in enumerate(self.operands) if x.rows is not None]
 
 
-def sets_of(leaf: Leaf) -> Sets | None:
+def sets_of(leaf: LeafOp) -> Sets | None:
     """What the results of an op depend on; ``None`` where no rule knows."""
     for rule in _rules_of(leaf.name):
-        found = rule(leaf)
-        if found is not None:
-            return found
+        sets = rule(leaf)
+        if sets is not None:
+            return sets
     return None
 
 
-def dense(leaf: Leaf) -> Sets:
+def dense(leaf: LeafOp) -> Sets:
     """Every result depends on all that any operand depends on."""
     columns, parts = leaf.columns, [leaf.operands[i].rows for i in leaf.depending]
     whole = columns.grouped(columns.joined(parts), np.zeros(sum(p.shape[0] for p in parts), int), 1)
@@ -127,22 +127,22 @@ def spread(columns: Columns, rows: Rows, have: Sequence[int], want: Sequence[int
     return columns.take(rows, np.broadcast_to(numbers, want))
 
 
-def _where(columns: Columns, rows: Rows, kept: np.ndarray) -> Rows:
-    kept = kept.reshape(-1)
-    return rows if kept.all() else columns.take(rows, np.where(kept, np.arange(kept.size), -1))
+def _where(columns: Columns, rows: Rows, mask: np.ndarray) -> Rows:
+    mask = mask.reshape(-1)
+    return rows if mask.all() else columns.take(rows, np.where(mask, np.arange(mask.size), -1))
 
 
-def _elementwise(leaf: Leaf) -> Sets:
+def _elementwise(leaf: LeafOp) -> Sets:
     (shape,) = leaf.shapes
-    found: Rows | None = None
+    sets: Rows | None = None
     for i in leaf.depending:
         x = leaf.operands[i]
-        found = leaf.columns.union(found, spread(leaf.columns, x.rows, x.shape, shape))
-    return [found]
+        sets = leaf.columns.union(sets, spread(leaf.columns, x.rows, x.shape, shape))
+    return [sets]
 
 
 # d(x y) = y dx: nothing where y is known to be 0
-def _mul(leaf: Leaf) -> Sets | None:
+def _mul(leaf: LeafOp) -> Sets | None:
     if len(leaf.depending) != 1:
         return None
     (i,), (shape,) = leaf.depending, leaf.shapes
@@ -159,20 +159,20 @@ def _mul(leaf: Leaf) -> Sets | None:
 
 
 # d(select(p, x, y)) = select(p, dx, dy)
-def _select(leaf: Leaf) -> Sets | None:
+def _select(leaf: LeafOp) -> Sets | None:
     which, *cases = leaf.operands
     if which.known is None:
         return None
     chosen = np.broadcast_to(np.asarray(which.known()).astype(int), leaf.shapes[0])
-    found: Rows | None = None
+    sets: Rows | None = None
     for i, case in enumerate(cases):
         if case.rows is not None:
             rows = spread(leaf.columns, case.rows, case.shape, leaf.shapes[0])
-            found = leaf.columns.union(found, _where(leaf.columns, rows, chosen == i))
-    return [found]
+            sets = leaf.columns.union(sets, _where(leaf.columns, rows, chosen == i))
+    return [sets]
 
 
-def _each(leaf: Leaf) -> Sets | None:
+def _each(leaf: LeafOp) -> Sets | None:
     """Ops whose results are their operands, one by one."""
     if [x.shape for x in leaf.operands] != list(leaf.shapes):
         return None
@@ -182,7 +182,7 @@ def _each(leaf: Leaf) -> Sets | None:
 # --- movement -------------------------------------------------------------------------------------
 
 
-def _moved(leaf: Leaf) -> Sets | None:
+def _moved(leaf: LeafOp) -> Sets | None:
     """The op, run on numbers: those of operands that depend on nothing are -1.
 
     It is run once for all places that its indices may be.
@@ -207,12 +207,12 @@ def _moved(leaf: Leaf) -> Sets | None:
         for i, at in zip(indices, place, strict=True):
             numbers[i] = at
         move = MOVES.get(leaf.name, lambda node, operands: None)
-        found = move(leaf.node, numbers)
-        if found is None:
-            found = _run_on_numbers(leaf, numbers, indices, start)
-        if found is None:
+        moved = move(leaf.node, numbers)
+        if moved is None:
+            moved = _run_on_numbers(leaf, numbers, indices, start)
+        if moved is None:
             return None
-        runs.append(found)
+        runs.append(moved)
     rows = leaf.columns.joined(parts)
     if len(runs) == 1:
         return [leaf.columns.take(rows, x) for x in runs[0]]
@@ -231,7 +231,7 @@ _MOST_PLACES = 64
 """Places that indices may be are tried, if they are at most so many."""
 
 
-def _places(leaf: Leaf, *, jointly: bool) -> list[list[np.ndarray]] | None:
+def _places(leaf: LeafOp, *, jointly: bool) -> list[list[np.ndarray]] | None:
     """The indices of an op, for each place that they may be; ``None`` where that isn't known.
 
     Args:
@@ -255,19 +255,19 @@ def _places(leaf: Leaf, *, jointly: bool) -> list[list[np.ndarray]] | None:
     counts = np.concatenate(more) + 1
     if math.prod(map(float, counts)) > _MOST_PLACES:
         return None
-    found = []
+    places = []
     for offsets in itertools.product(*map(range, counts)):
         parts = np.split(np.array(offsets), np.cumsum([len(x) for x in more])[:-1])
-        found.append(
+        places.append(
             [
                 np.minimum(low + part, most).reshape(leaf.operands[i].shape)
                 for i, low, part, most in zip(indices, least, parts, last, strict=True)
             ]
         )
-    return found
+    return places
 
 
-def _last_places(leaf: Leaf) -> list[np.ndarray] | None:
+def _last_places(leaf: LeafOp) -> list[np.ndarray] | None:
     """The largest indices at which a window is within the operand, of each index operand.
 
     Where an index is larger or negative, it is clamped, or nothing is read or written.
@@ -295,7 +295,7 @@ _COUNTED_IN_F32 = 2**24
 
 
 def _run_on_numbers(
-    leaf: Leaf, numbers: Sequence[np.ndarray], indices: Sequence[int], count: int
+    leaf: LeafOp, numbers: Sequence[np.ndarray], indices: Sequence[int], count: int
 ) -> list[np.ndarray] | None:
     if count >= _COUNTED_IN_F32:
         return None
@@ -304,12 +304,12 @@ def _run_on_numbers(
         x if i in indices else (x + 1).astype(np.float32)
         for i, x in enumerate(map(np.asarray, numbers))
     ]
-    found = [np.nan_to_num(np.asarray(x), nan=0) for x in leaf.bind(*args)]
-    return [np.where((x >= 1) & (x <= count), x, 0).astype(int) - 1 for x in found]
+    outs = [np.nan_to_num(np.asarray(x), nan=0) for x in leaf.bind(*args)]
+    return [np.where((x >= 1) & (x <= count), x, 0).astype(int) - 1 for x in outs]
 
 
 # y = x, y[p] += u: u's elements go where the transpose, a gather, takes its own from
-def _update(leaf: Leaf) -> Sets:
+def _update(leaf: LeafOp) -> Sets:
     """Elements that are overwritten are taken for kept, which is no error."""
     x, which = leaf.operands[0], OPS[leaf.name].update
     updates = leaf.operands[which]
@@ -323,7 +323,7 @@ def _update(leaf: Leaf) -> Sets:
     return [leaf.columns.union(x.rows, added)]
 
 
-def _scattered(leaf: Leaf, shape: tuple[int, ...], updates: Value) -> Rows | None:
+def _scattered(leaf: LeafOp, shape: tuple[int, ...], updates: Value) -> Rows | None:
     """What updates bring in at the places where they may go."""
     size, count = math.prod(shape), updates.size
     if not leaf.name.startswith("scatter") or size >= _COUNTED_IN_F32:
@@ -341,26 +341,26 @@ def _scattered(leaf: Leaf, shape: tuple[int, ...], updates: Value) -> Rows | Non
         transposed = jax.linear_transpose(scatter, like)
         to.append(np.asarray(transposed(of_each)[0]).reshape(-1).astype(int) - 1)
     places, sources = np.concatenate(to), np.tile(np.arange(count), len(to))
-    kept = places >= 0
-    op = reads(places[kept], sources[kept], size, count)
+    inside = places >= 0
+    op = reads(places[inside], sources[inside], size, count)
     return leaf.columns.through(op, updates.rows)
 
 
 # --- ops along loops ------------------------------------------------------------------------------
 
 
-def _maps_of(leaf: Leaf) -> Any:
+def _maps_of(leaf: LeafOp) -> Any:
     with context():
         op = leaf.node.op
         return maps_of(op_signature.of_op(op, leaf.node.name, list(op.operands)))
 
 
-def _along_loops(leaf: Leaf) -> Sets | None:
+def _along_loops(leaf: LeafOp) -> Sets | None:
     """Ops with an indexing map."""
     maps = _maps_of(leaf)
     if maps is None:
         return None
-    found: Sets = []
+    results: Sets = []
     for shape, of_result in zip(leaf.shapes, maps.results, strict=True):
         sets: Rows | None = None
         for i in leaf.depending:
@@ -368,8 +368,8 @@ def _along_loops(leaf: Leaf) -> Sets | None:
                 leaf.columns, leaf.operands[i], maps.operands[i], of_result, shape
             )
             sets = leaf.columns.union(sets, rows)
-        found.append(sets)
-    return found
+        results.append(sets)
+    return results
 
 
 def _through_loops(
@@ -394,7 +394,7 @@ def _through_loops(
 
 
 # y[b,i,j] = sum_k u[b,i,k] v[b,k,j]: nothing where v is known to be 0
-def _dot_general(leaf: Leaf) -> Sets | None:
+def _dot_general(leaf: LeafOp) -> Sets | None:
     if len(leaf.depending) != 1:
         return None
     (i,) = leaf.depending
@@ -420,8 +420,8 @@ def _dot_general(leaf: Leaf) -> Sets | None:
     whole = (nonzero[0].size, *repeated)
 
     def places(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
-        found = np.ravel_multi_index([np.broadcast_to(at[d], whole) for d in dims], of) if of else 0
-        return np.broadcast_to(found, whole)
+        flat = np.ravel_multi_index([np.broadcast_to(at[d], whole) for d in dims], of) if of else 0
+        return np.broadcast_to(flat, whole)
 
     op = reads(places(of_result, shape), places(of_x, x.shape), math.prod(shape), x.size)
     return [leaf.columns.through(op, x.rows)]
@@ -432,14 +432,14 @@ _MOST_READS = 30_000_000
 
 
 # y[i] = sum_{j <= i} x[j]
-def _cumulative(leaf: Leaf) -> Sets | None:
+def _cumulative(leaf: LeafOp) -> Sets | None:
     axis, length = leaf.node.get("axis"), leaf.operands[0].shape[leaf.node.get("axis")]
     pairs = np.tril_indices(length)
     return _mixed(leaf, 0, axis, *(pairs[::-1] if leaf.node.get("reverse", False) else pairs))
 
 
 # a y = x: y[i] depends on x[j] where a path of elements of a leads from i to j
-def _triangular_solve(leaf: Leaf) -> Sets | None:
+def _triangular_solve(leaf: LeafOp) -> Sets | None:
     matrix, get = leaf.operands[0], leaf.node.get
     size = matrix.shape[-1]
     if leaf.depending != [1] or leaf.operands[1].size * size > _MOST_READS:
@@ -456,7 +456,7 @@ def _triangular_solve(leaf: Leaf) -> Sets | None:
     return _mixed(leaf, 1, -2 if get("left_side") else -1, *np.nonzero(triangle))
 
 
-def _mixed(leaf: Leaf, which: int, axis: int, i: np.ndarray, j: np.ndarray) -> Sets | None:
+def _mixed(leaf: LeafOp, which: int, axis: int, i: np.ndarray, j: np.ndarray) -> Sets | None:
     """Along an axis of an operand, elements ``i`` of the result read ``j``, pair by pair."""
     x = leaf.operands[which]
     if x.size // max(1, x.shape[axis]) * i.size > _MOST_READS:
@@ -466,7 +466,7 @@ def _mixed(leaf: Leaf, which: int, axis: int, i: np.ndarray, j: np.ndarray) -> S
     return [leaf.columns.through(op, x.rows)]
 
 
-def _last(leaf: Leaf) -> Sets | None:
+def _last(leaf: LeafOp) -> Sets | None:
     """Fourier transforms: each of the leading dimensions by itself."""
     rank = len(leaf.operands[0].shape) - len(leaf.node.get("fft_lengths"))
     dims = (*range(rank), *(None,) * (len(leaf.operands[0].shape) - rank))
@@ -486,7 +486,7 @@ def _windows(
 
 
 def _numbers_in_windows(
-    leaf: Leaf, have: Sequence[int], want: Sequence[int], window: Sequence[int], dilations: Any
+    leaf: LeafOp, have: Sequence[int], want: Sequence[int], window: Sequence[int], dilations: Any
 ) -> np.ndarray:
     """The elements that each result of an op reads: ``[*results, *taps]``, -1 for padding.
 
@@ -506,30 +506,32 @@ def _numbers_in_windows(
     return np.where(inside, number, -1)
 
 
-def _pooling_windows(leaf: Leaf, have: tuple[int, ...], want: tuple[int, ...]) -> np.ndarray | None:
+def _pooling_windows(
+    leaf: LeafOp, have: tuple[int, ...], want: tuple[int, ...]
+) -> np.ndarray | None:
     sizes = leaf.node.get("window_dimensions")
     if math.prod(want) * math.prod(sizes) > _MOST_READS:
         return None
     return _numbers_in_windows(leaf, have, want, sizes, ("base_dilation", "window_dilation"))
 
 
-def _pooling(leaf: Leaf) -> Sets | None:
+def _pooling(leaf: LeafOp) -> Sets | None:
     """Reductions of windows, of each of the operands; an initial value is one number."""
-    have, found = leaf.operands[0].shape, None
+    have, sets = leaf.operands[0].shape, None
     numbers = _pooling_windows(leaf, have, leaf.shapes[0])
     if numbers is None or any(leaf.operands[i].shape != have for i in leaf.depending):
         return None
     numbers = numbers.reshape(math.prod(leaf.shapes[0]), -1)
     results = np.broadcast_to(np.arange(len(numbers))[:, None], numbers.shape)
-    read = numbers >= 0
-    op = reads(results[read], numbers[read], len(numbers), math.prod(have))
+    in_bounds = numbers >= 0
+    op = reads(results[in_bounds], numbers[in_bounds], len(numbers), math.prod(have))
     for i in leaf.depending:
-        found = leaf.columns.union(found, leaf.columns.through(op, leaf.operands[i].rows))
-    return [found] * len(leaf.shapes)
+        sets = leaf.columns.union(sets, leaf.columns.through(op, leaf.operands[i].rows))
+    return [sets] * len(leaf.shapes)
 
 
 # y[p(i)] += x[i], for some p(i) in i's window
-def _scattered_windows(leaf: Leaf) -> Sets | None:
+def _scattered_windows(leaf: LeafOp) -> Sets | None:
     source = leaf.operands[0]
     if leaf.depending != [0]:
         return None
@@ -538,44 +540,47 @@ def _scattered_windows(leaf: Leaf) -> Sets | None:
         return None
     numbers = numbers.reshape(source.size, -1)
     sources = np.broadcast_to(np.arange(source.size)[:, None], numbers.shape)
-    read = numbers >= 0
-    op = reads(numbers[read], sources[read], math.prod(leaf.shapes[0]), source.size)
+    in_bounds = numbers >= 0
+    op = reads(numbers[in_bounds], sources[in_bounds], math.prod(leaf.shapes[0]), source.size)
     return [leaf.columns.through(op, source.rows)]
 
 
 # y[n,f,i] = sum_{c,a} x[n,c,i+a] w[f,c,a]
-def _convolution(leaf: Leaf) -> Sets | None:
+def _convolution(leaf: LeafOp) -> Sets | None:
     image, kernel = leaf.operands
     node, (shape,) = leaf.node, leaf.shapes
     if node.get("batch_group_count", 1) != 1:
         return None
     spec, groups = node.get("dimension_numbers"), node.get("feature_group_count", 1)
     features = shape[spec.out_spec[1]]
-    found: Rows | None = None
+    sets: Rows | None = None
     if kernel.rows is not None:
         of_feature = np.broadcast_to(
             np.arange(features).reshape(_at(spec.rhs_spec[0], len(shape))), kernel.shape
         )
         rows = leaf.columns.grouped(kernel.rows, of_feature, features)
         by_feature = np.arange(features).reshape(_at(spec.out_spec[1], len(shape)))
-        found = leaf.columns.take(rows, np.broadcast_to(by_feature, shape))
+        sets = leaf.columns.take(rows, np.broadcast_to(by_feature, shape))
     if image.rows is not None:
         rows = _through_kernel(leaf, spec, groups)
         if rows is None:
             return None
-        found = leaf.columns.union(found, rows)
-    return [found]
+        sets = leaf.columns.union(sets, rows)
+    return [sets]
 
 
 def _at(d: int, rank: int) -> list[int]:
     return [-1 if i == d else 1 for i in range(rank)]
 
 
-def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
+def _through_kernel(leaf: LeafOp, spec: Any, groups: int) -> Rows | None:
     image, kernel = leaf.operands
     (shape,) = leaf.shapes
     lhs, rhs, out = spec.lhs_spec, spec.rhs_spec, spec.out_spec
-    sizes, outs = [[of[d] for d in dims[2:]] for of, dims in ((image.shape, lhs), (shape, out))]
+    sizes, outs = [
+        [array_shape[d] for d in dims[2:]]
+        for array_shape, dims in ((image.shape, lhs), (shape, out))
+    ]
     taps = [kernel.shape[d] for d in rhs[2:]]
     images, features = image.shape[lhs[0]], shape[out[1]]
     channels = kernel.shape[rhs[1]]
@@ -588,11 +593,11 @@ def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
     kinds = len(of_each)
     if images * math.prod(outs) * of_each.size > _MOST_READS:
         return None
-    read = _numbers_in_windows(leaf, sizes, outs, taps, ("lhs_dilation", "rhs_dilation"))
-    read = read.reshape(math.prod(outs), -1)
+    in_windows = _numbers_in_windows(leaf, sizes, outs, taps, ("lhs_dilation", "rhs_dilation"))
+    in_windows = in_windows.reshape(math.prod(outs), -1)
     kind, channel, tap = np.nonzero(of_each)
     # Of an image: results by kind and place, operands by channel and place.
-    places = read[:, tap]
+    places = in_windows[:, tap]
     from_channel = (kind // (kinds // groups)) * channels + channel
     operands = from_channel * math.prod(sizes) + places
     results = kind * math.prod(outs) + np.arange(math.prod(outs))[:, None]
@@ -611,7 +616,7 @@ def _through_kernel(leaf: Leaf, spec: Any, groups: int) -> Rows | None:
     return columns.take(rows, numbers.transpose(np.argsort(out)))
 
 
-Rule = Callable[[Leaf], "Sets | None"]
+SparsityRule = Callable[[LeafOp], "Sets | None"]
 
 IDENTITIES = (
     *("optimization_barrier", "device_put", "reduce_precision", "sharding_constraint", "reshard"),
@@ -619,7 +624,7 @@ IDENTITIES = (
 )
 """Ops each of whose results depends on an operand, element by element."""
 
-_RULES: dict[str, Rule] = {
+_RULES: dict[str, SparsityRule] = {
     "conv_general_dilated": _convolution,
     "dot_general": _dot_general,
     "fft": _last,
@@ -634,14 +639,14 @@ _RULES: dict[str, Rule] = {
 
 
 @functools.cache
-def _rules_of(name: str) -> tuple[Rule, ...]:
+def _rules_of(name: str) -> tuple[SparsityRule, ...]:
     """The rules for an op, to be tried in order."""
-    full, found = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
+    full, rules = f"jaxpr.{name}", [_RULES[name]] if name in _RULES else []
     kinds = ((Trait.UPDATE, _update), (Trait.MOVEMENT, _moved), (Trait.CUMULATIVE, _cumulative))
-    found += [rule for trait, rule in kinds if full in with_trait(trait)]
+    rules += [rule for trait, rule in kinds if full in with_trait(trait)]
     if full in with_trait(Trait.UPDATE, Trait.MOVEMENT):
         # Overwriting at known places is a movement; elsewhere old and new are taken together.
-        found.reverse()
+        rules.reverse()
     if full in ELEMENTWISE:
-        found.append(_elementwise)
-    return (*found, _along_loops)
+        rules.append(_elementwise)
+    return (*rules, _along_loops)

@@ -53,45 +53,47 @@ def mixing(program: Module, node: Node, operands: Sequence[Any], depending: Sequ
       depending: which of them depend on an input.
     """
     shapes = [tuple(aval.shape) for aval in node.avals()]
-    given = [np.shape(operands[i]) for i in depending]
-    if node.name in ELEMENTWISE and {*given} == {*shapes}:
+    in_shapes = [np.shape(operands[i]) for i in depending]
+    if node.name in ELEMENTWISE and {*in_shapes} == {*shapes}:
         numbers = np.arange(math.prod(shapes[0]))
-        return Mixing([numbers] * len(given), [numbers] * len(shapes), numbers.size)
-    sizes = [math.prod(shape) for shape in (*given, *shapes)]
+        return Mixing([numbers] * len(in_shapes), [numbers] * len(shapes), numbers.size)
+    sizes = [math.prod(shape) for shape in (*in_shapes, *shapes)]
     if sum(sizes) > _ANALYSED:
         return None
-    reading = sum(sizes[: len(given)])
+    reading = sum(sizes[: len(in_shapes)])
     columns, start = Columns(reading), 0
-    values = [rules.Value(np.shape(x), None, _known(x)) for x in operands]
+    values = [rules.Value(np.shape(x), None, _as_constant(x)) for x in operands]
     for i, size in zip(depending, sizes, strict=False):
         values[i] = rules.Value(np.shape(operands[i]), columns.inputs_from(start, size))
         start += size
     with jax.ensure_compile_time_eval():
-        found = rules.sets_of(rules.Leaf(columns, node, values, shapes, program))
-    if found is None:
+        sets = rules.sets_of(rules.LeafOp(columns, node, values, shapes, program))
+    if sets is None:
         return None
-    links = columns.links([rows for rows in found if rows is not None])
-    results = np.full(sum(sizes[len(given) :]), -1)
+    links = columns.links([rows for rows in sets if rows is not None])
+    results = np.full(sum(sizes[len(in_shapes) :]), -1)
     # Of the graph's vertices the results come first, then operands and hubs.
     count, labels = sparse.csgraph.connected_components(links, directed=False)
     placed, start = 0, 0
-    for rows, size in zip(found, sizes[len(given) :], strict=True):
+    for rows, size in zip(sets, sizes[len(in_shapes) :], strict=True):
         if rows is not None:
             results[start : start + size] = labels[placed : placed + size]
             placed += size
         start += size
     ends = np.cumsum(sizes)
-    of_operands = np.split(labels[placed : placed + reading], ends[: len(given) - 1])
+    of_operands = np.split(labels[placed : placed + reading], ends[: len(in_shapes) - 1])
     # Results that depend on nothing are a group by themselves.
-    of_results = np.split(np.where(results < 0, count, results), ends[len(given) : -1] - reading)
+    of_results = np.split(
+        np.where(results < 0, count, results), ends[len(in_shapes) : -1] - reading
+    )
     return Mixing(of_operands, of_results, count + 1)
 
 
-def _known(x: Any) -> Any:
+def _as_constant(x: Any) -> Any:
     return None if isinstance(x, jax.core.Tracer) else functools.partial(np.asarray, x)
 
 
-def joint(found: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | None:
+def joint(mix: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | None:
     """The layout of each group ``[slots, groups]``; ``None`` where most inputs have a slot.
 
     Args:
@@ -99,15 +101,15 @@ def joint(found: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | Non
       inputs: how many there are.
     """
     pairs = []
-    for groups, layout in zip(found.operands, layouts, strict=True):
+    for groups, layout in zip(mix.operands, layouts, strict=True):
         keys = groups * inputs + layout
         pairs.append(np.unique(keys[layout >= 0]))
     group, of_group = np.divmod(np.unique(np.concatenate(pairs)), inputs)
-    counts = np.bincount(group, minlength=found.count)
+    counts = np.bincount(group, minlength=mix.count)
     slots = int(counts.max(initial=0))
     if 2 * slots > inputs:
         return None
-    layout = np.full((slots, found.count), -1)
+    layout = np.full((slots, mix.count), -1)
     layout[np.arange(group.size) - (np.cumsum(counts) - counts)[group], group] = of_group
     return layout
 
@@ -129,19 +131,19 @@ def aligned(data: Any, have: Layout | None, want: Layout | None, inputs: int) ->
     if not data.size or not want.size:
         return jnp.zeros((len(want), *shape), data.dtype)
     source = np.full(want.shape, -1)
-    for slot, own in enumerate(have):
-        source[(want == own) & (own >= 0)] = slot
+    for slot, slot_inputs in enumerate(have):
+        source[(want == slot_inputs) & (slot_inputs >= 0)] = slot
     trailing = _repeated(source, shape)
     source = source.reshape(len(want), -1, trailing)[:, :, 0]
     parts = data.reshape(len(data), -1, trailing)
     filled = source >= 0
     if 2 * np.count_nonzero(filled) <= filled.size:
         slot, element = np.nonzero(filled)
-        found = _scattered(parts, source[filled], element, (slot, element), source.shape)
+        arranged = _scattered(parts, source[filled], element, (slot, element), source.shape)
     else:
-        found = parts[np.maximum(source, 0), np.arange(source.shape[1])]
-        found = jnp.where(filled[:, :, None], found, jnp.zeros((), data.dtype))
-    return found.reshape(len(want), *shape)
+        arranged = parts[np.maximum(source, 0), np.arange(source.shape[1])]
+        arranged = jnp.where(filled[:, :, None], arranged, jnp.zeros((), data.dtype))
+    return arranged.reshape(len(want), *shape)
 
 
 def summed(data: Any, have: Layout, axes: Sequence[int], inputs: int) -> Any:
@@ -152,19 +154,21 @@ def summed(data: Any, have: Layout, axes: Sequence[int], inputs: int) -> Any:
       axes: those of the elements, along which they are added up.
     """
     shape = data.shape[1:]
-    kept = tuple(d for d in range(len(shape)) if d not in axes)
+    out_dims = tuple(d for d in range(len(shape)) if d not in axes)
     last = max((d + 1 for d in axes), default=0)
     trailing = _repeated(have, shape, last)
-    of_results = np.arange(math.prod(shape[d] for d in kept)).reshape([shape[d] for d in kept])
+    of_results = np.arange(math.prod(shape[d] for d in out_dims)).reshape(
+        [shape[d] for d in out_dims]
+    )
     of_results = np.broadcast_to(np.expand_dims(of_results, tuple(axes)), shape)
     of_results = of_results.reshape(-1, trailing)[:, 0] // trailing
     have = have.reshape(len(have), -1, trailing)[:, :, 0]
     slot, element = np.nonzero(have >= 0)
     place = have[slot, element], of_results[element]
     parts = data.reshape(len(data), -1, trailing)
-    size = inputs, math.prod(shape[d] for d in kept) // trailing
-    found = _scattered(parts, slot, element, place, size)
-    return found.reshape(inputs, *(shape[d] for d in kept))
+    size = inputs, math.prod(shape[d] for d in out_dims) // trailing
+    sums = _scattered(parts, slot, element, place, size)
+    return sums.reshape(inputs, *(shape[d] for d in out_dims))
 
 
 def _scattered(

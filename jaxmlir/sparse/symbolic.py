@@ -16,7 +16,7 @@ from jaxmlir.rewriting.sizes import evaluate
 from jaxmlir.sparse import coloring
 from jaxmlir.sparse.index_sets import reads
 from jaxmlir.sparse.pattern import SparsityPattern
-from jaxmlir.sparse.relations import Piece, Pieces, Size, Sum, at_most, pairs_of, parameter
+from jaxmlir.sparse.relations import AffineSum, Piece, Pieces, Size, at_most, pairs_of, parameter
 from jaxmlir.support.options import integer
 
 _EXPANDED = 16
@@ -80,10 +80,10 @@ class SymbolicPattern:
           PatternTooDense: there are more elements than are written out.
         """
         if {*sizes} != {*self.variables} or any((integer(n) or -1) < 0 for n in sizes.values()):
-            given = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
+            sizes_text = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
             raise ArgumentError(
                 f"a pattern at given sizes: expected a number for each of "
-                f"{', '.join(self.variables)}, got {given or 'none'}"
+                f"{', '.join(self.variables)}, got {sizes_text or 'none'}"
             )
         for constraint in (
             x for size in self._symbolic()[:1] for x in size.scope._explicit_constraints
@@ -108,14 +108,14 @@ class SymbolicPattern:
                 row, column = pairs_of(piece, of_result, in_shapes[which], sizes)
                 rows.append(row + first)
                 columns.append(column + starts[which])
-        found = reads(np.concatenate(rows), np.concatenate(columns), *shape)
+        matrix = reads(np.concatenate(rows), np.concatenate(columns), *shape)
         if self.symmetric:
-            found = found.multiply(found.T).tocsr()
-        found.sort_indices()
+            matrix = matrix.multiply(matrix.T).tocsr()
+        matrix.sort_indices()
         return SparsityPattern(
             shape,
-            found.indptr,
-            found.indices,
+            matrix.indptr,
+            matrix.indices,
             in_shapes=in_shapes,
             out_shapes=out_shapes,
             symmetric=self.symmetric,
@@ -149,17 +149,17 @@ class SymbolicPattern:
         """``'-1, 0, 1'``: how far columns are from rows, where they are points of the same grid."""
         if len(self.pieces) != 1 or self.in_shapes != self.out_shapes:
             return ""
-        found = []
+        offsets = []
         for piece in self.pieces[0]:
             apart = [x.plus(y, -1) for x, y in zip(piece.read, piece.result, strict=True)]
             if piece.conditions or any(x.terms for x in apart):
                 return ""
-            found.append(tuple(x.constant for x in apart))
-        if all(map(core.is_constant_shape, found)):
-            found = sorted(set(found))
-        if found and len(found[0]) == 1:
-            return ", ".join(str(x) for (x,) in found)
-        return ", ".join(f"({', '.join(map(str, x))})" for x in found)
+            offsets.append(tuple(x.constant for x in apart))
+        if all(map(core.is_constant_shape, offsets)):
+            offsets = sorted(set(offsets))
+        if offsets and len(offsets[0]) == 1:
+            return ", ".join(str(x) for (x,) in offsets)
+        return ", ".join(f"({', '.join(map(str, x))})" for x in offsets)
 
     def __str__(self) -> str:
         """The pieces, one a line, with what made it dense below."""
@@ -181,7 +181,7 @@ def _said(piece: Piece, argument: str) -> str:
     """A piece in words: ``[i] of [i + 1], 0 <= i < n - 1``."""
     names = [_NAMES[t] if t < len(_NAMES) else f"i{t}" for t in range(len(piece.ranges))]
 
-    def text(sum_: Sum) -> str:
+    def text(sum_: AffineSum) -> str:
         parts = []
         for t, c in sum_.terms:
             factor = {"1": "", "-1": "-"}.get(str(c), f"{_product(c)}*")
@@ -239,8 +239,8 @@ def _stencil(pattern: SymbolicPattern) -> Stencil | None:
     lattices, first = [], 0
     for k, shape in enumerate(pattern.in_shapes):
         apart: set[tuple[int, ...]] = set()
-        own = [[x for x in part if x.argument == k] for part in moving]
-        for a, b in (pair for part in own for pair in itertools.combinations(part, 2)):
+        of_argument = [[x for x in part if x.argument == k] for part in moving]
+        for a, b in (pair for part in of_argument for pair in itertools.combinations(part, 2)):
             distance = _distance(a, b)
             if distance is None:
                 return None
@@ -248,7 +248,7 @@ def _stencil(pattern: SymbolicPattern) -> Stencil | None:
         lattice = _lattice(np.array(sorted(apart - {(0,) * len(shape)})), len(shape))
         if lattice is None:
             return None
-        factors, count = lattice if any(own) else ((0,) * len(shape), 0)
+        factors, count = lattice if any(of_argument) else ((0,) * len(shape), 0)
         lattices.append((first, factors, count))
         first += count
     return Stencil(tuple(pieces), tuple(lattices), tuple(alone))
@@ -263,7 +263,7 @@ def _expanded(piece: Piece) -> Iterator[Piece]:
         yield piece
         return
     for numbers in itertools.product(*(range(int(lengths[t])) for t in few)):
-        put = {t: Sum(piece.ranges[t][0] + i) for t, i in zip(few, numbers, strict=True)}
+        put = {t: AffineSum(piece.ranges[t][0] + i) for t, i in zip(few, numbers, strict=True)}
         yield piece.put(put, piece.ranges).normal()
 
 
@@ -271,9 +271,10 @@ def _is_translated(piece: Piece) -> bool:
     """Whether each index that is read is an index of the row and a number, or always the same."""
     if not all(not x.terms or x.single == (x.terms[0][0], 1) for x in piece.result):
         return False
-    own = {x.terms for x in piece.result if x.terms}
+    row_terms = {x.terms for x in piece.result if x.terms}
     return all(
-        not x.terms or (x.terms in own and core.is_constant_dim(x.constant)) for x in piece.read
+        not x.terms or (x.terms in row_terms and core.is_constant_dim(x.constant))
+        for x in piece.read
     )
 
 
@@ -282,12 +283,12 @@ def _distance(a: Piece, b: Piece) -> tuple[int, ...] | None:
     ``None`` where that is not the same for all rows."""
     if _meet_nowhere(a, b):
         return (0,) * len(a.read)
-    known = {d: x for piece in (a, b) for d, x in enumerate(piece.result) if not x.terms}
+    constants = {d: x for piece in (a, b) for d, x in enumerate(piece.result) if not x.terms}
     points = []
     for piece in (a, b):
         # The indices of the row are the parameters, so that the sums of both can be compared.
         at = {
-            t: known.get(d, parameter(d)).plus(-x.constant)
+            t: constants.get(d, parameter(d)).plus(-x.constant)
             for d, x in enumerate(piece.result)
             for t, _ in x.terms
         }

@@ -32,7 +32,7 @@ from jaxmlir.passes.remarks import remark
 from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
-from jaxmlir.sparse.rules import Leaf, Value
+from jaxmlir.sparse.rules import LeafOp, Value
 
 _UNROLLED = 4_000
 """Loops of at most so many ops, all iterations together, are run."""
@@ -71,8 +71,8 @@ class Tracer:
         for number, array in plan.constants:
             values[number] = Value(np.shape(array), None, functools.partial(_as_numpy, array))
         for node in plan.nodes:
-            found = self._op(node, [values[i] for i in node.operands])
-            for number, value in zip(node.results, found, strict=True):
+            results = self._op(node, [values[i] for i in node.operands])
+            for number, value in zip(node.results, results, strict=True):
                 values[number] = value
         return [values[i] for i in plan.results]
 
@@ -84,21 +84,21 @@ class Tracer:
         shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
         if all(x.rows is None for x in operands):
             return self._independent(node, operands, shapes)
-        leaf = Leaf(self.columns, node, operands, shapes, self.program)
-        found = self._sets(leaf)
-        if found is None:
-            found = self._all(leaf)
+        leaf = LeafOp(self.columns, node, operands, shapes, self.program)
+        sets = self._sets(leaf)
+        if sets is None:
+            sets = self._all(leaf)
             self._because(node, "no rule says which elements it mixes, so all of them")
-        if said := self._mixes(operands, found):
+        if said := self._mixes(operands, sets):
             self._because(node, said)
-        return [Value(shape, rows) for shape, rows in zip(shapes, found, strict=True)]
+        return [Value(shape, rows) for shape, rows in zip(shapes, sets, strict=True)]
 
-    def _sets(self, leaf: Leaf) -> Any:
+    def _sets(self, leaf: LeafOp) -> Any:
         """What the results of an op depend on; ``None`` where no rule knows."""
-        found = rules.sets_of(leaf)
-        return found and [None if rows is None or not rows.nnz else rows for rows in found]
+        sets = rules.sets_of(leaf)
+        return sets and [None if rows is None or not rows.nnz else rows for rows in sets]
 
-    def _all(self, leaf: Leaf) -> Any:
+    def _all(self, leaf: LeafOp) -> Any:
         """What results depend on if they depend on all that operands do."""
         return rules.dense(leaf)
 
@@ -116,11 +116,11 @@ class Tracer:
 
         @functools.cache
         def results() -> list[Any]:
-            given = [x.known() for x in operands]
+            arrays = [x.known() for x in operands]
             compute = VALUES.get(node.name.removeprefix("jaxpr."))
             with np.errstate(all="ignore"):
-                found = compute and compute(node, given)
-            return node.bind(self.program)(*given) if found is None else found
+                computed = compute and compute(node, arrays)
+            return node.bind(self.program)(*arrays) if computed is None else computed
 
         def known(i: int) -> Callable[[], Any]:
             return lambda: _as_numpy(results()[i])
@@ -153,13 +153,13 @@ class Tracer:
 
     # -- what is said --
 
-    def _mixes(self, operands: Sequence[Value], found: Sequence[Any]) -> str:
+    def _mixes(self, operands: Sequence[Value], out_rows: Sequence[Any]) -> str:
         """What is said of an op whose results depend on most inputs, if no operand does."""
         inputs = self.columns.inputs
         if inputs < 2:
             return ""
         before = max(_longest(x.rows) for x in operands)
-        after = max(map(_longest, found), default=0)
+        after = max(map(_longest, out_rows), default=0)
         if after <= max(before, inputs // 2, _FEW_INPUTS):
             return ""
         return f"an element of its result depends on {after:,} of {inputs:,} inputs"
@@ -192,26 +192,26 @@ class Tracer:
         slices = [x._replace(known=None, limits=None) for x in slices]
         depend = [x.rows is not None for x in carry]
         while True:
-            found = self._relation(symbol, [*consts, *carry, *slices], len(consts), depend)
-            grown = [a or r is not None for a, r in zip(depend, found.rows, strict=False)]
+            relation = self._relation(symbol, [*consts, *carry, *slices], len(consts), depend)
+            grown = [a or r is not None for a, r in zip(depend, relation.rows, strict=False)]
             if grown == depend:
                 break
             depend = grown
-        own = [i for i, d in enumerate(depend) if d]
-        if not own:
-            return carry, found
+        depending = [i for i, d in enumerate(depend) if d]
+        if not depending:
+            return carry, relation
         columns, first, last = self.columns, len(consts), len(consts) + len(carry)
-        sizes = [carry[i].size for i in own]
-        step = found.all_of(own, sizes)
-        begin = [_rows_of(carry[i], columns) for i in own]
+        sizes = [carry[i].size for i in depending]
+        step = relation.all_of(depending, sizes)
+        begin = [_rows_of(carry[i], columns) for i in depending]
         blank = [x._replace(rows=None) for x in carry]
-        outside = found.applied(columns, step, [*consts, *blank, *slices])
+        outside = relation.applied(columns, step, [*consts, *blank, *slices])
         base = columns.union(columns.joined(begin), outside)
-        whole = self._closure(step[:, found.starts[first] : found.starts[last]], base)
+        whole = self._closure(step[:, relation.starts[first] : relation.starts[last]], base)
         ends = np.cumsum([0, *sizes])
-        for i, start, end in zip(own, ends[:-1], ends[1:], strict=True):
+        for i, start, end in zip(depending, ends[:-1], ends[1:], strict=True):
             carry[i] = carry[i]._replace(rows=whole[start:end])
-        return carry, found
+        return carry, relation
 
     def _relation(
         self, symbol: str, arguments: Sequence[Value], first: int, depend: Sequence[bool]
@@ -227,12 +227,12 @@ class Tracer:
         sizes = [x.size if d else 0 for x, d in zip(arguments, pattern, strict=True)]
         starts = np.cumsum([0, *sizes])
         columns = Columns(int(starts[-1]))
-        given = [
+        values = [
             x._replace(rows=columns.inputs_from(start, size) if d else None)
             for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
         ]
         inner = Tracer(self.program, columns, self.reasons)
-        rows = [x.rows for x in inner.enter(symbol, given)]
+        rows = [x.rows for x in inner.enter(symbol, values)]
         try:
             rows = [r if r is None else columns.written_out(r, _CLOSURE) for r in rows]
         except PatternTooDense:
@@ -277,15 +277,15 @@ class Relation(NamedTuple):
         """The rows of some results, one after the other."""
         width = int(self.starts[-1])
         parts = [self.rows[i] for i in results]
-        given = zip(parts, sizes, strict=True)
-        return sparse.vstack([empty(n, width) if r is None else r for r, n in given], format="csr")
+        pairs = zip(parts, sizes, strict=True)
+        return sparse.vstack([empty(n, width) if r is None else r for r, n in pairs], format="csr")
 
     def applied(self, columns: Columns, rows: Rows, arguments: Sequence[Value]) -> Rows:
         """What results depend on, where the function is given these arguments."""
-        given = [_rows_of(x, columns) for x, d in zip(arguments, self.pattern, strict=True) if d]
-        if not given:
+        sets = [_rows_of(x, columns) for x, d in zip(arguments, self.pattern, strict=True) if d]
+        if not sets:
             return empty(rows.shape[0], columns.width)
-        return columns.through(rows, columns.joined(given))
+        return columns.through(rows, columns.joined(sets))
 
 
 def _rows_of(x: Value, columns: Columns) -> Rows:
@@ -330,11 +330,11 @@ def _scan(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
         if x.rows is not None and length:
             rows = columns.grouped(x.rows, np.arange(x.size) % part.size, part.size)
         slices.append(part._replace(rows=rows))
-    carry, found = tracer.loop(node.get("jaxpr"), consts, carry, slices)
+    carry, relation = tracer.loop(node.get("jaxpr"), consts, carry, slices)
     shapes = [tuple(aval.shape) for aval in node.avals()]
     stacked = [
-        Value(shape, _stacked(columns, found, rows, [*consts, *carry], arrays, length))
-        for shape, rows in zip(shapes[m - n :], found.rows[m - n :], strict=True)
+        Value(shape, _stacked(columns, relation, rows, [*consts, *carry], arrays, length))
+        for shape, rows in zip(shapes[m - n :], relation.rows[m - n :], strict=True)
     ]
     return [*carry, *stacked]
 
@@ -352,13 +352,13 @@ def _stacked(
         return None
     blank = [Value(x.shape[1:]) for x in arrays]
     same = relation.applied(columns, rows, [*fixed, *blank])
-    found = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
+    sets = columns.take(same, np.tile(np.arange(rows.shape[0]), length))
     for i, x in enumerate(arrays, len(fixed)):
         if x.rows is not None:
-            own = rows[:, relation.starts[i] : relation.starts[i + 1]]
-            each = sparse.kron(sparse.identity(length, bool), own, "csr").astype(bool)
-            found = columns.union(found, columns.through(each, x.rows))
-    return found
+            block = rows[:, relation.starts[i] : relation.starts[i + 1]]
+            diagonal = sparse.kron(sparse.identity(length, bool), block, "csr").astype(bool)
+            sets = columns.union(sets, columns.through(diagonal, x.rows))
+    return sets
 
 
 def _run(
@@ -367,13 +367,13 @@ def _run(
     """A scan, iteration by iteration."""
     length, columns = node.get("length"), tracer.columns
     order = range(length)[::-1] if node.get("reverse", False) else range(length)
-    given: list[list[Value]] = [[]] * length
+    emitted: list[list[Value]] = [[]] * length
     for i in order:
         slices = [_slice(x, i) for x in arrays]
         outs = tracer.enter(node.get("jaxpr"), [*consts, *carry, *slices])
-        carry, given[i] = outs[: len(carry)], outs[len(carry) :]
+        carry, emitted[i] = outs[: len(carry)], outs[len(carry) :]
     stacked = []
-    for parts in zip(*given, strict=True):
+    for parts in zip(*emitted, strict=True):
         shape = (length, *parts[0].shape)
         if all(x.rows is None for x in parts):
             known = None

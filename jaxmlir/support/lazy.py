@@ -44,8 +44,8 @@ class lazy(functools.cached_property[T]):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        found = instance.__dict__[self.attrname] = self.func(instance)
-        return found
+        value = instance.__dict__[self.attrname] = self.func(instance)
+        return value
 
 
 class analysis(lazy[T]):
@@ -57,9 +57,9 @@ class analysis(lazy[T]):
 
 def forget_analyses(of: Any) -> None:
     """Forgets the analyses of an object: they are found out again when they are next asked for."""
-    known = of.__dict__
-    for name in _analyses(type(of)).intersection(known):
-        known.pop(name, None)
+    attributes = of.__dict__
+    for name in _analyses(type(of)).intersection(attributes):
+        attributes.pop(name, None)
 
 
 @functools.cache

@@ -40,10 +40,10 @@ def filled(
 ) -> list[Any]:
     """The values, in order, where the mask is set; elsewhere those that ``others`` has there, by
     default ``None``."""
-    given = iter(values)
+    rest = iter(values)
     if others is None:
-        return [next(given) if m else None for m in mask]
-    return [next(given) if m else other for m, other in zip(mask, others, strict=True)]
+        return [next(rest) if m else None for m in mask]
+    return [next(rest) if m else other for m, other in zip(mask, others, strict=True)]
 
 
 def present(values: Sequence[T | None]) -> list[T]:

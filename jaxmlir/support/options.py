@@ -49,8 +49,8 @@ def check_platforms(platforms: Sequence[str] | None) -> None:
         raise ArgumentError(f"platforms: expected a sequence of names, got {platforms!r}{meant}")
     for platform in platforms or ():
         if not xla_bridge.is_known_platform(platform):
-            known = ", ".join(sorted(xla_bridge.known_platforms()))
-            raise ArgumentError(f"expected platforms that JAX knows ({known}), got {platform!r}")
+            names = ", ".join(sorted(xla_bridge.known_platforms()))
+            raise ArgumentError(f"expected platforms that JAX knows ({names}), got {platform!r}")
         if list(platforms or ()).count(platform) > 1:
             raise ArgumentError(f"platforms: {platform!r} is given twice")
         try:

@@ -18,13 +18,13 @@ from typing import Any
 DELAY = 1.0
 """The seconds that work takes before it is spoken of."""
 
-Step = Callable[[str], None]
+ProgressReporter = Callable[[str], None]
 
-_line: ContextVar[_Line | None] = ContextVar("progress", default=None)
+_line: ContextVar[_ProgressLine | None] = ContextVar("progress", default=None)
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int | None = None) -> Iterator[Step]:
+def progress(what: str, total: int | None = None) -> Iterator[ProgressReporter]:
     """Shows work on the terminal while it goes on.
 
     Args:
@@ -41,7 +41,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Step]:
     elif not is_seen():
         yield _unseen
     else:
-        line = _Line()
+        line = _ProgressLine()
         token = _line.set(line)
         try:
             with line.work(what, total) as step:
@@ -65,7 +65,7 @@ def is_seen() -> bool:
 
 
 @dataclass
-class _Work:
+class _ProgressTask:
     what: str
     total: int | None
     begun: int = 0
@@ -76,12 +76,12 @@ class _Work:
         return f"{self.what}{count}" + (f": {self.step}" if self.step else "")
 
 
-class _Line:
+class _ProgressLine:
     """The line of nested work, which appears after a while."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._nested: list[_Work] = []
+        self._nested: list[_ProgressTask] = []
         self._live: Any = None
         self._spinner: Any = None
         # Compiling is one long step, in which nobody else could begin to show it.
@@ -90,8 +90,8 @@ class _Line:
         self._timer.start()
 
     @contextlib.contextmanager
-    def work(self, what: str, total: int | None) -> Iterator[Step]:
-        work = _Work(what, total)
+    def work(self, what: str, total: int | None) -> Iterator[ProgressReporter]:
+        work = _ProgressTask(what, total)
         self._nested.append(work)
 
         def step(name: str) -> None:

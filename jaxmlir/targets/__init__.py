@@ -102,8 +102,8 @@ def _named(name: str) -> Target:
         raise _unknown(name, PLATFORMS, platform)
     kinds = machines(platform)
     if kind and kind not in kinds:
-        known = [f"{platform}:{k}" for k in kinds if k]
-        raise _unknown(name, known or PLATFORMS, f"{platform}:{kind}")
+        choices = [f"{platform}:{k}" for k in kinds if k]
+        raise _unknown(name, choices or PLATFORMS, f"{platform}:{kind}")
     if topology and not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", topology):
         raise ArgumentError(
             f"target {name!r}: expected a topology such as 2x2 or a number of devices, "
@@ -159,8 +159,8 @@ def target_on(platform: str, devices: int = 1) -> Target:
       devices: on how many it runs.
     """
     here = default_target()
-    found = here if here.platform == platform else _of_machine(platform, "")
-    return found.on(devices)
+    base = here if here.platform == platform else _of_machine(platform, "")
+    return base.on(devices)
 
 
 @functools.cache

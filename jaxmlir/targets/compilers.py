@@ -59,8 +59,8 @@ def missing(target: Target) -> str | None:
         return None
     compiler = COMPILERS.get(target.platform)
     if compiler is None:
-        known = ", ".join(("cpu", *COMPILERS))
-        raise ArgumentError(f"target '{target}': without a device, XLA compiles for {known}")
+        platforms = ", ".join(("cpu", *COMPILERS))
+        raise ArgumentError(f"target '{target}': without a device, XLA compiles for {platforms}")
     if _installed(target.platform) is not None:
         return None
     return f"pip install 'jaxmlir[{compiler.extra}]'"
@@ -99,7 +99,7 @@ def devices(name: str | Target) -> list[Any]:
     return _described(target)
 
 
-def estimate(target: Target, text: str) -> hlo.Estimate:
+def estimate(target: Target, text: str) -> hlo.WorkEstimate:
     """The work that the optimized HLO of a target's compiler stands for."""
     kind = target.kind or next(iter(machines(target.platform)))
     clock = described_devices(target.platform).get(kind, {}).get("clock")
@@ -120,10 +120,10 @@ def _described(target: Target) -> list[Any]:
         config = _gpu(target.machine, **described)
         options = {"target_config": config, "topology": f"1x1x{target.devices}"}
     try:
-        found = _topology(target.platform, name, options)
+        topology = _topology(target.platform, name, options)
     except JaxRuntimeError as error:
         raise ArgumentError(f"target '{target}': {error}") from None
-    return list(found.devices)
+    return list(topology.devices)
 
 
 def _topology(platform: str, name: str, options: Mapping[str, str]) -> Any:

@@ -119,14 +119,14 @@ def machines(platform: str) -> dict[str, Machine]:
 
 
 def _machine(table: Mapping[str, Any], of_one: Mapping[str, Any]) -> Machine:
-    own = dict(of_one)
-    caches, memory = tuple(own.pop("caches")), own.pop("memory", None)
-    known: dict[str, Any] = {}
+    fields = dict(of_one)
+    caches, memory = tuple(fields.pop("caches")), fields.pop("memory", None)
+    costs: dict[str, Any] = {}
     elements: dict[str, float] = {}
-    for each in (_table("cpu"), _table(table.get("like", "cpu")), table):
-        known |= each.get("costs", {}) | each.get("sizes", {})
-        elements |= each.get("elements", {})
-    return Machine(caches, memory, Costs(**known | own, elements=(*elements.items(),)))
+    for layer in (_table("cpu"), _table(table.get("like", "cpu")), table):
+        costs |= layer.get("costs", {}) | layer.get("sizes", {})
+        elements |= layer.get("elements", {})
+    return Machine(caches, memory, Costs(**costs | fields, elements=(*elements.items(),)))
 
 
 def described_devices(platform: str) -> dict[str, dict[str, Any]]:

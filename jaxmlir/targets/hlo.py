@@ -31,7 +31,7 @@ _FREE = frozenset(
 )
 
 
-class Estimate(NamedTuple):
+class WorkEstimate(NamedTuple):
     """The work of a compiled program, as far as its HLO says."""
 
     cycles: int = 0
@@ -48,14 +48,14 @@ class Estimate(NamedTuple):
     unknown_loops: int = 0
     """Loops that do not say how often they run: they count once."""
 
-    def __add__(self, other: object) -> Estimate:
-        if not isinstance(other, Estimate):
+    def __add__(self, other: object) -> WorkEstimate:
+        if not isinstance(other, WorkEstimate):
             return NotImplemented
-        return Estimate(*(a + b for a, b in zip(self, other, strict=True)))
+        return WorkEstimate(*(a + b for a, b in zip(self, other, strict=True)))
 
-    def times(self, count: int) -> Estimate:
+    def times(self, count: int) -> WorkEstimate:
         """The work of so many iterations; a loop is counted as unknown once."""
-        repeated = Estimate(*(count * value for value in self))
+        repeated = WorkEstimate(*(count * value for value in self))
         return repeated._replace(unknown_loops=self.unknown_loops)
 
 
@@ -73,8 +73,8 @@ class Instruction(NamedTuple):
 
     def called(self, key: str) -> str:
         """The computation that an attribute names; empty where there is none."""
-        found = re.search(rf"\b{key}=%([\w.\-]+)", self.rest)
-        return found[1] if found else ""
+        match = re.search(rf"\b{key}=%([\w.\-]+)", self.rest)
+        return match[1] if match else ""
 
     @property
     def branches(self) -> list[str]:
@@ -91,73 +91,75 @@ class Instruction(NamedTuple):
         return int(said[1]) if said else None
 
 
-def estimate(text: str, costs: Costs, clock: float | None = None) -> Estimate:
+def estimate(text: str, costs: Costs, clock: float | None = None) -> WorkEstimate:
     """The work that a module of optimized HLO stands for, on a device of these costs.
 
     Args:
       clock: of a device whose compiler writes cycles, how many there are in a nanosecond.
     """
-    found = _Reader(text, costs).total()
-    return found._replace(nanoseconds=found.cycles / clock) if clock else found
+    total = _HloCostAnalysis(text, costs).total()
+    return total._replace(nanoseconds=total.cycles / clock) if clock else total
 
 
 def computations(text: str) -> tuple[dict[str, list[Instruction]], str]:
     """The instructions of each computation of a module of HLO, and which one a call runs."""
-    found: dict[str, list[Instruction]] = {}
+    instructions: dict[str, list[Instruction]] = {}
     current = entry = ""
     for line in text.splitlines():
         if not line.startswith(" ") and (head := _COMPUTATION.match(line)):
             current = head[2]
-            found[current] = []
+            instructions[current] = []
             entry = current if head[1] else entry
         elif current and (match := _INSTRUCTION.match(line)):
-            found[current].append(Instruction(*match.groups()))
-    return found, entry
+            instructions[current].append(Instruction(*match.groups()))
+    return instructions, entry
 
 
-class _Reader:
+class _HloCostAnalysis:
     """Adds up what computations take, each once."""
 
     def __init__(self, text: str, costs: Costs):
         self._computations, self._entry = computations(text)
         self._costs = costs
-        self._found: dict[str, Estimate] = {}
+        self._estimates: dict[str, WorkEstimate] = {}
 
-    def total(self) -> Estimate:
+    def total(self) -> WorkEstimate:
         """The work of a call."""
         return self.computation(self._entry)
 
-    def computation(self, name: str) -> Estimate:
+    def computation(self, name: str) -> WorkEstimate:
         """The work of a computation and what it calls."""
-        if name not in self._found:
-            self._found[name] = total = Estimate()
+        if name not in self._estimates:
+            self._estimates[name] = total = WorkEstimate()
             types = {i.name: i.type for i in self._computations.get(name, ())}
             for instruction in self._computations.get(name, ()):
                 total += self._instruction(instruction, types)
-            self._found[name] = total
-        return self._found[name]
+            self._estimates[name] = total
+        return self._estimates[name]
 
-    def _instruction(self, instruction: Instruction, types: Mapping[str, str]) -> Estimate:
-        own = Estimate(sum(map(int, _CYCLES.findall(instruction.rest))))
+    def _instruction(self, instruction: Instruction, types: Mapping[str, str]) -> WorkEstimate:
+        stated = WorkEstimate(sum(map(int, _CYCLES.findall(instruction.rest))))
         match instruction.op:
             case "while":
-                return own + self._loop(instruction)
+                return stated + self._loop(instruction)
             case "conditional":
                 branches = map(self.computation, instruction.branches)
-                return own + max(branches, key=lambda e: (e.cycles, e.nanoseconds), default=own)
+                return stated + max(
+                    branches, key=lambda e: (e.cycles, e.nanoseconds), default=stated
+                )
             case "call":
-                return own + self.computation(instruction.called("to_apply"))
+                return stated + self.computation(instruction.called("to_apply"))
             case "async-start":
-                return own + self.computation(instruction.called("calls"))
+                return stated + self.computation(instruction.called("calls"))
             case op if op in _FREE:
-                return own
-        return own + self._kernel(instruction, types)
+                return stated
+        return stated + self._kernel(instruction, types)
 
-    def _loop(self, loop: Instruction) -> Estimate:
+    def _loop(self, loop: Instruction) -> WorkEstimate:
         body, condition = loop.called("body"), loop.called("condition")
         count = self._trips(condition) if loop.trip_count is None else loop.trip_count
         once = self.computation(body) + self.computation(condition)
-        return once.times(1 if count is None else count) + Estimate(unknown_loops=count is None)
+        return once.times(1 if count is None else count) + WorkEstimate(unknown_loops=count is None)
 
     def _trips(self, condition: str) -> int | None:
         """The constant that a loop compares its counter with, which starts at 0."""
@@ -169,7 +171,7 @@ class _Reader:
                 return constants.get(i.operands[-1])
         return None
 
-    def _kernel(self, kernel: Instruction, types: Mapping[str, str]) -> Estimate:
+    def _kernel(self, kernel: Instruction, types: Mapping[str, str]) -> WorkEstimate:
         inner = self._computations.get(kernel.called("calls"), ())
         if inner:
             moved = _moved(inner)
@@ -178,7 +180,7 @@ class _Reader:
         flops = sum(_dot_flops(i, t) for i, t in self._inside(kernel, types))
         moving = 1e9 * moved / (self._costs.bandwidth or math.inf)
         nanoseconds = max(self._costs.launch, moving, flops * self._costs.dot_flop)
-        return Estimate(0, 1, moved, flops, nanoseconds)
+        return WorkEstimate(0, 1, moved, flops, nanoseconds)
 
     def _inside(
         self, kernel: Instruction, types: Mapping[str, str]

@@ -32,7 +32,7 @@ _WITH_RULES = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_j
 _UNCHANGED = frozenset({"jaxpr.custom_lin", "jaxpr.custom_linear_solve", "jaxpr.linear_call"})
 
 
-class Step(NamedTuple):
+class ActiveOp(NamedTuple):
     """An op of which some operand has a tangent."""
 
     active: Mask
@@ -47,7 +47,7 @@ class Activity(NamedTuple):
     """A function under differentiation."""
 
     body: FunctionView
-    steps: list[Step | None]
+    steps: list[ActiveOp | None]
     """The step of each op; ``None`` if no operand has a tangent."""
     live: list[bool]
     """Whether each value has a tangent."""
@@ -67,28 +67,28 @@ def forward(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
     """
     body = rules.functions.body(symbol)
     live = [*active, *[False] * (len(body.types) - body.arity)]
-    steps: list[Step | None] = []
-    known: dict[tuple[Signature, Mask], Step] = {}
+    steps: list[ActiveOp | None] = []
+    cached: dict[tuple[Signature, Mask], ActiveOp] = {}
     columns = zip(body.ops, body.signatures, body.operands, body.results, strict=True)
     for op, signature, operands, (first, last) in columns:
         pattern = tuple([live[v] for v in operands])
         if True not in pattern:
             steps.append(None)
             continue
-        step = known.get((signature, pattern))
+        step = cached.get((signature, pattern))
         if step is None:
-            step = known[signature, pattern] = _step(rules, kind, op, signature, pattern)
+            step = cached[signature, pattern] = _step(rules, kind, op, signature, pattern)
         live[first:last] = step.active_out
         steps.append(step)
     return Activity(body, steps, live)
 
 
-def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mask) -> Step:
-    name, wanted = signature.name, (True,) * len(signature.results)
+def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mask) -> ActiveOp:
+    name, every_result = signature.name, (True,) * len(signature.results)
     if kind == "linearize" and not has_rule(name):
-        halves = rules.linearize(op, name, active, wanted, signature)
-        return Step(active, halves.tangent.pattern, halves)
-    return Step(active, rules.activity(kind, op, name, active, signature), None)
+        halves = rules.linearize(op, name, active, every_result, signature)
+        return ActiveOp(active, halves.tangent.pattern, halves)
+    return ActiveOp(active, rules.activity(kind, op, name, active, signature), None)
 
 
 def backward(
@@ -104,12 +104,12 @@ def backward(
     for value, asked_for, active in zip(body.returned, wanted, activity.results, strict=True):
         if asked_for and active:
             used[value] = True
-    found: list[Mask | None] = [None] * len(steps)
+    masks: list[Mask | None] = [None] * len(steps)
     for i in range(len(steps) - 1, -1, -1):
         step, (first, last) = steps[i], body.results[i]
         if step is None or True not in used[first:last]:
             continue
-        mask = found[i] = tuple(map(bool, used[first:last]))
+        mask = masks[i] = tuple(map(bool, used[first:last]))
         uses = step.active
         if step.halves is None:
             signature = body.signatures[i]
@@ -117,7 +117,7 @@ def backward(
         for value, is_used in zip(body.operands[i], uses, strict=True):
             if is_used:
                 used[value] = True
-    return found, tuple(map(bool, used[: body.arity]))
+    return masks, tuple(map(bool, used[: body.arity]))
 
 
 def activity_of(rules: Rules, symbol: str, active: Mask, kind: str) -> Activity:
@@ -151,8 +151,8 @@ def holds_rules(rules: Rules, op: Any) -> bool:
 
 def function_holds_rules(rules: Rules, symbol: str) -> bool:
     """Whether an op of ``@symbol`` :func:`holds_rules`."""
-    (found,) = rules.functions.derived(_holds_rules, symbol)
-    return found
+    (holds,) = rules.functions.derived(_holds_rules, symbol)
+    return holds
 
 
 def _holds_rules(rules: Rules, symbol: str) -> tuple[bool]:

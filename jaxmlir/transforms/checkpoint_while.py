@@ -65,8 +65,8 @@ def checkpoint_while(
         if checkpoints is not None:
             raise ArgumentError(f"checkpoints={checkpoints} needs while_loops='checkpointed'")
         return
-    kept = integer(checkpoints)
-    if kept is None or kept < 1:
+    num_states = integer(checkpoints)
+    if num_states is None or num_states < 1:
         raise ArgumentError(
             "while_loops='checkpointed' needs checkpoints=N, the number of states of a loop that "
             f"are kept, at least 1; got {checkpoints!r}"
@@ -81,7 +81,7 @@ def checkpoint_while(
             for op, op_name, operands in list(ops_of(functions[name])):
                 if op_name == "jaxpr.while" and "jaxpr.effects" not in op.attributes:
                     attributes = dict(op.attributes.items())
-                    attributes["checkpoints"] = codec.encode(kept)
+                    attributes["checkpoints"] = codec.encode(num_states)
                     with ir.InsertionPoint(op), op.location:
                         new = ir.Operation.create(
                             "jaxpr.checkpointed_while", list(op.results.types), operands, attributes

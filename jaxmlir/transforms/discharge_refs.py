@@ -111,15 +111,15 @@ def pure_function(
     old = list(function.arguments)
     types = [_value_type(old[i].type) if isinstance(i, int) else i for i in order]
     new = NewFunction(rules, f"{symbol}.pure", types, function)
-    given = list(zip(order, new.args, strict=True))
-    values = {old[i]: value for i, value in given if isinstance(i, int)}
+    pairs = list(zip(order, new.args, strict=True))
+    values = {old[i]: value for i, value in pairs if isinstance(i, int)}
     with new.body():
         for op, name, operands in ops_of(function):
             _write(rules, op, name, operands, values)
     results = [values[v] for v in returned(function)]
     refs = [
         values[old[i]] if isinstance(i, int) else value
-        for i, value in given
+        for i, value in pairs
         if not isinstance(i, int) or _is_ref(old[i].type)
     ]
     if last != "none":
@@ -194,17 +194,17 @@ def _apply(
         if outs is not None:
             return outs
     _check_rules(rules, op, name)
-    known = [n for n in numbers if n is not None]
-    if len(set(known)) < len(known):
+    refs = [n for n in numbers if n is not None]
+    if len(set(refs)) < len(refs):
         raise _error(op, name, "it takes a reference twice")
     return rules.discharge(op, name).inline(args)
 
 
 def _has_no_other_effects(op: Any) -> bool:
     attributes = op.attributes
-    found = map(codec.decode, attributes["jaxpr.effects"] if "jaxpr.effects" in attributes else ())
-    own = core.internal_mutable_array_effect
-    return all(isinstance(e, effects.JaxprInputEffect) or e is own for e in found)
+    listed = map(codec.decode, attributes["jaxpr.effects"] if "jaxpr.effects" in attributes else ())
+    array_effect = core.internal_mutable_array_effect
+    return all(isinstance(e, effects.JaxprInputEffect) or e is array_effect for e in listed)
 
 
 def _check_rules(rules: Rules, op: Any, name: str) -> None:
@@ -286,13 +286,13 @@ def _while(rules: Rules, op: Any, args: list[ir.Value], numbers: Numbers) -> lis
     of_cond, of_body, carry = loop.operands(numbers)
     if any(n is not None for n in carry):
         return None
-    found = dict(zip(numbers, args, strict=True))
-    refs = [found[n] for n in sorted(n for n in found if n is not None)]
+    values = dict(zip(numbers, args, strict=True))
+    refs = [values[n] for n in sorted(n for n in values if n is not None)]
 
     def order(consts: list[int | None]) -> list[int | ir.Type]:
-        own = {n: i for i, n in enumerate(consts)}
+        index_of = {n: i for i, n in enumerate(consts)}
         fixed = [i for i, n in enumerate(consts) if n is None]
-        carried = [own.get(n, refs[n].type) for n in range(len(refs))]
+        carried = [index_of.get(n, refs[n].type) for n in range(len(refs))]
         return [*fixed, *carried, *range(len(consts), len(consts) + len(carry))]
 
     loop.other.pop("jaxpr.effects", None)

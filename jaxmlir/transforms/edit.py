@@ -62,7 +62,7 @@ def before_return(function: func.FuncOp) -> Iterator[None]:
         yield
 
 
-class Hoisted(NamedTuple):
+class HoistedFunction(NamedTuple):
     """What :func:`hoist` took out of a function."""
 
     function: func.FuncOp
@@ -133,7 +133,7 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Ma
     return tuple(v in waiting for v in returned(function))
 
 
-def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> Hoisted:
+def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> HoistedFunction:
     """Takes out of a loop's body what its first arguments determine, these being the same in every
     iteration.
 
@@ -142,8 +142,8 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     determined so.  Constants are no reason to compute anything elsewhere, and stay.
     """
     arguments = list(body_of(function).arguments)
-    wanted = set(returned(function)[first:])
-    _split_calls(rules, function, set(arguments[:num_constants]), wanted)
+    outputs = set(returned(function)[first:])
+    _split_calls(rules, function, set(arguments[:num_constants]), outputs)
     outer = NewFunction(
         rules, "hoisted", [v.type for v in arguments[:num_constants]], function, detached=True
     )
@@ -168,19 +168,21 @@ def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -
     outs = returned(function)
     taken = tuple(i for i, v in enumerate(outs) if i >= first and v in values)
     used.update(dict.fromkeys(v for i, v in enumerate(outs) if i < first and v in values))
-    kept = tuple(i for i, v in enumerate(arguments[:num_constants]) if v in used)
+    remaining = tuple(i for i, v in enumerate(arguments[:num_constants]) if v in used)
     computed = [v for v in used if v not in set(arguments)]
     outer.finish([values[v] for v in [*computed, *(outs[i] for i in taken)]])
 
     set_results(function, [v for i, v in enumerate(outs) if i not in taken])
-    given = []
+    added = []
     for value in computed:
-        given.append(body_of(function).add_argument(value.type, ir.Location.unknown()))
-        value.replace_all_uses_with(given[-1])
+        added.append(body_of(function).add_argument(value.type, ir.Location.unknown()))
+        value.replace_all_uses_with(added[-1])
     for op in reversed(moved):
         erase(op)
     for op in reversed(constants):
         if not list(op.results[0].uses):
             op.operation.erase()
-    set_arguments(function, [*(arguments[i] for i in kept), *given, *arguments[num_constants:]])
-    return Hoisted(outer.op, kept, len(computed), taken)
+    set_arguments(
+        function, [*(arguments[i] for i in remaining), *added, *arguments[num_constants:]]
+    )
+    return HoistedFunction(outer.op, remaining, len(computed), taken)

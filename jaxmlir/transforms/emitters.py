@@ -73,8 +73,8 @@ class Linearization:
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             outs = self.primal.inline(list(args[:n]))
-            given = chosen(args[n:], used)
-            tangents = self.tangent.inline([*outs[num_results:], *given])
+            in_tangents = chosen(args[n:], used)
+            tangents = self.tangent.inline([*outs[num_results:], *in_tangents])
             return [*outs[:num_results], *tangents]
 
         return Emitter(self.tangent.pattern, write)

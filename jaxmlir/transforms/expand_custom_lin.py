@@ -64,11 +64,11 @@ def _expand(rules: Rules, op: Any) -> None:
     in_zeros = attribute(op, "in_zeros", ())
     function = rules.program.function(bwd)
     pushforward = rules.functions.once(_pushforward, bwd, num_res)
-    given, outputs = iter(operands[num_res:]), iter(function.type.results)
+    in_tangents, outputs = iter(operands[num_res:]), iter(function.type.results)
     with ir.InsertionPoint(op), op.location:
         tangents = []
         for zero_in, zero_out in zip(in_zeros, out_zeros(function, len(in_zeros)), strict=True):
-            tangent = None if zero_in else next(given)
+            tangent = None if zero_in else next(in_tangents)
             if not zero_out:
                 type_ = tangent_type_of(next(outputs))
                 tangents.append(zeros(type_) if tangent is None else tangent)

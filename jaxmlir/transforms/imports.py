@@ -27,7 +27,7 @@ from jaxmlir._compat import ConfigSnapshot, core
 from jaxmlir.caching import setting
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
-    Uses,
+    SymbolUses,
     named_ops,
     ops_with_symbols,
     reachable,
@@ -39,8 +39,8 @@ from jaxmlir.dialect.handles import Box, get_box
 from jaxmlir.dialect.ir import clone_module, free_symbol, func, functions, ir, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.rewriting.dedupe import (
-    Copy,
     ExportedFunction,
+    FunctionCopy,
     equal_functions,
     outline_of,
     rename_uses,
@@ -50,7 +50,7 @@ from jaxmlir.rewriting.dedupe import (
 from jaxmlir.transforms.discharge_refs import makes_references
 from jaxmlir.transforms.higher_order import rule_of
 from jaxmlir.transforms.higher_order.call import Call
-from jaxmlir.transforms.memo import Copied
+from jaxmlir.transforms.memo import CopiedFunctions
 from jaxmlir.transforms.templates import Rules
 
 
@@ -91,22 +91,22 @@ class SharedFunctions:
           custom: some ops that it reaches have custom rules, traced or not.
           forget: takes the volume out of the library.
         """
-        known = program._functions
-        within = reachable(known, symbol)
+        symbol_table = program._functions
+        within = reachable(symbol_table, symbol)
         tracing = program.rule_tracing
-        sources = tracing.sources(known[name] for name in within)
-        boxes = _boxes(known[name] for name in within)
-        own = type(program)(clone_module(program.module_as_is, within), None, boxes)
-        own._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
+        sources = tracing.sources(symbol_table[name] for name in within)
+        boxes = _boxes(symbol_table[name] for name in within)
+        copy = type(program)(clone_module(program.module_as_is, within), None, boxes)
+        copy._functions[symbol].attributes["sym_visibility"] = ir.StringAttr.get("public")
         self.symbol = symbol
         self.config: ConfigSnapshot | None = tracing.table.config if custom else None
         if sources:
-            own.rule_tracing.take_up(sources, self.config)
+            copy.rule_tracing.take_up(sources, self.config)
             if not rules_wait:
-                own.trace_rules(within=reachable(own._functions, symbol, custom_rules=False))
-        own.rule_tracing.held = True
-        self._program = own
-        self._rules = Rules(own, reverse=reverse)
+                copy.trace_rules(within=reachable(copy._functions, symbol, custom_rules=False))
+        copy.rule_tracing.held = True
+        self._program = copy
+        self._rules = Rules(copy, reverse=reverse)
         # By symbol, those of equal functions alike; and the short names of the first of these.
         self._leaves: dict[str, ExportedFunction] = {}
         self._names: dict[str, str] = {}
@@ -121,7 +121,7 @@ class SharedFunctions:
         """
         with self._alone(), scope():
             try:
-                found = self._rules.functions.derived(transform, symbol, *pattern)
+                derived = self._rules.functions.derived(transform, symbol, *pattern)
             except BaseException as e:
                 # What is half written is of no use to anybody.
                 self._forget(self)
@@ -130,7 +130,7 @@ class SharedFunctions:
             if self._program.constants:
                 self._forget(self)
                 raise Unavailable
-            return found
+            return derived
 
     @property
     def boxes(self) -> dict[str, Box]:
@@ -166,34 +166,34 @@ class SharedFunctions:
 
         Rules that are traced later are not in it.
         """
-        own = self._program
-        own.reread()
-        known, first = own.functions, equal_functions(own.functions)
-        within = reachable(known, symbol)
-        reached = [name for name in known if name in within]
+        program = self._program
+        program.reread()
+        symbol_table, first = program.functions, equal_functions(program.functions)
+        within = reachable(symbol_table, symbol)
+        reached = [name for name in symbol_table if name in within]
         for name in reached:
             if first[name] not in self._names:
                 taken = self._names.values()
                 self._names[first[name]] = free_symbol(short_name(first[name]), taken)
-        names = {n: self._names[kept] for n, kept in first.items() if kept in self._names}
+        names = {n: self._names[model] for n, model in first.items() if model in self._names}
         for name in reached:
-            kept = first[name]
-            if kept not in self._leaves:
-                shape, uses = shape_of(known[kept])
-                function = known[kept].operation.clone(ip=False).opview
+            model = first[name]
+            if model not in self._leaves:
+                shape, uses = shape_of(symbol_table[model])
+                function = symbol_table[model].operation.clone(ip=False).opview
                 rename_uses(function, names)
-                function.attributes["sym_name"] = ir.StringAttr.get(names[kept])
+                function.attributes["sym_name"] = ir.StringAttr.get(names[model])
                 function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-                self._leaves[kept] = ExportedFunction(
+                self._leaves[model] = ExportedFunction(
                     function,
-                    names[kept],
+                    names[model],
                     outline_of(function),
                     tuple([first[use] for use in uses]),
-                    own.rule_tracing.sources([function]),
+                    program.rule_tracing.sources([function]),
                     shape,
                     set(),
                 )
-            self._leaves[name] = self._leaves[kept]
+            self._leaves[name] = self._leaves[model]
 
 
 P = ParamSpec("P")
@@ -256,16 +256,16 @@ class Loans:
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """What a transformation of a function that is lent gives, with names for the symbols."""
         volume, inner = self._origin[symbol]
-        found = volume.derived(transform, inner, *pattern)
-        if not any(isinstance(item, str) for item in found):
-            return found
-        items = [self._name(volume, item) if isinstance(item, str) else item for item in found]
-        return found._make(items) if hasattr(found, "_make") else tuple(items)
+        derived = volume.derived(transform, inner, *pattern)
+        if not any(isinstance(item, str) for item in derived):
+            return derived
+        items = [self._name(volume, item) if isinstance(item, str) else item for item in derived]
+        return derived._make(items) if hasattr(derived, "_make") else tuple(items)
 
-    def copy_in(self, *roots: str) -> Copied:
+    def copy_in(self, *roots: str) -> CopiedFunctions:
         """Copies the functions that some functions reach into the program's module."""
         program = self._rules.program
-        uses = Uses(program)
+        uses = SymbolUses(program)
         own, lent, seen = list(roots), [], set(roots)
         for symbol in own:
             for use in uses[symbol]:
@@ -292,11 +292,11 @@ class Loans:
                 symbol: self._copied(symbol, leaf, volume, names) for symbol, leaf, volume in leaves
             }
         uses.update((symbol, copy.uses) for symbol, copy in copies.items())
-        return Copied(copies, uses)
+        return CopiedFunctions(copies, uses)
 
     def _copied(
         self, symbol: str, leaf: ExportedFunction, volume: SharedFunctions, names: dict[int, str]
-    ) -> Copy:
+    ) -> FunctionCopy:
         used = [volume.leaf(use) for use in leaf.uses]
         uses = tuple([names[id(use)] for use in used])
         function = leaf.function.operation.clone().opview
@@ -307,15 +307,15 @@ class Loans:
             function.attributes["sym_name"] = ir.StringAttr.get(symbol)
         self._rules.program.rule_tracing.take_up(leaf.sources, volume.config)
         self._rules.importer.handles |= volume.boxes
-        return Copy(leaf, uses)
+        return FunctionCopy(leaf, uses)
 
     def _name(self, volume: SharedFunctions, inner: str) -> str:
         """The symbol that a function of a volume has in the program."""
-        found = self._names.get((volume, inner))
-        if found is None:
-            found = self._rules.importer.unique_symbol(short_name(inner))
-            self._lend(found, volume, inner)
-        return found
+        symbol = self._names.get((volume, inner))
+        if symbol is None:
+            symbol = self._rules.importer.unique_symbol(short_name(inner))
+            self._lend(symbol, volume, inner)
+        return symbol
 
     def _lend(self, symbol: str, volume: SharedFunctions, inner: str) -> None:
         self._names[volume, inner] = symbol
@@ -328,7 +328,7 @@ class Loans:
 # --- which functions have a volume ----------------------------------------------------------------
 
 
-class _Met:
+class _JaxprVolumes:
     """A jaxpr that a program was met with.
 
     Attributes:
@@ -345,15 +345,15 @@ class _Met:
 
 
 # By the jaxpr's id and the setting.
-met_jaxprs: collections.OrderedDict[tuple[int, object], _Met] = collections.OrderedDict()
+met_jaxprs: collections.OrderedDict[tuple[int, object], _JaxprVolumes] = collections.OrderedDict()
 _lock = threading.Lock()
 
 
 def _forget(volume: SharedFunctions) -> None:
     with _lock:
         for met in list(met_jaxprs.values()):
-            for key, found in met.volumes.items():
-                if found is volume:
+            for key, other in met.volumes.items():
+                if other is volume:
                     met.volumes[key] = None
 
 
@@ -367,31 +367,31 @@ def volumes_for(
       reverse: what is linearized is to be transposed.
       rules_wait: custom rules are left as they are, and not traced.
     """
-    found: dict[str, SharedFunctions] = {}
+    volumes: dict[str, SharedFunctions] = {}
     if _this_thread.without or not program.jaxprs:
-        return found, set()
-    known, here = program._functions, setting()
-    pending, reached, read = [program.name], set(), set()
+        return volumes, set()
+    symbol_table, here = program._functions, setting()
+    pending, reached, referenced = [program.name], set(), set()
     looked_up: dict[str, SharedFunctions | None] = {}
     while pending:
         name = pending.pop()
-        if name in reached or name in found:
+        if name in reached or name in volumes:
             continue
         reached.add(name)
-        for called, symbol in _uses(known[name]):
+        for called, symbol in _uses(symbol_table[name]):
             if symbol is None:
                 return {}, set()
-            if called and symbol not in read and symbol not in reached:
+            if called and symbol not in referenced and symbol not in reached:
                 if symbol not in looked_up:
                     looked_up[symbol] = _volume(program, symbol, here, reverse, rules_wait)
                 volume = looked_up[symbol]
                 if volume is not None:
-                    found[symbol] = volume
+                    volumes[symbol] = volume
             elif not called:
-                read.add(symbol)
-                found.pop(symbol, None)
+                referenced.add(symbol)
+                volumes.pop(symbol, None)
             pending.append(symbol)
-    return found, reached
+    return volumes, reached
 
 
 def _uses(function: func.FuncOp) -> Iterator[tuple[bool, str | None]]:
@@ -418,7 +418,7 @@ def _volume(
     with _lock:
         met = met_jaxprs.get(key)
         if met is None:
-            met_jaxprs[key] = _Met(jaxpr, lambda _: met_jaxprs.pop(key, None))
+            met_jaxprs[key] = _JaxprVolumes(jaxpr, lambda _: met_jaxprs.pop(key, None))
             if len(met_jaxprs) > LIMIT:
                 met_jaxprs.popitem(last=False)
             return None
@@ -448,15 +448,15 @@ def _is_portable(program: Module, symbol: str, custom: bool) -> bool:
     Args:
       custom: some of their ops have custom rules.
     """
-    known = program._functions
+    symbol_table = program._functions
     if makes_references(program):
         return False
     if custom and program.rule_tracing.table is None:
         return False
-    for op, kind in reached_ops(known, symbol):
+    for op, kind in reached_ops(symbol_table, symbol):
         if kind == "jaxpr.shard_map" or (kind == "jaxpr.constant" and "name" in op.attributes):
             return False
-    boxes = _boxes(known[name] for name in reachable(known, symbol))
+    boxes = _boxes(symbol_table[name] for name in reachable(symbol_table, symbol))
     return not any(isinstance(box.value, core.Ref) for box in boxes.values())
 
 

@@ -23,7 +23,7 @@ from jaxmlir.errors import Diagnostic, JaxmlirError, TransformError
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.options import at_function, named_arguments
 from jaxmlir.transforms.inverses.invert import forward, invert
-from jaxmlir.transforms.inverses.solver import Inverted, Known
+from jaxmlir.transforms.inverses.solver import InverseFunction, InversionProblem
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
 
@@ -59,8 +59,8 @@ class Inverse(Pass):
             )
         if not known and argnums:
             known = tuple(i for i in range(count) if i not in argnums)
-        wanted = argnums or tuple(i for i in range(count) if i not in known)
-        inverse(Rules(program), symbol, wanted, known, self.log_det, self.newton)
+        unknowns = argnums or tuple(i for i in range(count) if i not in known)
+        inverse(Rules(program), symbol, unknowns, known, self.log_det, self.newton)
 
 
 def inverse(
@@ -80,15 +80,15 @@ def inverse(
     """
     program = rules.program
     before = set(functions(program.module))
-    given, required = _question(rules, symbol, known, log_det, newton)
+    question, required = _question(rules, symbol, known, log_det, newton)
     # A determinant is that of a square matrix: of all unknowns.
     required = required if log_det else argnums
-    by_newton = given._replace(newton=True)
+    by_newton = question._replace(newton=True)
     with _hint(lambda: None if newton else invert(rules, symbol, by_newton, required)):
-        found = invert(rules, symbol, given, required)
-    name = found.symbol
-    if not name or found.arguments != argnums or found.results or found.log_det != log_det:
-        name = _completed(rules, symbol, found, argnums, known, given.log_det, before)
+        inverted = invert(rules, symbol, question, required)
+    name = inverted.symbol
+    if not name or inverted.arguments != argnums or inverted.results or inverted.log_det != log_det:
+        name = _completed(rules, symbol, inverted, argnums, known, question.log_det, before)
     _keep_only(program, before, name)
     return name
 
@@ -101,10 +101,10 @@ def forward_and_log_det(rules: Rules, symbol: str, known: tuple[int, ...], newto
       TransformError: as for :func:`inverse`.
     """
     before = set(functions(rules.program.module))
-    given, required = _question(rules, symbol, known, True, newton)
-    by_newton = given._replace(newton=True)
+    question, required = _question(rules, symbol, known, True, newton)
+    by_newton = question._replace(newton=True)
     with _hint(lambda: None if newton else forward(rules, symbol, by_newton, required, False)):
-        name = forward(rules, symbol, given, required, False)
+        name = forward(rules, symbol, question, required, False)
     _keep_only(rules.program, before, name)
     return name
 
@@ -130,7 +130,7 @@ def _hint(by_newton: Callable[[], object | None]) -> Iterator[None]:
 
 def _question(
     rules: Rules, symbol: str, known: tuple[int, ...], log_det: bool, newton: bool
-) -> tuple[Known, tuple[int, ...]]:
+) -> tuple[InversionProblem, tuple[int, ...]]:
     """What is known of a function whose results are, and the arguments that are not."""
     signature = call_signature(rules.program, symbol)
     operands, results = signature.operands, signature.results
@@ -140,7 +140,7 @@ def _question(
         avals = [operands[i] for i in unknown]
         dtype = _log_det_dtype(rules.program.function(symbol), avals, results)
     arguments = tuple(i in known for i in range(len(operands)))
-    return Known(arguments, (True,) * len(results), dtype, newton), unknown
+    return InversionProblem(arguments, (True,) * len(results), dtype, newton), unknown
 
 
 def _keep_only(program: Module, before: Container[str], name: str) -> None:
@@ -155,7 +155,7 @@ def _keep_only(program: Module, before: Container[str], name: str) -> None:
 def _completed(
     rules: Rules,
     symbol: str,
-    found: Inverted,
+    inverted: InverseFunction,
     argnums: tuple[int, ...],
     known: tuple[int, ...],
     dtype: Any | None,
@@ -166,15 +166,15 @@ def _completed(
     types = [*original.type.results, *(original.type.inputs[i] for i in sorted(known))]
     new = NewFunction(rules, f"{symbol}.inverse", types, original)
     with new.body(), original.location:
-        outs = inline(rules.program.function(found.symbol), new.args) if found.symbol else []
-        wanted = [outs[found.arguments.index(i)] for i in argnums]
+        outs = inline(rules.program.function(inverted.symbol), new.args) if inverted.symbol else []
+        results = [outs[inverted.arguments.index(i)] for i in argnums]
         if dtype is not None:
-            wanted.append(outs[-1] if found.log_det else zeros(scalar_type(dtype)))
-    new.finish(wanted)
-    if found.symbol:
-        rules.program.function(found.symbol).operation.erase()
+            results.append(outs[-1] if inverted.log_det else zeros(scalar_type(dtype)))
+    new.finish(results)
+    if inverted.symbol:
+        rules.program.function(inverted.symbol).operation.erase()
     # The name of what was found, or would have been.
-    name = found.symbol or free_symbol(f"{symbol}.inverse", before)
+    name = inverted.symbol or free_symbol(f"{symbol}.inverse", before)
     new.op.attributes["sym_name"] = ir.StringAttr.get(name)
     drop_dead_ops(new.op)
     return name

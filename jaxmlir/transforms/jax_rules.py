@@ -24,7 +24,7 @@ from jaxmlir._compat import (
     source_info_util,
     transposes_linearized,
 )
-from jaxmlir.dialect.codec.pytrees import Flag
+from jaxmlir.dialect.codec.pytrees import BoolNode
 from jaxmlir.dialect.types import linear_aval
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, split
 
@@ -55,8 +55,8 @@ def batch(closed: Any, dims: Dims, axis: Any) -> tuple[Any, Any]:
         )
         return batched, out_dims
     batched, out_dims = batching.batch_jaxpr2(closed, axis, dims)
-    found = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
-    _check_types(closed, [_without_dim(v.aval, dim) for v, dim in found])
+    pairs = zip(open_jaxpr(batched)[0].outvars, out_dims, strict=True)
+    _check_types(closed, [_without_dim(v.aval, dim) for v, dim in pairs])
     return batched, out_dims
 
 
@@ -75,19 +75,19 @@ def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]
     if parts := _linear_in(closed, active):
         return _halves_of_linear(closed, active, parts)
     (eqn,) = open_jaxpr(closed)[0].eqns
-    found: dict[str, Any] = {}
+    traced: dict[str, Any] = {}
     plain = _has_plain_jvp(eqn)
     # Such a backward rule has JAX transpose all of the tangent's ops: ours transpose more of them.
     reverse = reverse and not transposes_linearized(eqn)
 
     def primal(*args: Any) -> list[Any]:
-        out, residuals, found["tangent"], found["active"] = (
+        out, residuals, traced["tangent"], traced["active"] = (
             split_jvp(closed, args, active) if plain else _split(closed, args, active, reverse)
         )
         return [*out, *residuals]
 
     jaxpr = trace_flat(primal, closed.in_avals, "linearize")
-    tangent, active_out = _without_trivial(found["tangent"], found["active"])
+    tangent, active_out = _without_trivial(traced["tangent"], traced["active"])
     _check_types(closed, [v.aval for v in open_jaxpr(jaxpr)[0].outvars[: len(active_out)]])
     _check_tangents(closed, tangent.outvars, active_out)
     return jaxpr, close_jaxpr(tangent), active_out
@@ -101,16 +101,16 @@ def _linear_in(closed: Any, active: Mask) -> list[Sequence[int]]:
     """
     (eqn,) = open_jaxpr(closed)[0].eqns
     operands = [i for i, a in enumerate(active) if a]
-    known = linearity(eqn.primitive)
-    own = (*chosen(eqn.invars, active), *eqn.outvars)
+    kind = linearity(eqn.primitive)
+    variables = (*chosen(eqn.invars, active), *eqn.outvars)
     if (
-        known is None
-        or (known == "linear" and not all(active))
+        kind is None
+        or (kind == "linear" and not all(active))
         or not _has_plain_jvp(eqn)
-        or any(v.aval.weak_type or v.aval.to_tangent_aval() != v.aval for v in own)
+        or any(v.aval.weak_type or v.aval.to_tangent_aval() != v.aval for v in variables)
     ):
         return []
-    return [operands] if known == "linear" else [[i] for i in operands]
+    return [operands] if kind == "linear" else [[i] for i in operands]
 
 
 def _tangent_eqns(eqn: Any, tangents: dict[int, Any], parts: list[Sequence[int]]) -> list[Any]:
@@ -160,11 +160,11 @@ def _without_trivial(jaxpr: Any, active: Sequence[bool]) -> tuple[Any, Mask]:
     Rules may give a ``float0`` array, where JAX's own give a symbolic zero: for an integer.
     """
     start = len(jaxpr.outvars) - sum(active)
-    kept = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
-    if all(kept):
+    nontrivial = [getattr(v.aval, "dtype", None) != dtypes.float0 for v in jaxpr.outvars[start:]]
+    if all(nontrivial):
         return jaxpr, tuple(active)
-    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + kept, True)
-    rest = iter(kept)
+    jaxpr, _ = pe.dce_jaxpr(jaxpr, [True] * start + nontrivial, True)
+    rest = iter(nontrivial)
     return jaxpr, tuple(a and next(rest) for a in active)
 
 
@@ -179,8 +179,8 @@ def _check_types(closed: Any, avals: Sequence[Any]) -> None:
 def _check_tangents(closed: Any, tangents: Sequence[Any], active: Sequence[bool]) -> None:
     """Checks the types of the tangents of results that have some."""
     results = chosen(open_jaxpr(closed)[0].outvars, active)
-    wanted = [v.aval.to_tangent_aval() for v in results]
-    _check_avals("tangent", wanted, [v.aval for v in tangents])
+    expected = [v.aval.to_tangent_aval() for v in results]
+    _check_avals("tangent", expected, [v.aval for v in tangents])
 
 
 def _check_avals(what: str, wanted: Sequence[Any], got: Sequence[Any]) -> None:
@@ -200,12 +200,12 @@ def _without_dim(aval: Any, dim: Any) -> Any:
     return aval
 
 
-_Split = tuple[Sequence[Any], Sequence[Any], Any, Mask]
+_JaxLinearization = tuple[Sequence[Any], Sequence[Any], Any, Mask]
 """Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
 these."""
 
 
-def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _Split:
+def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _JaxLinearization:
     """JAX's linearization."""
     function = core.jaxpr_as_fun(closed)
 
@@ -231,13 +231,13 @@ def _with_flags(residuals: Sequence[Any], jaxpr: Any) -> tuple[Sequence[Any], An
     their tree."""
     if not any(eqn.primitive.name == _OTHER_HALF for eqn in jaxpr.eqns):
         return residuals, jaxpr
-    known = dict(zip(jaxpr.invars, residuals, strict=False))
+    by_invar = dict(zip(jaxpr.invars, residuals, strict=False))
     eqns = []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == _OTHER_HALF:
             tree = eqn.params["residuals_tree"]
             values, tangents = eqn.invars[: tree.num_leaves], eqn.invars[tree.num_leaves :]
-            flags = [_flag(v.val if type(v) is core.Literal else known.get(v)) for v in values]
+            flags = [_flag(v.val if type(v) is core.Literal else by_invar.get(v)) for v in values]
             leaves = [0 if flag is None else flag for flag in flags]
             flagged = jax.tree.structure(jax.tree.unflatten(tree, leaves))
             kept = chosen(values, [flag is None for flag in flags])
@@ -253,10 +253,12 @@ def _with_flags(residuals: Sequence[Any], jaxpr: Any) -> tuple[Sequence[Any], An
 _OTHER_HALF = "call_hi_primitive_linearized"
 
 
-def _flag(value: Any) -> Flag | None:
+def _flag(value: Any) -> BoolNode | None:
     """A boolean that is known."""
     is_known = isinstance(value, (bool, np.bool_, np.ndarray))
-    return Flag(bool(value)) if is_known and core.typeof(value).str_short() == "bool[]" else None
+    return (
+        BoolNode(bool(value)) if is_known and core.typeof(value).str_short() == "bool[]" else None
+    )
 
 
 def _has_plain_jvp(eqn: Any) -> bool:
@@ -271,7 +273,7 @@ def _has_plain_jvp(eqn: Any) -> bool:
     )
 
 
-def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _Split:
+def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _JaxLinearization:
     """Linearizes a primitive that has but a JVP rule, at half the cost.
 
     The rule is run once, under a trace that computes what it knows and writes down what depends on
@@ -297,19 +299,19 @@ def split_jvp(closed: Any, args: Sequence[Any], active: Mask) -> _Split:
         if not eqn.primitive.multiple_results:
             out, out_tangents = [out], [out_tangents]
         out = [trace.to_jaxpr_tracer(x).pval.get_known() for x in out]
-        given = [
+        out_tracers = [
             None if type(t) is ad_util.Zero else trace.to_jaxpr_tracer(t) for t in out_tangents
         ]
-        given = [None if t is None or t.is_known() else t for t in given]
-        info = debug_info("linearize", eqn.primitive.name, sum(active), len(given))
+        out_tracers = [None if t is None or t.is_known() else t for t in out_tracers]
+        info = debug_info("linearize", eqn.primitive.name, sum(active), len(out_tracers))
         about = trace.effect_handles, info.with_unknown_names()
-        outs = [t for t in given if t is not None]
+        outs = [t for t in out_tracers if t is not None]
         jaxpr, consts, _ = pe.tracers_to_jaxpr(chosen(tangents, active), outs, *about)
     jaxpr = pe.convert_constvars_jaxpr(jaxpr)
-    kept = [False] * len(consts) + [True] * sum(active)
-    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
+    instantiate = [False] * len(consts) + [True] * sum(active)
+    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate)
     residuals = chosen(consts, used[: len(consts)])
-    return out, residuals, jaxpr, tuple(t is not None for t in given)
+    return out, residuals, jaxpr, tuple(t is not None for t in out_tracers)
 
 
 def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
@@ -318,18 +320,18 @@ def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
     # JAX's rules expect that results without cotangents are gone: of a scan, say.
     jaxpr, _ = pe.dce_jaxpr(jaxpr, list(nonzero), True)
     ct_avals = [linear_aval(v.aval) for v in jaxpr.outvars]
-    found: dict[str, Any] = {}
+    traced: dict[str, Any] = {}
 
     def transposed(*args: Any) -> list[Any]:
-        known, cotangents = split(args, linear.count(False))
+        fixed, cotangents = split(args, linear.count(False))
         undefined = [ad.UndefinedPrimal(linear_aval(v.aval)) for v in jaxpr.invars]
-        primals = filled(known, [not lin for lin in linear], undefined)
+        primals = filled(fixed, [not lin for lin in linear], undefined)
         outs = chosen(ad.backward_pass(jaxpr, False, consts, primals, cotangents), linear)
-        found["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
+        traced["nonzero"] = tuple(type(ct) is not ad_util.Zero for ct in outs)
         return [ct for ct in outs if type(ct) is not ad_util.Zero]
 
     in_avals = [*(v.aval for v in left_out(jaxpr.invars, linear)), *ct_avals]
-    return trace_flat(transposed, in_avals, "transpose"), found["nonzero"]
+    return trace_flat(transposed, in_avals, "transpose"), traced["nonzero"]
 
 
 def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:

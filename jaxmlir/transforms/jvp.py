@@ -48,9 +48,9 @@ class Jvp(Pass):
 
         discharge_refs(program)
         symbol, rules = program.chosen(self.func), Rules(program)
-        new, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
+        derivative, _ = jvp(rules, symbol, active_arguments(program, symbol, self.argnums))
         if self.custom_vjp_forward == "transpose":
-            expand_custom_lin(rules, [new])
+            expand_custom_lin(rules, [derivative])
 
 
 def active_arguments(program: Module, symbol: str, argnums: tuple[int, ...]) -> Mask:
@@ -91,7 +91,7 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
     unwritten = [None] * (len(body.types) - body.arity)
     primals: list[Any] = [*new.args[: body.arity], *unwritten]
     tangents: list[Any] = [*filled(new.args[body.arity :], active), *unwritten]
-    known: dict[tuple[Signature, Mask], Template | Emitter] = {}
+    cache: dict[tuple[Signature, Mask], Template | Emitter] = {}
     with new.body():
         for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
             first, last = body.results[i]
@@ -101,10 +101,10 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
             if True not in pattern:
                 primals[first:last] = copy(op, signature.name, args)
                 continue
-            rule = known.get((signature, pattern))
+            rule = cache.get((signature, pattern))
             if rule is None:
                 rule = rules.jvp(op, signature.name, pattern, signature)
-                known[signature, pattern] = rule
+                cache[signature, pattern] = rule
             args += [tangents[v] for v in operands if tangents[v] is not None]
             outs = rule.inline(args, op.location)
             primals[first:last] = outs[: last - first]

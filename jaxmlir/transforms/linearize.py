@@ -63,12 +63,12 @@ class Linearize(Pass):
         symbol = program.chosen(self.func)
         checkpoint_while(program, symbol, self.while_, self.checkpoints)
         rules = Rules(program)
-        found = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
+        linearized = linearize(rules, symbol, active_arguments(program, symbol, self.argnums))
         if self.custom_vjp_forward == "transpose":
-            expand_custom_lin(rules, [found.lin])
+            expand_custom_lin(rules, [linearized.lin])
 
 
-class Linearized(NamedTuple):
+class LinearizedFunctions(NamedTuple):
     """The two functions that :func:`linearize` writes."""
 
     fwd: str
@@ -84,7 +84,7 @@ def linearize(
     wanted: Sequence[bool] | None = None,
     required: Sequence[bool] | None = None,
     taken: Sequence[bool] | None = None,
-) -> Linearized:
+) -> LinearizedFunctions:
     """Writes ``@symbol.fwd`` and ``@symbol.lin``.
 
     Args:
@@ -99,39 +99,39 @@ def linearize(
     """
     activity = activity_of(rules, symbol, tuple(active), "linearize")
     body, outs = activity.body, activity.body.returned
-    given = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
+    active_out = [a and (wanted is None or wanted[i]) for i, a in enumerate(activity.results)]
     fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
     with fwd.body():
-        values, linear = write_primals(rules, activity, given, fwd.args)
-    kept, written_again = distinct_residuals(linear)
-    fwd.finish([*(values[v] for v in outs), *kept])
-    set_attribute(fwd.op, "jaxpr.num_res", len(kept))
+        values, linear = write_primals(rules, activity, active_out, fwd.args)
+    saved, written_again = distinct_residuals(linear)
+    fwd.finish([*(values[v] for v in outs), *saved])
+    set_attribute(fwd.op, "jaxpr.num_res", len(saved))
 
     arguments = [i for i, a in enumerate(taken or active) if a]
-    types = [*(v.type for v in kept), *(tangent_type_of(body.types[i]) for i in arguments)]
+    types = [*(v.type for v in saved), *(tangent_type_of(body.types[i]) for i in arguments)]
     lin = NewFunction(rules, f"{symbol}.lin", types, body.function)
-    handed = dict(zip(kept, lin.args, strict=False))
+    handed = dict(zip(saved, lin.args, strict=False))
     tangents: list[ir.Value | None] = [None] * len(body.types)
-    for i, given_tangent in zip(arguments, lin.args[len(kept) :], strict=True):
+    for i, given_tangent in zip(arguments, lin.args[len(saved) :], strict=True):
         tangents[i] = given_tangent
 
     def tangent(value: int) -> ir.Value:
-        found = tangents[value]
-        return zeros(tangent_type_of(body.types[value])) if found is None else found
+        nonzero = tangents[value]
+        return zeros(tangent_type_of(body.types[value])) if nonzero is None else nonzero
 
     with lin.body():
         handed.update((v, clone(v)) for v in written_again)
         for i, halves, residuals in linear:
             args = [handed[v] for v in residuals]
             args += [tangent(v) for v in chosen(body.operands[i], halves.uses)]
-            found = halves.tangent.inline(args, body.ops[i].location)
+            out_tangents = halves.tangent.inline(args, body.ops[i].location)
             first, last = body.results[i]
-            tangents[first:last] = filled(found, halves.tangent.pattern)
-        given = [g or (required is not None and required[i]) for i, g in enumerate(given)]
-        lin.finish([tangent(v) for v in chosen(outs, given)])
-    set_attribute(lin.op, "jaxpr.num_res", len(kept))
-    set_attribute(lin.op, "jaxpr.active", tuple(given))
-    return Linearized(fwd.name, lin.name, len(kept), tuple(given))
+            tangents[first:last] = filled(out_tangents, halves.tangent.pattern)
+        active_out = [g or (required is not None and required[i]) for i, g in enumerate(active_out)]
+        lin.finish([tangent(v) for v in chosen(outs, active_out)])
+    set_attribute(lin.op, "jaxpr.num_res", len(saved))
+    set_attribute(lin.op, "jaxpr.active", tuple(active_out))
+    return LinearizedFunctions(fwd.name, lin.name, len(saved), tuple(active_out))
 
 
 def primals_of(rules: Rules, symbol: str, active: Mask) -> str:
@@ -139,16 +139,16 @@ def primals_of(rules: Rules, symbol: str, active: Mask) -> str:
     says what they are, in place of its function."""
     if not function_holds_rules(rules, symbol):
         return symbol
-    (found,) = rules.functions.derived(_primals, symbol, active)
-    return found
+    (primal,) = rules.functions.derived(_primals, symbol, active)
+    return primal
 
 
 def _primals(rules: Rules, symbol: str, active: Mask) -> tuple[str]:
     nothing = [False] * len(rules.functions.body(symbol).returned)
-    found = linearize(rules, symbol, active, nothing)
-    lin = rules.program.functions.pop(found.lin)
+    linearized = linearize(rules, symbol, active, nothing)
+    lin = rules.program.functions.pop(linearized.lin)
     lin.operation.erase()
-    return (found.fwd,)
+    return (linearized.fwd,)
 
 
 class LinearOp(NamedTuple):
@@ -179,15 +179,15 @@ def write_primals(
     values: list[Any] = [*args, *[None] * (len(body.types) - body.arity)]
     linear = []
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
-        given = [values[v] for v in operands]
+        inputs = [values[v] for v in operands]
         first, last = body.results[i]
         mask, step, signature = masks[i], activity.steps[i], body.signatures[i]
         if mask is None and (step is None or not holds_rules(rules, op)):
-            values[first:last] = copy(op, signature.name, given)
+            values[first:last] = copy(op, signature.name, inputs)
             continue
         mask = mask or (False,) * (last - first)
         halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
-        outs = halves.primal.inline(given, op.location)
+        outs = halves.primal.inline(inputs, op.location)
         values[first:last] = outs[: last - first]
         if True in mask:
             linear.append(LinearOp(i, halves, outs[last - first :]))
@@ -196,7 +196,7 @@ def write_primals(
 
 def distinct_residuals(linear: Sequence[LinearOp]) -> tuple[list[ir.Value], list[ir.Value]]:
     """The residuals, and apart from them the constants: these are written down again."""
-    kept, again = [], []
+    saved, again = [], []
     for v in dict.fromkeys(itertools.chain(*(op.residuals for op in linear))):
-        (again if is_constant(v) else kept).append(v)
-    return kept, again
+        (again if is_constant(v) else saved).append(v)
+    return saved, again

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Proto
 from jaxmlir._compat import effects
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import codec
-from jaxmlir.dialect.builder import Uses
+from jaxmlir.dialect.builder import SymbolUses
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
 from jaxmlir.dialect.module import Module
 
 if TYPE_CHECKING:
-    from jaxmlir.rewriting.dedupe import Copy
+    from jaxmlir.rewriting.dedupe import FunctionCopy
 
 
 P = ParamSpec("P")
@@ -39,35 +39,35 @@ class GivenEffects:
 
     def __init__(self, listed: Callable[[str], set[ir.Attribute]]):
         self._listed = listed
-        self._found: dict[str, set[ir.Attribute]] = {}
+        self._effects: dict[str, set[ir.Attribute]] = {}
 
     def of_call(self, symbol: str) -> ir.ArrayAttr | None:
         """The effects that a call of ``@symbol`` is to list."""
-        found = self._listed(symbol)
-        if not found:
+        effect_set = self._listed(symbol)
+        if not effect_set:
             return None
-        self._found[symbol] = found
-        return _attribute(found)
+        self._effects[symbol] = effect_set
+        return _attribute(effect_set)
 
     def list_in(self, function: func.FuncOp) -> None:
         """Has each op of a finished function list the effects that its functions were given."""
-        if not self._found:
+        if not self._effects:
             return
         for op in body_of(function).operations:
-            given: set[ir.Attribute] = set()
+            inherited: set[ir.Attribute] = set()
             for name, attribute in op.attributes.items():
                 if name not in ATTRIBUTES:
-                    given.update(*(self._found.get(s, ()) for s in symbol_uses(attribute)))
-            if given:
-                op.attributes["jaxpr.effects"] = _attribute(given | _effects(op))
-        if found := listed(function):
-            self._found[function.name.value] = found
+                    inherited.update(*(self._effects.get(s, ()) for s in symbol_uses(attribute)))
+            if inherited:
+                op.attributes["jaxpr.effects"] = _attribute(inherited | _effects(op))
+        if effect_set := listed(function):
+            self._effects[function.name.value] = effect_set
 
 
 def listed(function: func.FuncOp) -> set[ir.Attribute]:
     """The effects that the ops of a function list, but for those on operands."""
-    found = set().union(*map(_effects, body_of(function).operations))
-    return {e for e in found if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
+    effect_set = set().union(*map(_effects, body_of(function).operations))
+    return {e for e in effect_set if not isinstance(codec.decode(e), effects.JaxprInputEffect)}
 
 
 def _effects(op: Any) -> set[ir.Attribute]:
@@ -75,8 +75,8 @@ def _effects(op: Any) -> set[ir.Attribute]:
     return set(attributes["jaxpr.effects"]) if "jaxpr.effects" in attributes else set()
 
 
-def _attribute(found: set[ir.Attribute]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get(sorted(found, key=str))
+def _attribute(effect_set: set[ir.Attribute]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get(sorted(effect_set, key=str))
 
 
 class _Rules(Protocol):
@@ -94,18 +94,18 @@ class _Loans(Protocol):
 
     def derived(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any: ...
 
-    def copy_in(self, *roots: str) -> Copied: ...
+    def copy_in(self, *roots: str) -> CopiedFunctions: ...
 
 
-class Copied(NamedTuple):
+class CopiedFunctions(NamedTuple):
     """What is known of the functions of a program that is being made."""
 
-    copies: dict[str, Copy]
+    copies: dict[str, FunctionCopy]
     """The functions that are copies, by symbol."""
-    uses: Uses
+    uses: SymbolUses
 
 
-class Functions:
+class TransformedFunctions:
     """The transformed functions of one program, by symbol, transformation and pattern.
 
     Attributes:
@@ -115,11 +115,11 @@ class Functions:
     def __init__(self, rules: _Rules):
         self._rules = rules
         self.loans: _Loans | None = None
-        self._made: dict[Any, Any] = {}
+        self._transformed: dict[Any, Any] = {}
         # Batches that are patterns for those of functions that are alike, and what those refer to
         # that were copied.
         self.batches: dict[Any, Any] = {}
-        self.copied: Uses = Uses(rules.program)
+        self.copied: SymbolUses = SymbolUses(rules.program)
         self.batched_rules: dict[Any, Any] = {}
         self.given_effects: GivenEffects = GivenEffects(
             functools.partial(self.once, _listed_effects)
@@ -132,7 +132,7 @@ class Functions:
     def read(self, symbol: str) -> FunctionView:
         """``@symbol`` with its values numbered, of a function that may change later: it is read now
         unless it was before."""
-        return self._made.get((_body, symbol, ())) or _body(self._rules, symbol)
+        return self._transformed.get((_body, symbol, ())) or _body(self._rules, symbol)
 
     @contextmanager
     def having_read(self, symbol: str, body: FunctionView | None) -> Iterator[None]:
@@ -141,25 +141,25 @@ class Functions:
             yield
             return
         key = (_body, symbol, ())
-        self._made[key] = body
+        self._transformed[key] = body
         try:
             yield
         finally:
-            del self._made[key]
+            del self._transformed[key]
 
-    def copy_in(self, *roots: str) -> Copied:
+    def copy_in(self, *roots: str) -> CopiedFunctions:
         """Brings what some functions reach into the program's module; what is known of these."""
         if self.loans is None:
-            return Copied({}, Uses(self._rules.program))
+            return CopiedFunctions({}, SymbolUses(self._rules.program))
         return self.loans.copy_in(*roots)
 
     def mark(self) -> list[int]:
         """A point to return to, for :meth:`undo`."""
-        return [len(self._made), len(self.batched_rules), len(self.batches)]
+        return [len(self._transformed), len(self.batched_rules), len(self.batches)]
 
     def undo(self, mark: Sequence[int]) -> None:
         """Forgets what was made since."""
-        memos = self._made, self.batched_rules, self.batches
+        memos = self._transformed, self.batched_rules, self.batches
         for memo, count in zip(memos, mark, strict=True):
             while len(memo) > count:
                 memo.popitem()
@@ -174,20 +174,20 @@ class Functions:
     def once(self, transform: Callable[..., Any], symbol: str, *pattern: Any) -> Any:
         """``transform(rules, symbol, *pattern)``, or what it returned before."""
         key = (transform, symbol, pattern)
-        if key not in self._made:
+        if key not in self._transformed:
             if self.loans is not None:
                 self.loans.check(symbol)
             # What it writes is not where the op is for which it is asked first.
             with ir.Location.unknown():
-                self._made[key] = transform(self._rules, symbol, *pattern)
-        return self._made[key]
+                self._transformed[key] = transform(self._rules, symbol, *pattern)
+        return self._transformed[key]
 
 
 def derived(
     transform: Callable[Concatenate[Any, str, P], R],
 ) -> Callable[Concatenate[Any, str, P], R]:
     """A transformation of functions that makes each of its results once
-    (:meth:`Functions.derived`).  Patterns are given by position, and can be hashed."""
+    (:meth:`TransformedFunctions.derived`).  Patterns are given by position, and can be hashed."""
 
     @functools.wraps(transform)
     def once(rules: Any, symbol: str, *pattern: Any) -> R:

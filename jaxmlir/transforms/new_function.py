@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jaxmlir.analysis.function_view import FunctionView
-from jaxmlir.dialect.builder import Uses, inline, instantiated, references, take_in, write_return
+from jaxmlir.dialect.builder import (
+    SymbolUses,
+    inline,
+    instantiated,
+    references,
+    take_in,
+    write_return,
+)
 from jaxmlir.dialect.ir import body_of, func, ir, is_private, new_function
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.support.masks import filled
@@ -77,24 +84,24 @@ OF_PRIVATE = frozenset({"function_type", "sym_name", "sym_visibility"})
 
 def copy_function(rules: Rules, symbol: str) -> func.FuncOp:
     """A private function of the same ops, of which nothing else is known."""
-    _, new = clone_function(rules, rules.program.function(symbol), symbol)
-    attributes = new.attributes
+    _, copied = clone_function(rules, rules.program.function(symbol), symbol)
+    attributes = copied.attributes
     for key in set(attributes.keys()) - OF_PRIVATE:
         del attributes[key]
     attributes["sym_visibility"] = ir.StringAttr.get("private")
-    return new
+    return copied
 
 
 def clone_function(rules: Rules, function: func.FuncOp, name: str) -> tuple[str, func.FuncOp]:
     """A function again, under a symbol that is made from a name."""
     program = rules.program
     with ir.InsertionPoint(program.module.body):
-        new = function.operation.clone()
+        clone = function.operation.clone()
     symbol = rules.importer.unique_symbol(name)
-    new.attributes["sym_name"] = ir.StringAttr.get(symbol)
-    program.functions[symbol] = new
-    rules.functions.given_effects.list_in(new)
-    return symbol, new
+    clone.attributes["sym_name"] = ir.StringAttr.get(symbol)
+    program.functions[symbol] = clone
+    rules.functions.given_effects.list_in(clone)
+    return symbol, clone
 
 
 def adapt(
@@ -120,8 +127,8 @@ def adapt(
     new = NewFunction(rules, name, [type_ for type_, _ in arguments], function)
     args = [v for v, (_, taken) in zip(new.args, arguments, strict=True) if taken]
     with new.body(), function.location:
-        types, given = zip(*results, strict=True) if results else ((), ())
-        full = instantiated(filled(take_in(function, args), given), types)
+        types, mask = zip(*results, strict=True) if results else ((), ())
+        full = instantiated(filled(take_in(function, args), mask), types)
     return new.finish(full)
 
 
@@ -171,10 +178,10 @@ def places(function: func.FuncOp, copies: Mapping[int, Any]) -> list[int | None]
       copies: those ops, by the number of the constant.
     """
     ops = list(body_of(function).operations)
-    found: list[int | None] = [None] * len(ops)
+    sources: list[int | None] = [None] * len(ops)
     for index, op in copies.items():
-        found[ops.index(op)] = index
-    return found
+        sources[ops.index(op)] = index
+    return sources
 
 
 class ClonePlan:
@@ -211,19 +218,21 @@ class ClonePlan:
             if index is not None and body[index].name == "jaxpr.constant"
         ]
 
-    def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: Uses) -> str:
+    def write(self, rules: Rules, name: str, body: Sequence[Signature], uses: SymbolUses) -> str:
         """The function for a body that is alike, in the program; its symbol.
 
         Args:
           name: what the symbol is made from.
           uses: what functions refer to, which is put down.
         """
-        symbol, new = clone_function(rules, self._function, name)
-        self._give_constants(new, body)
+        symbol, clone = clone_function(rules, self._function, name)
+        self._give_constants(clone, body)
         uses[symbol] = self._uses
         return symbol
 
-    def replace(self, rules: Rules, symbol: str, body: Sequence[Signature], uses: Uses) -> None:
+    def replace(
+        self, rules: Rules, symbol: str, body: Sequence[Signature], uses: SymbolUses
+    ) -> None:
         """Writes the function in the place of ``@symbol``, which is gone then."""
         functions = rules.program.functions
         old = functions[symbol]
@@ -234,7 +243,7 @@ class ClonePlan:
         self._give_constants(new, body)
         uses[symbol] = self._uses
 
-    def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: Uses) -> None:
+    def refer(self, rules: Rules, written: str, symbols: Sequence[str], uses: SymbolUses) -> None:
         """Has a function that was written refer to others that were."""
         ops = body_of(rules.program.function(written)).operations
         for (place, name), symbol in zip(self._others, symbols, strict=True):
@@ -243,17 +252,17 @@ class ClonePlan:
 
     def like(self, body: Sequence[Signature]) -> func.FuncOp:
         """The function for a body that is alike, where it is not in the program."""
-        if all(body[index] is old for _, index, old in self._constants):
+        if all(body[index] is constant for _, index, constant in self._constants):
             return self._function
-        new = self._function.operation.clone(ip=False)
-        self._give_constants(new, body)
-        return new
+        clone = self._function.operation.clone(ip=False)
+        self._give_constants(clone, body)
+        return clone
 
     def _give_constants(self, function: func.FuncOp, body: Sequence[Signature]) -> None:
         ops = body_of(function).operations
-        for place, index, old in self._constants:
+        for place, index, constant in self._constants:
             signature = body[index]
-            if signature is not old:
+            if signature is not constant:
                 attributes = ops[place].attributes
                 for name, attribute in signature.attributes:
                     attributes[name] = attribute

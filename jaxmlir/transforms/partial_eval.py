@@ -47,7 +47,7 @@ class PartialEval(Pass):
         partial_eval(Rules(program), symbol, unknown)
 
 
-class Split(NamedTuple):
+class PartialEvalFunctions(NamedTuple):
     """The two functions that :func:`partial_eval` writes."""
 
     known: str
@@ -56,7 +56,7 @@ class Split(NamedTuple):
     unknown_out: Mask
 
 
-class _Later(NamedTuple):
+class _DeferredOp(NamedTuple):
     """An op that waits, or the part of one that does; values of the function by number."""
 
     index: int
@@ -76,7 +76,7 @@ def partial_eval(
     wanted: Sequence[bool] | None = None,
     required: Sequence[bool] | None = None,
     suffixes: tuple[str, str] = ("known", "unknown"),
-) -> Split:
+) -> PartialEvalFunctions:
     """Writes ``@symbol.known`` and ``@symbol.unknown``, or under other suffixes.
 
     Args:
@@ -90,10 +90,10 @@ def partial_eval(
     body = rules.functions.body(symbol)
     types, outs = body.types, body.returned
     rest = [i for i, u in enumerate(unknown) if u]
-    given = left_out(types[: body.arity], unknown)
-    known = NewFunction(rules, f"{symbol}.{suffixes[0]}", given, body.function)
-    with known.body():
-        values, waiting, later = _write_known(rules, body, unknown, known.args)
+    known_types = left_out(types[: body.arity], unknown)
+    first = NewFunction(rules, f"{symbol}.{suffixes[0]}", known_types, body.function)
+    with first.body():
+        values, waiting, later = _write_known(rules, body, unknown, first.args)
     unknown_out = tuple(
         waiting[v] and (wanted is None or wanted[i]) or (required is not None and required[i])
         for i, v in enumerate(outs)
@@ -110,38 +110,38 @@ def partial_eval(
     used |= dict.fromkeys(values[v] for v in asked_for if not waiting[v])
     constants = [v for v in used if is_constant(v)]
     residuals = [v for v in used if not is_constant(v)]
-    known.finish([*first_outs, *residuals])
-    set_attribute(known.op, "jaxpr.num_res", len(residuals))
+    first.finish([*first_outs, *residuals])
+    set_attribute(first.op, "jaxpr.num_res", len(residuals))
 
     arg_types = [*(v.type for v in residuals), *(types[i] for i in rest)]
     second = NewFunction(rules, f"{symbol}.{suffixes[1]}", arg_types, body.function)
     handed = dict(zip(residuals, second.args, strict=False))
-    own = dict(zip(rest, second.args[len(residuals) :], strict=True))
+    in_second = dict(zip(rest, second.args[len(residuals) :], strict=True))
     with second.body():
         for v in constants:
             handed[v] = clone(v)
         for step in later:
             op = body.ops[step.index]
             args = [handed[v] for v in step.residuals]
-            args += [own[v] if waiting[v] else handed[values[v]] for v in step.operands]
-            found = (
+            args += [in_second[v] if waiting[v] else handed[values[v]] for v in step.operands]
+            computed = (
                 copy(op, body.names[step.index], args)
                 if step.halves is None
                 else step.halves.unknown.inline(args, op.location)
             )
-            own.update(zip(step.results, found, strict=True))
-    second.finish([own[v] if waiting[v] else handed[values[v]] for v in asked_for])
+            in_second.update(zip(step.results, computed, strict=True))
+    second.finish([in_second[v] if waiting[v] else handed[values[v]] for v in asked_for])
     set_attribute(second.op, "jaxpr.num_res", len(residuals))
     set_attribute(second.op, "jaxpr.unknown", unknown_out)
-    return Split(known.name, second.name, len(residuals), unknown_out)
+    return PartialEvalFunctions(first.name, second.name, len(residuals), unknown_out)
 
 
 def _write_known(
     rules: Rules, body: FunctionView, unknown: Sequence[bool], args: Sequence[ir.Value]
-) -> tuple[list[Any], list[bool], list[_Later]]:
+) -> tuple[list[Any], list[bool], list[_DeferredOp]]:
     """Writes what is known: the values, which values have to wait, and what computes these."""
-    known = filled(args, [not u for u in unknown])
-    values: list[Any] = [*known, *[None] * (len(body.types) - body.arity)]
+    known_args = filled(args, [not u for u in unknown])
+    values: list[Any] = [*known_args, *[None] * (len(body.types) - body.arity)]
     waiting = _arguments_waiting(body, unknown)
     later = []
     for i, (op, operands) in enumerate(zip(body.ops, body.operands, strict=True)):
@@ -153,15 +153,17 @@ def _write_known(
         halves = rules.partial_eval(op, body.names[i], pattern, body.signatures[i])
         if halves is None:
             waiting[first:last] = [True] * (last - first)
-            later.append(_Later(i, None, (), operands, range(first, last)))
+            later.append(_DeferredOp(i, None, (), operands, range(first, last)))
             continue
         args = [values[v] for v in operands if not waiting[v]]
         held_back = halves.unknown.pattern
-        given, residuals = split(halves.known.inline(args, op.location), held_back.count(False))
+        known_outs, residuals = split(
+            halves.known.inline(args, op.location), held_back.count(False)
+        )
         waiting[first:last] = held_back
-        values[first:last] = filled(given, [not u for u in held_back])
+        values[first:last] = filled(known_outs, [not u for u in held_back])
         rest = [v for v in operands if waiting[v]]
-        later.append(_Later(i, halves, residuals, rest, chosen(range(first, last), held_back)))
+        later.append(_DeferredOp(i, halves, residuals, rest, chosen(range(first, last), held_back)))
     return values, waiting, later
 
 
@@ -227,12 +229,14 @@ def _splits_rules(rules: Rules, symbol: str, unknown: Sequence[bool]) -> bool:
     )
 
 
-def _needed(body: FunctionView, later: list[_Later], wanted: Sequence[int]) -> list[_Later]:
+def _needed(
+    body: FunctionView, later: list[_DeferredOp], wanted: Sequence[int]
+) -> list[_DeferredOp]:
     """The waiting ops that results depend on, or that have effects."""
     used = set(wanted)
-    kept = []
+    needed = []
     for step in reversed(later):
         if not used.isdisjoint(step.results) or step.index in body.effects:
             used.update(step.operands)
-            kept.append(step)
-    return kept[::-1]
+            needed.append(step)
+    return needed[::-1]

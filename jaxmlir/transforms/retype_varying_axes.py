@@ -54,15 +54,15 @@ def vary(rules: Rules, symbol: str, axes: Axes, mesh: Any) -> str:
 
 def _typed_alike(rules: Rules, symbol: str) -> list[str]:
     """The function and those that it refers to, but those of elements and of kernels."""
-    found = {symbol: None}
+    symbols = {symbol: None}
     pending = [symbol]
     while pending:
         for op, name in ops_with_symbols(rules.program.function(pending.pop())):
             if not _keeps_functions(name):
-                new = [use for use in symbols_of(op) if use not in found]
-                found.update(dict.fromkeys(new))
-                pending += new
-    return list(found)
+                unseen = [use for use in symbols_of(op) if use not in symbols]
+                symbols.update(dict.fromkeys(unseen))
+                pending += unseen
+    return list(symbols)
 
 
 def _keeps_functions(name: str) -> bool:
@@ -86,15 +86,15 @@ class _Retyping:
     def copy(self, function: func.FuncOp, name: str) -> func.FuncOp:
         """A copy in which all values vary over the axes, and which refers to copies."""
         with ir.InsertionPoint(self.rules.program.module.body):
-            new = function.operation.clone().opview
-        new.attributes["sym_name"] = ir.StringAttr.get(name)
-        new.attributes["sym_visibility"] = ir.StringAttr.get("private")
-        sides = new.type.inputs, new.type.results
+            copied = function.operation.clone().opview
+        copied.attributes["sym_name"] = ir.StringAttr.get(name)
+        copied.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        sides = copied.type.inputs, copied.type.results
         types = [[self.type(type_) for type_ in side] for side in sides]
-        new.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
-        for argument in new.entry_block.arguments:
+        copied.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+        for argument in copied.entry_block.arguments:
             argument.set_type(self.type(argument.type))
-        for op, op_name in named_ops(new):
+        for op, op_name in named_ops(copied):
             for result in op.results:
                 result.set_type(self.type(result.type))
             attributes = op.attributes
@@ -104,7 +104,7 @@ class _Retyping:
             if op_name != "jaxpr.constant":
                 ctx = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
                 attributes["jaxpr.ctx"] = self.context(ctx)
-        return new
+        return copied
 
     def attribute(self, attr: ir.Attribute) -> ir.Attribute:
         """An attribute of an op, where types are those of operands and results."""
@@ -119,9 +119,9 @@ class _Retyping:
     def context(self, attr: ir.Attribute | None) -> ir.Attribute:
         """The context of an op, inside the mesh."""
         if attr not in self._contexts:
-            own = effect_attributes.decode_ctx(attr).cur_abstract_mesh
+            context_mesh = effect_attributes.decode_ctx(attr).cur_abstract_mesh
             fields = {item.name: item.attr for item in attr or ()}
-            fields["cur_abstract_mesh"] = codec.encode(manual_axes.inside(own, self.mesh))
+            fields["cur_abstract_mesh"] = codec.encode(manual_axes.inside(context_mesh, self.mesh))
             self._contexts[attr] = ir.DictAttr.get(fields)
         return self._contexts[attr]
 
@@ -156,7 +156,7 @@ class _Retyping:
     def inferred(self, op: Any, name: str) -> list[Any]:
         """The abstract values that JAX gives an op's results."""
         try:
-            _, found, _ = evaluate(self.rules.program.stubs, op, name, check_vma=True)
+            _, avals, _ = evaluate(self.rules.program.stubs, op, name, check_vma=True)
         except Exception as e:
             # Rules are JAX's or the user's: they raise what they like.
             axes = ", ".join(map(repr, sorted(self.axes, key=str)))
@@ -165,7 +165,7 @@ class _Retyping:
                 f"{message_of(e)}"
             )
             raise error_at(TransformError, op.location, message) from e
-        return found
+        return avals
 
     def cast_result(self, op: Any, result: ir.Value, missing: Axes) -> None:
         """Gives a result the type that it has, and its users what a cast makes of it."""
@@ -176,5 +176,7 @@ class _Retyping:
         order = tuple(axis for axis in self.mesh.axis_names if axis in missing)
         attributes = {"axes": codec.encode(order), "jaxpr.ctx": self.context(None)}
         with ir.InsertionPoint.after(op.operation):
-            new = ir.Operation.create("jaxpr.pvary", [type_], [result], attributes, loc=op.location)
-        result.replace_all_uses_except(new.result, new)
+            cast = ir.Operation.create(
+                "jaxpr.pvary", [type_], [result], attributes, loc=op.location
+            )
+        result.replace_all_uses_except(cast.result, cast)

@@ -15,7 +15,7 @@ from jaxmlir.support.masks import Mask
 from jaxmlir.transforms.emitters import Linearization, Template
 
 
-class Place(NamedTuple):
+class CacheSlot(NamedTuple):
     """Where what one rule gives is kept."""
 
     cache: RuleCache
@@ -23,47 +23,47 @@ class Place(NamedTuple):
 
     def find(self) -> Any | None:
         """What the rule gave to an earlier process."""
-        found = self.cache.find(self.key)
+        entry = self.cache.find(self.key)
         try:
-            return found and _read(found, self.key)
+            return entry and _read(entry, self.key)
         except (ValueError, ir.MLIRError):
             return None
 
-    def keep(self, found: Any) -> Any:
+    def keep(self, rule: Any) -> Any:
         """Keeps what the rule gives, and returns it."""
-        self.cache.keep(self.key, lambda: _written(found))
-        return replace(found, origin=self.key) if isinstance(found, Linearization) else found
+        self.cache.keep(self.key, lambda: _written(rule))
+        return replace(rule, origin=self.key) if isinstance(rule, Linearization) else rule
 
     def find_alike(self) -> tuple[()] | tuple[Any, tuple[int, ...]]:
         """What the rule of a pointwise op gave for some shape, and that shape."""
-        found = self.cache.find_alike(self.key)
-        rule = found and Place(self.cache, found[0]).find()
-        return (rule, found[1]) if found and rule else ()
+        entry = self.cache.find_alike(self.key)
+        rule = entry and CacheSlot(self.cache, entry[0]).find()
+        return (rule, entry[1]) if entry and rule else ()
 
-    def keep_alike(self, like: Place, shape: tuple[int, ...]) -> None:
+    def keep_alike(self, like: CacheSlot, shape: tuple[int, ...]) -> None:
         """Keeps where such a one is."""
         self.cache.keep_alike(self.key, like.key, shape)
 
 
-class KeptRules:
+class RuleTemplates:
     """Where what JAX's rules give is kept."""
 
     def __init__(self, cache: RuleCache):
         self._cache = cache
 
-    def place(self, known: Signature, *pattern: Any) -> Place | None:
+    def place(self, known: Signature, *pattern: Any) -> CacheSlot | None:
         """The place of what a rule gives for ops of a signature and a pattern; ``None`` if it is
         not to be kept."""
         if known.text is None or known.name in self._cache.without:
             return None
         return self.place_of(known.text, pattern)
 
-    def place_of(self, text: str, pattern: Any) -> Place | None:
+    def place_of(self, text: str, pattern: Any) -> CacheSlot | None:
         """The place of what a text stands for."""
         parts = _plain(pattern)
-        return parts and Place(self._cache, self._cache.key(text, parts))
+        return parts and CacheSlot(self._cache, self._cache.key(text, parts))
 
-    def pullback_place(self, halves: Linearization, nonzero: Mask) -> Place | None:
+    def pullback_place(self, halves: Linearization, nonzero: Mask) -> CacheSlot | None:
         """The place of a linearized op's pullback: its linear half, transposed op by op."""
         if halves.origin is None:
             return None
@@ -88,12 +88,12 @@ def _plain(value: Any) -> str | None:
     return None
 
 
-def _written(found: Any) -> bytes | None:
+def _written(entry: Any) -> bytes | None:
     """What a rule gave: a line about it, and the bytecode of its templates."""
-    if isinstance(found, Linearization):
-        rules, head = [found.primal, found.tangent], [found.uses]
+    if isinstance(entry, Linearization):
+        rules, head = [entry.primal, entry.tangent], [entry.uses]
     else:
-        rules, head = [found], []
+        rules, head = [entry], []
     codes = [bytecode(rule.function.operation) for rule in rules]
     line = [list(map(len, codes)), *head, *(rule.pattern for rule in rules)]
     try:

@@ -48,10 +48,10 @@ from jaxmlir.errors import JaxmlirError, TransformError, cause_of
 from jaxmlir.support.masks import Dims, Mask
 from jaxmlir.transforms import higher_order, jax_rules
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, Template
-from jaxmlir.transforms.memo import Functions
+from jaxmlir.transforms.memo import TransformedFunctions
 
 if TYPE_CHECKING:
-    from jaxmlir.transforms.template_cache import KeptRules
+    from jaxmlir.transforms.template_cache import RuleTemplates
 
 
 # What rules have given for a pointwise op of some shape, by its kind: with that shape.
@@ -87,7 +87,7 @@ class Rules:
         self._prepare = prepare
         self.importer: Importer = Importer.into(program)
         self.exporter: exporting.Exporter = exporting.Exporter(program)
-        self.functions: Functions = Functions(self)
+        self.functions: TransformedFunctions = TransformedFunctions(self)
         self._own: dict[Any, Any] = {}
         self._setting = setting()
 
@@ -100,7 +100,7 @@ class Rules:
             return jax_rules.jvp(closed, active)
 
         write = functools.partial(self._pattern_template, "jvp")
-        return self._found("jvp", op, name, known, (active,), trace, write)
+        return self._template_of("jvp", op, name, known, (active,), trace, write)
 
     def linearize(
         self, op: Any, name: str, active: Mask, wanted: Mask, known: Signature | None = None
@@ -119,7 +119,7 @@ class Rules:
             )
             return Linearization(*halves, active)
 
-        return self._found("linearize", op, name, known, (active,), trace, write, wanted)
+        return self._template_of("linearize", op, name, known, (active,), trace, write, wanted)
 
     def transpose(
         self, op: Any, name: str, linear: Mask, nonzero: Mask, known: Signature | None = None
@@ -133,7 +133,7 @@ class Rules:
             return jax_rules.transpose(closed, linear, nonzero)
 
         write = functools.partial(self._pattern_template, "transpose")
-        return self._found("transpose", op, name, known, (linear, nonzero), trace, write)
+        return self._template_of("transpose", op, name, known, (linear, nonzero), trace, write)
 
     def pullback(
         self,
@@ -150,19 +150,19 @@ class Rules:
           nonzero: which of the results that have tangents have cotangents.
           transpose: makes it where it is not known, and tells whether it holds in every program.
         """
-        found = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
-        if found is None:
-            kept = self._disk and self._disk.pullback_place(halves, nonzero)
-            found = kept and kept.find()
-            if found is not None:
-                halves.pullbacks[nonzero] = found
-                return found
-            found, is_portable = transpose()
+        rule = halves.pullbacks.get(nonzero) or self._own.get((halves, nonzero))
+        if rule is None:
+            place = self._disk and self._disk.pullback_place(halves, nonzero)
+            rule = place and place.find()
+            if rule is not None:
+                halves.pullbacks[nonzero] = rule
+                return rule
+            rule, is_portable = transpose()
             if is_portable:
-                halves.pullbacks[nonzero] = kept.keep(found) if kept else found
+                halves.pullbacks[nonzero] = place.keep(rule) if place else rule
             else:
-                self._own[halves, nonzero] = found
-        return found
+                self._own[halves, nonzero] = rule
+        return rule
 
     def batch(
         self, op: Any, name: str, dims: Dims, axis: Any, known: Signature | None = None
@@ -173,35 +173,35 @@ class Rules:
             return jax_rules.batch(closed, dims, axis)
 
         write = functools.partial(self._pattern_template, "vmap")
-        return self._found("batch", op, name, known, (dims, axis), trace, write)
+        return self._template_of("batch", op, name, known, (dims, axis), trace, write)
 
     def batched(
         self, op: Any, name: str, dims: Dims, axis: Any, known: Signature | None = None
     ) -> Dims:
         """The results' batch dimensions."""
-        found = self._native("batched", op, name, known, dims, axis)
-        return self.batch(op, name, dims, axis, known).pattern if found is None else found
+        out_dims = self._native("batched", op, name, known, dims, axis)
+        return self.batch(op, name, dims, axis, known).pattern if out_dims is None else out_dims
 
     def activity(
         self, kind: str, op: Any, name: str, active: Mask, known: Signature | None = None
     ) -> Mask:
         """Which results have tangents in a ``kind`` of derivative: ``"jvp"`` or ``"linearize"``."""
-        found = self._native("activity", op, name, known, kind, active)
-        if found is not None:
-            return found
+        active_out = self._native("activity", op, name, known, kind, active)
+        if active_out is not None:
+            return active_out
         if kind == "jvp":
             return self.jvp(op, name, active, known).pattern
-        wanted = (True,) * len(op.results)
-        return self.linearize(op, name, active, wanted, known).tangent.pattern
+        all_results = (True,) * len(op.results)
+        return self.linearize(op, name, active, all_results, known).tangent.pattern
 
     def uses(
         self, op: Any, name: str, active: Mask, wanted: Mask, known: Signature | None = None
     ) -> Mask:
         """Which active operands the wanted results' tangents depend on."""
-        found = self._native("uses", op, name, known, active, wanted)
-        if found is None:
+        uses = self._native("uses", op, name, known, active, wanted)
+        if uses is None:
             return self.linearize(op, name, active, wanted, known).uses
-        return found
+        return uses
 
     def partial_eval(
         self, op: Any, name: str, unknown: Mask, known: Signature | None = None
@@ -261,7 +261,7 @@ class Rules:
                 return self._template(closed)
 
         key = ("emit", self._setting, key, *[v.type for v in args])
-        template = self._kept(key)
+        template = self._look_up(key)
         if template is None:
             with widths_of(aval_of(v.type) for v in args):
                 template = self._keep(key, trace, write, shared)
@@ -278,23 +278,27 @@ class Rules:
         """The custom rule of an op that is told which (co)tangents are zero: the attribute that
         names it, if there is one; see :meth:`RuleTracing.tell`."""
         tracing = self.program.rule_tracing
-        return self._asked(tracing.tell, op, zeros) if tracing.can_tell(op) else {}
+        return self._traced_rule(tracing.tell, op, zeros) if tracing.can_tell(op) else {}
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
         """The forward rule of a custom_vjp call of which no tangent is asked for: the attribute
         that names it, if there is one; see :meth:`RuleTracing.forward_alone`."""
-        return self._asked(self.program.rule_tracing.forward_alone, op) if is_untraced(op) else {}
+        return (
+            self._traced_rule(self.program.rule_tracing.forward_alone, op)
+            if is_untraced(op)
+            else {}
+        )
 
-    def _asked(
+    def _traced_rule(
         self, ask: Callable[..., dict[str, ir.Attribute]], op: Any, *pattern: Mask
     ) -> dict[str, ir.Attribute]:
         """A custom rule that is traced for one op, once for those with the same mark."""
         key = (ask.__name__, op.attributes[MARK].value, *pattern)
         if key not in self._own:
-            found = ask(op, *pattern)
-            for symbol in itertools.chain(*map(symbol_uses, found.values())):
+            attributes = ask(op, *pattern)
+            for symbol in itertools.chain(*map(symbol_uses, attributes.values())):
                 self._prepare(symbol)
-            self._own[key] = found
+            self._own[key] = attributes
         return self._own[key]
 
     def mark(self) -> tuple[int, ...]:
@@ -303,8 +307,8 @@ class Rules:
 
     def undo(self, mark: tuple[int, ...]) -> None:
         """Forgets the rules made since :meth:`mark`, and erases the functions."""
-        own, functions, *memos = mark
-        while len(self._own) > own:
+        num_own, functions, *memos = mark
+        while len(self._own) > num_own:
             self._own.popitem()
         self.functions.undo(memos)
         others = self.importer.symbols() | self.program.imports.keys()
@@ -312,7 +316,7 @@ class Rules:
             if symbol not in others:
                 self.program.functions.pop(symbol).operation.erase()
 
-    def _found(
+    def _template_of(
         self,
         kind: str,
         op: Any,
@@ -330,13 +334,13 @@ class Rules:
         """
         known = known or op_signature.of_op(op, name, op.operands)
         key = ("found", kind, known, pattern, wanted)
-        found = self._own.get(key)
-        if found is None:
-            found = self._native(kind, op, name, known, *pattern, *wanted)
-            if found is None:
-                found = self._rule(kind, op, name, known, pattern, trace, write)
-            self._own[key] = found
-        return found
+        answer = self._own.get(key)
+        if answer is None:
+            answer = self._native(kind, op, name, known, *pattern, *wanted)
+            if answer is None:
+                answer = self._rule(kind, op, name, known, pattern, trace, write)
+            self._own[key] = answer
+        return answer
 
     def _native(
         self, kind: str, op: Any, name: str, known: Signature | None, *pattern: Any
@@ -347,8 +351,8 @@ class Rules:
             return None
         key = (rule, kind, known or op_signature.of_op(op, name, op.operands), pattern)
         if key not in self._own:
-            found = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
-            self._own[key] = found
+            answer = getattr(rule, kind)(self, op, *pattern) if rule.handles(op) else None
+            self._own[key] = answer
         return self._own[key]
 
     def _rule(
@@ -368,50 +372,50 @@ class Rules:
         reverse = self.reverse and kind == "linearize"
         known = known or op_signature.of_op(op, name, op.operands)
         key = (kind, self._setting, reverse, known, pattern)
-        found = self._kept(key)
-        if found is not None:
-            return found
-        kept = self._disk and self._disk.place(known, kind, reverse, pattern)
-        found = kept and kept.find()
+        rule = self._look_up(key)
+        if rule is not None:
+            return rule
+        place = self._disk and self._disk.place(known, kind, reverse, pattern)
+        rule = place and place.find()
         alike = pointwise.kind_of(known) if kind in _OF_ANY_SHAPE else None
-        if found is None and alike is not None:
+        if rule is None and alike is not None:
             of_kind = (kind, self._setting, reverse, alike.key, pattern)
             how = ("any shape", kind, reverse, pattern)
-            any_shape = kept and self._disk.place_of(alike.text, how)
+            any_shape = place and self._disk.place_of(alike.text, how)
             if any_shape and of_kind not in by_kind:
                 by_kind[of_kind] = any_shape.find_alike()
-            found = _at_shape(alike.shape, *by_kind.get(of_kind, ()))
-            if found is not None and kept:
-                found = kept.keep(found)
-        if found is not None:
-            by_signature[key] = found
-            return found
+            rule = _at_shape(alike.shape, *by_kind.get(of_kind, ()))
+            if rule is not None and place:
+                rule = place.keep(rule)
+        if rule is not None:
+            by_signature[key] = rule
+            return rule
         with _located(kind, op, name), widths_of(map(aval_of, known.types)), self._with_rules(op):
-            found = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
+            rule = self._keep(key, lambda: trace(self.jaxpr_of(op, name)), write, not _refers(op))
         if key not in by_signature:
-            return found
-        if kept:
-            found = by_signature[key] = kept.keep(found)
+            return rule
+        if place:
+            rule = by_signature[key] = place.keep(rule)
         if alike is not None:
-            by_kind[of_kind] = found, alike.shape
+            by_kind[of_kind] = rule, alike.shape
             if any_shape:
-                any_shape.keep_alike(kept, alike.shape)
-        return found
+                any_shape.keep_alike(place, alike.shape)
+        return rule
 
     @functools.cached_property
-    def _disk(self) -> KeptRules | None:
+    def _disk(self) -> RuleTemplates | None:
         """What other processes have kept."""
         cache = disk_cache()
         if cache is None:
             return None
-        from jaxmlir.transforms.template_cache import KeptRules
+        from jaxmlir.transforms.template_cache import RuleTemplates
 
-        return KeptRules(cache)
+        return RuleTemplates(cache)
 
-    def _kept(self, key: Any) -> Any | None:
+    def _look_up(self, key: Any) -> Any | None:
         """What has been made for a key, of all programs or of this one."""
-        found = by_signature.get(key)
-        return self._own.get(key) if found is None else found
+        rule = by_signature.get(key)
+        return self._own.get(key) if rule is None else rule
 
     def _keep(
         self,
@@ -427,15 +431,15 @@ class Rules:
         """
         traced = _traced.get(key) or trace()
         before = self.importer.references
-        found = write(*traced)
+        rule = write(*traced)
         # What refers to functions or constants of this program belongs to it only.
         if shared and self.importer.references == before:
-            by_signature[key] = found
+            by_signature[key] = rule
         else:
-            self._own[key] = found
+            self._own[key] = rule
             if shared:
                 _traced[key] = traced
-        return found
+        return rule
 
     @contextlib.contextmanager
     def _with_rules(self, op: Any) -> Iterator[None]:
@@ -479,10 +483,10 @@ class Rules:
         if self.functions.loans is not None:
             for symbol in symbols_of(op):
                 self.functions.loans.check(*reachable(self.program.functions, symbol))
-        known = set(self.exporter.made)
+        before = set(self.exporter.made)
         invars = [core.Var(aval_of(v.type)) for v in op.operands]
         eqn = exporting.equation(self.exporter, op, name, invars)
-        for symbols in self.exporter.made.keys() - known:
+        for symbols in self.exporter.made.keys() - before:
             self.importer.share(symbols, self.exporter.made[symbols])
         info = debug_info("jit", name, len(invars), len(eqn.outvars))
         effects = pe.make_jaxpr_effects([], invars, eqn.outvars, [eqn])
@@ -514,17 +518,17 @@ class Rules:
         )
 
 
-def _at_shape(shape: pointwise.Shape, found: Any = None, old: Any = None) -> Any | None:
+def _at_shape(shape: pointwise.Shape, rule: Any = None, old: Any = None) -> Any | None:
     """What a rule gave for a pointwise op, for another shape; ``None`` if that is unknown."""
-    if isinstance(found, Linearization):
-        primal, tangent = (_at_shape(shape, half, old) for half in (found.primal, found.tangent))
+    if isinstance(rule, Linearization):
+        primal, tangent = (_at_shape(shape, half, old) for half in (rule.primal, rule.tangent))
         if primal is None or tangent is None:
             return None
-        return replace(found, primal=primal, tangent=tangent, pullbacks={}, origin=None)
-    if found is None:
+        return replace(rule, primal=primal, tangent=tangent, pullbacks={}, origin=None)
+    if rule is None:
         return None
-    function = pointwise.reshaped(found.function.operation, old, shape)
-    return function and Template(function.opview, found.pattern)
+    function = pointwise.reshaped(rule.function.operation, old, shape)
+    return function and Template(function.opview, rule.pattern)
 
 
 def _refers(op: Any) -> bool:

@@ -60,14 +60,14 @@ def _num_residuals(function: func.FuncOp) -> int:
     if "jaxpr.num_res" not in function.attributes:
         return 0
     said, total = function.attributes["jaxpr.num_res"], len(function.arguments)
-    found = codec.decode(said)
-    if type(found) is not int or not 0 <= found <= total:
+    n_res = codec.decode(said)
+    if type(n_res) is not int or not 0 <= n_res <= total:
         message = (
             f"@{function.name.value} attribute 'jaxpr.num_res': expected an integer from 0 to "
             f"{total}, got {said}"
         )
         raise at_function(function, message)
-    return found
+    return n_res
 
 
 def transpose(rules: Rules, symbol: str, linear: Sequence[bool], name: str) -> str:
@@ -108,8 +108,8 @@ def transpose_nonzero(
       The symbol, and which linear arguments it gives cotangents of.
     """
     body = rules.functions.body(symbol)
-    new, given = transpose_function(rules, body, linear, name, nonzero, required)
-    return new.name.value, given
+    transposed, pattern = transpose_function(rules, body, linear, name, nonzero, required)
+    return transposed.name.value, pattern
 
 
 def transpose_function(
@@ -136,21 +136,21 @@ def transpose_function(
             if dependent[v]:
                 cotangents.add(v, ct)
         _write_transposes(rules, body, values, dependent, cotangents)
-        found = cotangents.sums[: body.arity]
+        in_cts = cotangents.sums[: body.arity]
         for i, needs_one in enumerate(required or ()):
-            if linear[i] and needs_one and found[i] is None:
-                found[i] = zeros(linear_type(types[i]))
-    found = chosen(found, linear)
-    new.finish([ct for ct in found if ct is not None])
+            if linear[i] and needs_one and in_cts[i] is None:
+                in_cts[i] = zeros(linear_type(types[i]))
+    in_cts = chosen(in_cts, linear)
+    new.finish([ct for ct in in_cts if ct is not None])
     set_attribute(new.op, "jaxpr.num_res", len(fixed))
-    return new.op, tuple([ct is not None for ct in found])
+    return new.op, tuple([ct is not None for ct in in_cts])
 
 
 def _write_values(
-    body: FunctionView, linear: Sequence[bool], given: dict[int, ir.Value]
+    body: FunctionView, linear: Sequence[bool], arguments: dict[int, ir.Value]
 ) -> tuple[list[Any], list[bool]]:
     """Writes what does not depend on linear arguments: the values, and which of them do."""
-    values: list[Any] = [given.get(i) for i in range(len(body.types))]
+    values: list[Any] = [arguments.get(i) for i in range(len(body.types))]
     dependent = [*linear, *[False] * (len(values) - body.arity)]
     for i, operands in enumerate(body.operands):
         first, last = body.results[i]
@@ -169,7 +169,7 @@ def _write_transposes(
     cotangents: Cotangents,
 ) -> None:
     """Writes the transposes of the ops that depend on linear arguments, the last one first."""
-    known: dict[Any, Template | Emitter] = {}
+    cache: dict[Any, Template | Emitter] = {}
     for i in reversed(range(len(body.ops))):
         operands = body.operands[i]
         linear = tuple([dependent[v] for v in operands])
@@ -179,10 +179,10 @@ def _write_transposes(
         if True not in nonzero:
             continue
         op, signature = body.ops[i], body.signatures[i]
-        rule = known.get((signature, linear, nonzero))
+        rule = cache.get((signature, linear, nonzero))
         if rule is None:
             rule = rules.transpose(op, signature.name, linear, nonzero, signature)
-            known[signature, linear, nonzero] = rule
+            cache[signature, linear, nonzero] = rule
         args = [values[v] for v in operands if not dependent[v]]
         results = rule.inline([*args, *handed], op.location)
         receivers = [v for v in operands if dependent[v]]
@@ -235,23 +235,23 @@ class Cotangents:
           TransformError: one is of another type than that of cotangents.
         """
         first, last = self._body.results[index]
-        found = self.sums[first:last]
-        for value, cotangent in enumerate(found, first):
+        cts = self.sums[first:last]
+        for value, cotangent in enumerate(cts, first):
             if cotangent is not None and cotangent.type != self._body.types[value]:
                 self._check(value, cotangent.type)
         if depends is not None:
-            found = chosen(found, depends)
-        return [ct for ct in found if ct is not None], tuple([ct is not None for ct in found])
+            cts = chosen(cts, depends)
+        return [ct for ct in cts if ct is not None], tuple([ct is not None for ct in cts])
 
     def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
         """Adds what a value is handed, where the op is that hands it: by default the return."""
-        known = self.sums[value]
-        if known is not None:
-            if known.type != cotangent.type:
-                self._check(value, known.type)
+        total = self.sums[value]
+        if total is not None:
+            if total.type != cotangent.type:
+                self._check(value, total.type)
                 self._check(value, cotangent.type)
-            operands, location = [known, cotangent], location or self._body.function.location
-            add = ir.Operation.create("jaxpr.add_any", [known.type], operands, loc=location)
+            operands, location = [total, cotangent], location or self._body.function.location
+            add = ir.Operation.create("jaxpr.add_any", [total.type], operands, loc=location)
             cotangent = add.result
         self.sums[value] = cotangent
 

@@ -103,25 +103,25 @@ def vjp(rules: Rules, symbol: str, active: Mask) -> Pullback:
       TransformError: an op cannot be linearized or transposed.
     """
     activity = activity_of(rules, symbol, active, "linearize")
-    body, given = activity.body, activity.results
-    outs = chosen(body.returned, given)
+    body, active_out = activity.body, activity.results
+    outs = chosen(body.returned, active_out)
     fwd = NewFunction(rules, f"{symbol}.fwd", body.types[: body.arity], body.function)
     with fwd.body():
-        values, linear = write_primals(rules, activity, given, fwd.args)
-    kept, written_again = distinct_residuals(linear)
-    fwd.finish([*(values[v] for v in body.returned), *kept])
-    set_attribute(fwd.op, "jaxpr.num_res", len(kept))
+        values, linear = write_primals(rules, activity, active_out, fwd.args)
+    saved, written_again = distinct_residuals(linear)
+    fwd.finish([*(values[v] for v in body.returned), *saved])
+    set_attribute(fwd.op, "jaxpr.num_res", len(saved))
 
-    types = [*(v.type for v in kept), *(cotangent_type(body.types[v]) for v in outs)]
+    types = [*(v.type for v in saved), *(cotangent_type(body.types[v]) for v in outs)]
     bwd = NewFunction(rules, f"{symbol}.bwd", types, body.function)
-    handed = dict(zip(kept, bwd.args, strict=False))
+    handed = dict(zip(saved, bwd.args, strict=False))
     with bwd.body():
         handed.update((v, clone(v)) for v in written_again)
         linear = [op._replace(residuals=[handed[v] for v in op.residuals]) for op in linear]
-        cotangents = zip(outs, bwd.args[len(kept) :], strict=True)
+        cotangents = zip(outs, bwd.args[len(saved) :], strict=True)
         bwd.finish(write_cotangents(rules, body, linear, cotangents, active))
-    set_attribute(bwd.op, "jaxpr.num_res", len(kept))
-    return Pullback(fwd.name, bwd.name, len(kept), given)
+    set_attribute(bwd.op, "jaxpr.num_res", len(saved))
+    return Pullback(fwd.name, bwd.name, len(saved), active_out)
 
 
 def grad(
@@ -145,12 +145,12 @@ def grad(
             function, f"the gradient of @{symbol} is that of a scalar; its result is {results[0]}"
         )
     activity = activity_of(rules, symbol, active, "linearize")
-    wanted = (activity.results[0], *[False] * (len(results) - 1))
+    active_out = (activity.results[0], *[False] * (len(results) - 1))
     new = NewFunction(rules, f"{symbol}.grad", function.type.inputs, function)
     with new.body():
-        values, linear = write_primals(rules, activity, wanted, new.args)
+        values, linear = write_primals(rules, activity, active_out, new.args)
         with function.location:
-            seed = [(activity.body.returned[0], filled(results[0], 1))] if wanted[0] else []
+            seed = [(activity.body.returned[0], filled(results[0], 1))] if active_out[0] else []
         gradients = write_cotangents(rules, activity.body, linear, seed, active)
     first, *rest = (values[v] for v in activity.body.returned)
     new.finish([*([first] if value else []), *gradients, *rest])
@@ -213,11 +213,15 @@ def _transposed(
             return op.halves.pull(nonzero), False
         half = FunctionView(_function_of(rules, body, op))
         linear = [i >= len(op.residuals) for i in range(half.arity)]
-        new, given = transpose_function(rules, half, linear, "pullback", nonzero, detached=True)
+        pullback, pattern = transpose_function(
+            rules, half, linear, "pullback", nonzero, detached=True
+        )
     except TransformError as e:
         place = locations.position(body.ops[op.index].location)
         raise _at(e, *place) from e.__cause__
-    return Template(new, given), all(s.is_portable for s in FunctionView(new).signatures)
+    return Template(pullback, pattern), all(
+        s.is_portable for s in FunctionView(pullback).signatures
+    )
 
 
 def _function_of(rules: Rules, body: FunctionView, op: LinearOp) -> func.FuncOp:

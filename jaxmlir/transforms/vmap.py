@@ -65,20 +65,20 @@ class Vmap(Pass):
         vmap(Rules(program), symbol, in_axes, axis, out_axes)
 
 
-def _axes(option: str, given: tuple[int, ...], avals: Sequence[Any]) -> Dims:
+def _axes(option: str, axes: tuple[int, ...], avals: Sequence[Any]) -> Dims:
     """The batch dimensions that an option gives arguments or results of these types."""
-    if not given:
+    if not axes:
         return (0,) * len(avals)
-    if len(given) != len(avals):
-        raise TransformError(f"{option}: expected {len(avals)} axes, got {len(given)}")
-    for i, (axis, aval) in enumerate(zip(given, avals, strict=True)):
+    if len(axes) != len(avals):
+        raise TransformError(f"{option}: expected {len(avals)} axes, got {len(axes)}")
+    for i, (axis, aval) in enumerate(zip(axes, avals, strict=True)):
         rank = len(getattr(aval, "shape", ()))
         if not -1 <= axis <= rank:
             raise TransformError(
                 f"{option}: expected -1 to {rank} for number {i}, which is "
                 f"{aval.str_short(short_dtypes=True)} without the batch, got {axis}"
             )
-    return tuple(None if axis == -1 else axis for axis in given)
+    return tuple(None if axis == -1 else axis for axis in axes)
 
 
 @functools.lru_cache(maxsize=256)
@@ -126,9 +126,9 @@ def vmap(
     if body.likeness is not None and reserved is None and written is None:
         alike = body.likeness, tuple(in_axes), axis, out_axes, shared, tuple(of_first)
     if alike in rules.functions.batches:
-        pattern, found = rules.functions.batches[alike]
+        pattern, out_dims = rules.functions.batches[alike]
         uses = rules.functions.copied
-        return pattern.write(rules, f"{symbol}.vmap", body.signatures, uses), found
+        return pattern.write(rules, f"{symbol}.vmap", body.signatures, uses), out_dims
     types = [
         batched_type(type_, dim, axis.size, axis.explicit_mesh_axis)
         for type_, dim in zip(body.types[: body.arity], in_axes, strict=True)
@@ -138,7 +138,7 @@ def vmap(
     )
     dims = _dims(body, in_axes)
     values: list[Any] = [*new.args, *[None] * (len(dims) - body.arity)]
-    known: dict[Any, Any] = {}
+    cache: dict[Any, Any] = {}
     constants: dict[int, Any] = {}
     with new.body():
         for i in of_first:
@@ -153,22 +153,22 @@ def vmap(
                     constants[i] = values[first].owner
                 continue
             key = body.signature(i), pattern
-            rule = known.get(key)
+            rule = cache.get(key)
             if rule is None:
-                rule = known[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
+                rule = cache[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
         if written is not None:
             written += values
         have = tuple([dims[v] for v in body.returned])
-        found = _destinations(body.function, symbol, have, out_axes, shared)
+        out_dims = _destinations(body.function, symbol, have, out_axes, shared)
         returned = [values[v] for v in body.returned]
-        results = move_all(rules, returned, have, found, axis.size, shared)
+        results = move_all(rules, returned, have, out_dims, axis.size, shared)
     name = new.finish(results)
     if alike is not None:
         sources = places(new.op, constants)
-        rules.functions.batches[alike] = ClonePlan(new.op, body.signatures, sources), found
-    return name, found
+        rules.functions.batches[alike] = ClonePlan(new.op, body.signatures, sources), out_dims
+    return name, out_dims
 
 
 vmap_of = derived(vmap)
@@ -183,8 +183,8 @@ def batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims
     for i, op, _, pattern in _patterns(rules, body, dims, axis):
         if pattern is not None:
             first, last = body.results[i]
-            found = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
-            dims[first:last] = found
+            out_dims = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
+            dims[first:last] = out_dims
     return tuple([dims[v] for v in body.returned])
 
 
@@ -215,8 +215,8 @@ def _patterns(
 @functools.lru_cache(maxsize=256)
 def _axes_of(effects: ir.ArrayAttr | None) -> list[Any]:
     """The axes that an op's effects name."""
-    found = map(codec.decode, effects or ())
-    return [effect.name for effect in found if isinstance(effect, core.NamedAxisEffect)]
+    decoded = map(codec.decode, effects or ())
+    return [effect.name for effect in decoded if isinstance(effect, core.NamedAxisEffect)]
 
 
 def _hides_axis(rules: Rules, op: Any, name: str, axis: Any) -> bool:
@@ -256,13 +256,13 @@ def _destinations(
     """Where each result's batch dimension goes."""
     if out_axes is None:
         return have
-    found = tuple(out_axes(have) if callable(out_axes) else out_axes)
-    for i, (dim, want) in enumerate(zip(have, found, strict=True)):
+    out_dims = tuple(out_axes(have) if callable(out_axes) else out_axes)
+    for i, (dim, want) in enumerate(zip(have, out_dims, strict=True)):
         if dim is not None and want is None and shared is None:
             raise at_function(
                 function, f"result {i} of @{symbol} is batched, but out_axes has None for it"
             )
-    return found
+    return out_dims
 
 
 def move_all(
@@ -296,8 +296,8 @@ def move(
     if have is None:
         dim = want + aval.ndim + 1 if want < 0 else want
         type_ = batched_type(value.type, dim, size)
-        kept = tuple(d for d in range(aval.ndim + 1) if d != dim)
-        attributes = {"shape": aval_of(type_).shape, "broadcast_dimensions": kept}
+        dims = tuple(d for d in range(aval.ndim + 1) if d != dim)
+        attributes = {"shape": aval_of(type_).shape, "broadcast_dimensions": dims}
         name = "jaxpr.broadcast_in_dim"
     else:
         order = [d for d in range(aval.ndim) if d != have]

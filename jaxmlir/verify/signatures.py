@@ -63,7 +63,7 @@ def _fits(attr: ir.Attribute, kind: str) -> bool:
     if kind.endswith("?") and str(attr) == "none":
         return True
     if " or " in kind:
-        return any(_fits(attr, each) for each in kind.removesuffix("?").split(" or "))
+        return any(_fits(attr, option) for option in kind.removesuffix("?").split(" or "))
     kind, _, name = kind.removesuffix("?").partition(" ")
     match kind:
         case "bool":
@@ -143,10 +143,10 @@ def errors(op: Any, name: str, functions: Functions) -> Iterator[str]:
     name.  The functions exist."""
     check = _CHECKS.get(name)
     if check is not None:
-        yield from check(_Op(op, functions))
+        yield from check(_CheckedOp(op, functions))
 
 
-class _Op:
+class _CheckedOp:
     """An op with its functions at hand."""
 
     def __init__(self, op: Any, functions: Functions):
@@ -161,19 +161,19 @@ class _Op:
     def get(self, name: str, default: Any) -> Any:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
 
-    def function(self, name: str) -> _Function | None:
+    def function(self, name: str) -> _NamedFunction | None:
         """The function that an attribute names; ``None`` where it is absent."""
         if name not in self._attributes:
             return None
         symbol = self._attributes[name]
         if not isinstance(symbol, ir.FlatSymbolRefAttr):
             return None
-        return _Function(name, symbol.value, self._functions[symbol.value])
+        return _NamedFunction(name, symbol.value, self._functions[symbol.value])
 
-    def named(self, name: str, attribute: ir.Attribute) -> _Function:
+    def named(self, name: str, attribute: ir.Attribute) -> _NamedFunction:
         """The function that a part of an attribute names."""
         (symbol, *_) = symbol_uses(attribute)
-        return _Function(name, symbol, self._functions[symbol])
+        return _NamedFunction(name, symbol, self._functions[symbol])
 
     def record(self, name: str) -> dict[str, ir.Attribute]:
         """The fields of an attribute that is a record; none if it is absent or something else."""
@@ -182,12 +182,12 @@ class _Op:
                 return {field.name: field.attr for field in item.attr}
         return {}
 
-    def function_of(self, name: str, field: str) -> _Function | None:
+    def function_of(self, name: str, field: str) -> _NamedFunction | None:
         """The function that a field of an attribute's record names; ``None`` where it is absent."""
         symbol = self.record(name).get(field)
         if not isinstance(symbol, ir.FlatSymbolRefAttr):
             return None
-        return _Function(f"{name}.{field}", symbol.value, self._functions[symbol.value])
+        return _NamedFunction(f"{name}.{field}", symbol.value, self._functions[symbol.value])
 
     def unfit_fields(
         self, name: str, what: str, fits: Callable[[ir.Attribute], bool], fields: Sequence[str]
@@ -199,24 +199,24 @@ class _Op:
             yield f"{where}': expected a record of {', '.join(fields)}, got {attribute}"
             return
         for field in fields:
-            found = records[0][field] if field in records[0] else None
-            if found is None or not fits(found):
-                yield f"{where}.{field}': expected {what}, got {found or 'nothing'}"
+            value = records[0][field] if field in records[0] else None
+            if value is None or not fits(value):
+                yield f"{where}.{field}': expected {what}, got {value or 'nothing'}"
 
-    def functions(self, name: str) -> Iterator[_Function]:
+    def functions(self, name: str) -> Iterator[_NamedFunction]:
         """The functions that an attribute names, be it one or several."""
         for symbol in symbol_uses(self._attributes[name]) if name in self._attributes else ():
-            yield _Function(name, symbol, self._functions[symbol])
+            yield _NamedFunction(name, symbol, self._functions[symbol])
 
-    def families(self, name: str) -> Iterator[list[_Function]]:
+    def families(self, name: str) -> Iterator[list[_NamedFunction]]:
         """The functions of each of the lists of an attribute, if they are there."""
         for family in self._attributes[name] if name in self._attributes else ():
             symbols = symbol_uses(family)
             if symbols:
-                yield [_Function(name, symbol, self._functions[symbol]) for symbol in symbols]
+                yield [_NamedFunction(name, symbol, self._functions[symbol]) for symbol in symbols]
 
 
-class _Function:
+class _NamedFunction:
     """One function that an op names."""
 
     def __init__(self, attribute: str, symbol: str, op: func.FuncOp):
@@ -231,9 +231,9 @@ class _Function:
 
     def mask(self, name: str, values: Sequence[Any]) -> tuple[bool, ...]:
         """An attribute that tells some values from others; of none, where it is not one of them."""
-        found = self.get(name, ())
-        is_mask = isinstance(found, tuple) and len(found) == len(values)
-        return found if is_mask else (False,) * len(values)
+        mask = self.get(name, ())
+        is_mask = isinstance(mask, tuple) and len(mask) == len(values)
+        return mask if is_mask else (False,) * len(values)
 
     def takes(self, *groups: tuple[str, Sequence[Any]]) -> Iterator[str]:
         yield from self._compare("takes", self.operands, groups)
@@ -288,10 +288,10 @@ def _cotangents(avals: Sequence[Any]) -> list[Any]:
     return [aval.to_ct_aval() for aval in avals]
 
 
-def _call(attribute: str) -> Callable[[_Op], Iterator[str]]:
+def _call(attribute: str) -> Callable[[_CheckedOp], Iterator[str]]:
     """The check of an op that calls one function of its operands for its results."""
 
-    def check(op: _Op) -> Iterator[str]:
+    def check(op: _CheckedOp) -> Iterator[str]:
         function = op.function(attribute)
         if function is not None:
             yield from function.takes(("operand", op.operands))
@@ -300,7 +300,7 @@ def _call(attribute: str) -> Callable[[_Op], Iterator[str]]:
     return check
 
 
-def _while(op: _Op) -> Iterator[str]:
+def _while(op: _CheckedOp) -> Iterator[str]:
     cond, body = op.function("cond_jaxpr"), op.function("body_jaxpr")
     n_cond, n_body = op.get("cond_nconsts", 0), op.get("body_nconsts", 0)
     operands = len(op.operands)
@@ -323,7 +323,7 @@ def _while(op: _Op) -> Iterator[str]:
         yield from body.gives(("carried value", carry))
 
 
-def _scan(op: _Op) -> Iterator[str]:
+def _scan(op: _CheckedOp) -> Iterator[str]:
     """JAX's type check takes for granted that there are so many operands, and of that length."""
     n_consts, n_carry, length = (op.get(k, 0) for k in ("num_consts", "num_carry", "length"))
     operands, results = len(op.operands), len(op.results)
@@ -344,14 +344,14 @@ def _scan(op: _Op) -> Iterator[str]:
                 yield f" {what} #{i}: expected {length} slices, got {type_of(aval)}"
 
 
-def _cond(op: _Op) -> Iterator[str]:
+def _cond(op: _CheckedOp) -> Iterator[str]:
     """JAX's type check compares the branches, and does not look at the index."""
     index = op.operands[0]
     if index.shape or index.dtype not in (np.dtype(np.int32), np.dtype(bool)):
         yield f" operand #0: expected an i32, the number of a branch, got {type_of(index)}"
 
 
-def _truth_errors(cond: _Function, carry: Sequence[Any]) -> Iterator[str]:
+def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
     """A loop goes on while some element of the condition is true.
 
     Of a batch of loops each has an element: the carried values have its dimensions first.
@@ -371,13 +371,15 @@ def _truth_errors(cond: _Function, carry: Sequence[Any]) -> Iterator[str]:
     )
 
 
-def _on_elements(attribute: str, *, gives_truth: bool = False) -> Callable[[_Op], Iterator[str]]:
+def _on_elements(
+    attribute: str, *, gives_truth: bool = False
+) -> Callable[[_CheckedOp], Iterator[str]]:
     """The check of a function of elements, two of each operand's dtype, to these or a truth value.
 
     An op has as many such operands as results, and all others after them.
     """
 
-    def check(op: _Op) -> Iterator[str]:
+    def check(op: _CheckedOp) -> Iterator[str]:
         function = op.function(attribute)
         if function is None:
             return
@@ -389,7 +391,7 @@ def _on_elements(attribute: str, *, gives_truth: bool = False) -> Callable[[_Op]
     return check
 
 
-def _select_and_scatter(op: _Op) -> Iterator[str]:
+def _select_and_scatter(op: _CheckedOp) -> Iterator[str]:
     yield from _on_elements("select_jaxpr", gives_truth=True)(op)
     yield from _on_elements("scatter_jaxpr")(op)
 
@@ -402,7 +404,7 @@ def _is_count(attribute: ir.Attribute) -> bool:
     return isinstance(attribute, ir.IntegerAttr) and attribute.value >= 0
 
 
-def _custom_linear_solve(op: _Op) -> Iterator[str]:
+def _custom_linear_solve(op: _CheckedOp) -> Iterator[str]:
     of_solve, mandatory = ("matvec", "vecmat", "solve", "transpose_solve"), ("matvec", "solve")
     malformed = [
         *op.unfit_fields("const_lengths", "a number of constants", _is_count, of_solve),
@@ -436,31 +438,31 @@ def _custom_linear_solve(op: _Op) -> Iterator[str]:
             yield from function.gives(*given)
 
 
-def _linear(callee: str, transpose: str) -> Callable[[_Op], Iterator[str]]:
+def _linear(callee: str, transpose: str) -> Callable[[_CheckedOp], Iterator[str]]:
     """The check of a call that is linear in its last operands and names its transpose."""
 
-    def check(op: _Op) -> Iterator[str]:
+    def check(op: _CheckedOp) -> Iterator[str]:
         yield from _call(callee)(op)
         function = op.function(transpose)
         if function is not None:
             first = op.get("num_callee_consts", 0)
             last = first + op.get("num_res", 0)
             residuals, linear = op.operands[first:last], op.operands[last:]
-            given = [linear_aval(aval) for aval in op.results]
+            out_cts = [linear_aval(aval) for aval in op.results]
             cotangents = [linear_aval(aval) for aval in linear]
-            yield from function.takes(("residual", residuals), ("cotangent", given))
+            yield from function.takes(("residual", residuals), ("cotangent", out_cts))
             yield from function.gives(("cotangent", cotangents))
 
     return check
 
 
-def _linear_call(op: _Op) -> Iterator[str]:
+def _linear_call(op: _CheckedOp) -> Iterator[str]:
     if not (op.has("transpose") or op.has("transpose_thunk")):
         yield " requires attribute 'transpose': expected function, got none"
     yield from _linear("callee", "transpose")(op)
 
 
-def _custom_jvp(op: _Op) -> Iterator[str]:
+def _custom_jvp(op: _CheckedOp) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     primals = op.operands[op.get("num_consts", 0) :]
     for jvp in (*op.functions("jvp_jaxpr"), *op.functions("jvp_with_zeros")):
@@ -497,7 +499,7 @@ def _batches(avals: Sequence[Any], batched: Sequence[bool], size: Any) -> list[A
     return [core.unmapped_aval(size, 0, a) if b else a for a, b in zip(avals, batched, strict=True)]
 
 
-def _custom_vjp(op: _Op) -> Iterator[str]:
+def _custom_vjp(op: _CheckedOp) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     primals = op.operands[op.get("num_consts", 0) :]
     fwd, bwd = op.function("fwd_jaxpr"), op.function("bwd_jaxpr")
@@ -508,7 +510,7 @@ def _custom_vjp(op: _Op) -> Iterator[str]:
 
 
 def _family(
-    op: _Op, primals: Sequence[Any], fwd: _Function, backward: Sequence[_Function]
+    op: _CheckedOp, primals: Sequence[Any], fwd: _NamedFunction, backward: Sequence[_NamedFunction]
 ) -> Iterator[str]:
     """A forward rule and the backward rules that take its residuals."""
     yield from fwd.takes(("primal", primals))
@@ -516,31 +518,31 @@ def _family(
     forwarded = fwd.get("jaxpr.input_fwds", (None,) * n_res)
     where = f" attribute '{fwd.attribute}': expected a function with "
     if not isinstance(forwarded, tuple) or not all(i is None or core.is_dim(i) for i in forwarded):
-        wanted = "a tuple of integers or none as 'jaxpr.input_fwds'"
-        yield f"{where}{wanted}, got @{fwd.symbol} with {forwarded!r}"
+        expected = "a tuple of integers or none as 'jaxpr.input_fwds'"
+        yield f"{where}{expected}, got @{fwd.symbol} with {forwarded!r}"
         return
     if len(forwarded) != n_res:
-        wanted = f"{n_res} 'jaxpr.input_fwds', as many as 'jaxpr.num_res'"
-        yield f"{where}{wanted}, got @{fwd.symbol} with {len(forwarded)}"
+        expected = f"{n_res} 'jaxpr.input_fwds', as many as 'jaxpr.num_res'"
+        yield f"{where}{expected}, got @{fwd.symbol} with {len(forwarded)}"
         return
     for i in forwarded:
         if i is not None and not 0 <= i < len(primals):
-            wanted = f"'jaxpr.input_fwds' from 0 to {len(primals) - 1}"
-            yield f"{where}{wanted}, got @{fwd.symbol} with {i}"
+            expected = f"'jaxpr.input_fwds' from 0 to {len(primals) - 1}"
+            yield f"{where}{expected}, got @{fwd.symbol} with {i}"
             return
     n_own = sum(i is None for i in forwarded)
     yield from fwd.gives(("residual", [None] * n_own), ("result", op.results))
     if len(fwd.results) < n_own:
         return
-    own = iter(fwd.results)
-    residuals = [next(own) if i is None else primals[i] for i in forwarded]
+    returned = iter(fwd.results)
+    residuals = [next(returned) if i is None else primals[i] for i in forwarded]
     for bwd in backward:
         nonzero = bwd.without_zeros(_cotangents(op.results))
         yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
         yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(_cotangents(primals))))
 
 
-def _custom_lin(op: _Op) -> Iterator[str]:
+def _custom_lin(op: _CheckedOp) -> Iterator[str]:
     n_res = op.get("num_res", 0)
     residuals = op.operands[:n_res]
     for bwd in (*op.functions("bwd"), *op.functions("bwd_with_zeros")):
@@ -552,7 +554,7 @@ def _custom_lin(op: _Op) -> Iterator[str]:
         yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
 
-def _remat_opt(op: _Op) -> Iterator[str]:
+def _remat_opt(op: _CheckedOp) -> Iterator[str]:
     yield from _call("fwd_jaxpr")(op)
     fun = op.function("fun_jaxpr")
     if fun is not None:
@@ -560,7 +562,7 @@ def _remat_opt(op: _Op) -> Iterator[str]:
         yield from fun.gives(("result", op.results[op.get("num_res", 0) :]))
 
 
-def _sort(op: _Op) -> Iterator[str]:
+def _sort(op: _CheckedOp) -> Iterator[str]:
     num_keys = op.get("num_keys", 1)
     if not 1 <= num_keys <= len(op.operands):
         yield (
@@ -569,7 +571,7 @@ def _sort(op: _Op) -> Iterator[str]:
         )
 
 
-def _product(op: _Op) -> Iterator[str]:
+def _product(op: _CheckedOp) -> Iterator[str]:
     precision = op.get("precision", None)
     # An algorithm is a named tuple, of both operands.
     if type(precision) is tuple and len(precision) != 2:
@@ -586,29 +588,29 @@ _OF_WINDOWS = (
 )
 
 
-def _windows(apart: int = 0) -> Callable[[_Op], Iterator[str]]:
+def _windows(apart: int = 0) -> Callable[[_CheckedOp], Iterator[str]]:
     """The check of an op with windows in its first operand, along all dimensions but so many."""
 
-    def check(op: _Op) -> Iterator[str]:
+    def check(op: _CheckedOp) -> Iterator[str]:
         shape = getattr(op.operands[0], "shape", ()) if op.operands else ()
         n = max(len(shape) - apart, 0)
         for name in _OF_WINDOWS:
-            found = op.get(name, None)
-            if found is not None and len(found) != n:
-                yield f" attribute '{name}': expected {count(n, 'item')}, by the rank, got {found}"
+            items = op.get(name, None)
+            if items is not None and len(items) != n:
+                yield f" attribute '{name}': expected {count(n, 'item')}, by the rank, got {items}"
 
     return check
 
 
-def _both(*checks: Callable[[_Op], Iterator[str]]) -> Callable[[_Op], Iterator[str]]:
-    def check(op: _Op) -> Iterator[str]:
+def _both(*checks: Callable[[_CheckedOp], Iterator[str]]) -> Callable[[_CheckedOp], Iterator[str]]:
+    def check(op: _CheckedOp) -> Iterator[str]:
         for each in checks:
             yield from each(op)
 
     return check
 
 
-def _remat(op: _Op) -> Iterator[str]:
+def _remat(op: _CheckedOp) -> Iterator[str]:
     yield from _call("jaxpr")(op)
     prevent_cse = op.get("prevent_cse", True)
     if isinstance(prevent_cse, tuple) and len(prevent_cse) != len(op.operands):
@@ -622,20 +624,20 @@ def _remat(op: _Op) -> Iterator[str]:
 _NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 
 
-def _composite(op: _Op) -> Iterator[str]:
+def _composite(op: _CheckedOp) -> Iterator[str]:
     yield from _call("call_jaxpr")(op)
     name = op.get("name", "")
     if not _NAMESPACED.fullmatch(name):
         yield f" attribute 'name': expected a name in a namespace, as 'mine.op', got {name!r}"
 
 
-def _stack(op: _Op) -> Iterator[str]:
+def _stack(op: _CheckedOp) -> Iterator[str]:
     axis, rank = op.get("axis", 0), len(op.operands[0].shape)
     if not 0 <= axis <= rank:
         yield f" attribute 'axis': expected 0 to {rank}, of a new dimension, got {axis}"
 
 
-def _pallas_call(op: _Op) -> Iterator[str]:
+def _pallas_call(op: _CheckedOp) -> Iterator[str]:
     kernel, grid = op.function("jaxpr"), op.record("grid_mapping")
     # The grid of a program of this process may be a Python object.
     if kernel is None or not grid:
@@ -660,7 +662,7 @@ def _pallas_call(op: _Op) -> Iterator[str]:
         yield from index_map.gives_integers()
 
 
-_ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
+_ON_ELEMENTS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {
     "jaxpr.reduce": _on_elements("jaxpr"),
     "jaxpr.reduce_window": _both(_windows(), _on_elements("jaxpr")),
     "jaxpr.select_and_scatter": _both(_windows(), _select_and_scatter),
@@ -672,7 +674,7 @@ _ON_ELEMENTS: dict[str, Callable[[_Op], Iterator[str]]] = {
 # Ops whose functions are of elements: scalars that no device and no mesh has.
 ON_ELEMENTS = frozenset(_ON_ELEMENTS)
 
-_CHECKS: dict[str, Callable[[_Op], Iterator[str]]] = {
+_CHECKS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {
     **{name: _call(attribute) for name, attribute in CALLEES.items()},
     "jaxpr.remat2": _remat,
     "jaxpr.composite": _composite,

@@ -34,7 +34,7 @@ from jaxmlir.caching import configuration
 from jaxmlir.dialect import codec, custom_rule_ops, effect_attributes, locations, op_signature, ops
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import MARK
-from jaxmlir.dialect.handles import Unread
+from jaxmlir.dialect.handles import UnreadArray
 from jaxmlir.dialect.ir import context, func, ir, is_foreign, is_private, symbol_uses, verify_module
 from jaxmlir.dialect.module import Module, version_faults
 from jaxmlir.dialect.op_signature import Signature
@@ -77,17 +77,17 @@ def verify(program: Module, filename: str = "-") -> None:
         except DiagnosticError as e:
             raise VerificationError(e.diagnostics) from None
         with context():
-            found = version_faults(program._module, filename)
-            found = found or Verifier(program, filename).run()
-    if found:
-        raise VerificationError(found)
+            diagnostics = version_faults(program._module, filename)
+            diagnostics = diagnostics or Verifier(program, filename).run()
+    if diagnostics:
+        raise VerificationError(diagnostics)
 
 
 # Attributes of a function that no op looks at.
 _NAMES = ("sym_name", "sym_visibility", "function_type")
 
 
-class _Full(Exception):
+class _TooManyErrors(Exception):
     """Enough diagnostics were found."""
 
 
@@ -110,7 +110,7 @@ class Verifier:
         self.walked_plainly: set[str] = set()
 
     def run(self) -> list[Diagnostic]:
-        with contextlib.suppress(_Full):
+        with contextlib.suppress(_TooManyErrors):
             # What these name are copies too, of functions that were found valid together.
             copies = self.program.copies.items()
             valid = {name: {} for name, copy in copies if self.configuration in copy.leaf.verified}
@@ -141,7 +141,7 @@ class Verifier:
             file = self.filename
         self.diagnostics.append(Diagnostic("error", message, file, line, col))
         if len(self.diagnostics) == MAX_DIAGNOSTICS:
-            raise _Full
+            raise _TooManyErrors
 
     # -- the walk --
 
@@ -168,7 +168,7 @@ class Verifier:
             got = f"'{last}'" if last else "nothing"
             error = f"expected a 'func.return' at the end, got {got}"
         self.report(function, f"'func.func' op @{function.name.value}: {error}")
-        raise _Full
+        raise _TooManyErrors
 
     def walk_pending(self) -> None:
         while self.pending:
@@ -180,9 +180,9 @@ class Verifier:
         calls = self.calls[symbol] = {}
         if not check_vma:
             self.walked_plainly.add(symbol)
-        known = _valid.setdefault((self.configuration, check_vma), set())
+        valid = _valid.setdefault((self.configuration, check_vma), set())
         # Signatures that mean something in this program only, with the functions they name.
-        own: dict[Signature, list[tuple[str, bool]]] = {}
+        callees_of: dict[Signature, list[tuple[str, bool]]] = {}
         self.check_arguments(self.functions[symbol])
         for block in self.functions[symbol].body:
             for op in block.operations:
@@ -193,26 +193,26 @@ class Verifier:
                 if is_foreign(name):
                     continue
                 key = op_signature.of_op(op, name, op.operands)
-                if key in known:
+                if key in valid:
                     continue
                 if name == "jaxpr.constant":
                     for error in (errors := list(_constant_errors(self.program, op))):
                         self.report(op, f"'{name}' op{error}")
                     if not errors and key.is_portable:
-                        known.add(key)
+                        valid.add(key)
                     continue
-                callees = own.get(key)
+                callees = callees_of.get(key)
                 if callees is None:
                     checked = key if key.is_portable else self.with_functions(key)
-                    if checked in known:
+                    if checked in valid:
                         callees, _ = self.symbols(op)
                     else:
                         callees = self.check(op, name, check_vma)
                     if callees is None:
                         continue
                     if checked is not None and name in _known_ops():
-                        known.add(checked)
-                    own[key] = callees
+                        valid.add(checked)
+                    callees_of[key] = callees
                 for callee, is_rule in callees:
                     if callee not in self.calls:
                         self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
@@ -281,13 +281,15 @@ class Verifier:
             function = self.functions[symbol]
             ops = itertools.chain.from_iterable(block.operations for block in function.body)
             pure = not any("jaxpr.effects" in op.attributes for op in ops)
-            own = tuple(item for item in function.attributes.items() if item[0] not in _NAMES)
-            self.interfaces[symbol] = (function.type, own) if pure else None
+            attributes = tuple(
+                item for item in function.attributes.items() if item[0] not in _NAMES
+            )
+            self.interfaces[symbol] = (function.type, attributes) if pure else None
         return self.interfaces[symbol]
 
     def symbols(self, op: Any) -> tuple[list[tuple[str, bool]], list[str]]:
         """The functions that an op names, and what is wrong with those names."""
-        found, errors = [], []
+        callees, errors = [], []
         for key, attr in op.attributes.items():
             for symbol in symbol_uses(attr):
                 if symbol not in self.functions:
@@ -295,8 +297,8 @@ class Verifier:
                         f" attribute '{key}': expected the symbol of a func.func of this module, "
                         f"got @{symbol}{_nearest('@' + symbol, map('@{}'.format, self.functions))}"
                     )
-                found.append((symbol, key in custom_rule_ops.ATTRIBUTES))
-        return found, errors
+                callees.append((symbol, key in custom_rule_ops.ATTRIBUTES))
+        return callees, errors
 
     # -- types --
 
@@ -324,8 +326,8 @@ class Verifier:
         """The errors of results or effects that are others than those that JAX computes."""
         primitive, expected, inferred = evaluate(self.program.stubs, op, name, check_vma)
         got = [aval_of(v.type) for v in op.results]
-        given = list(_given_effects(op))
-        missing = _effects_of(inferred, op) - {*given}
+        listed = list(_given_effects(op))
+        missing = _effects_of(inferred, op) - {*listed}
         by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
         if len(expected) != len(got):
             yield f": expected {count(len(expected), 'result')} {by_rule}, got {len(got)}"
@@ -337,7 +339,7 @@ class Verifier:
             )
         if missing:
             return
-        for effect in given:
+        for effect in listed:
             if not 0 <= getattr(effect, "input", 0) < max(len(op.operands), 1):
                 number = count(len(op.operands), "operand")
                 yield (
@@ -347,8 +349,8 @@ class Verifier:
                 return
         for i, (want, have) in enumerate(zip(expected, got, strict=True)):
             if not core.typematch(want, have):
-                found = op.results[i].type
-                yield f" result #{i}: expected {_type_text(want)} {by_rule}, got {found}"
+                type_ = op.results[i].type
+                yield f" result #{i}: expected {_type_text(want)} {by_rule}, got {type_}"
 
     # -- the call graph --
 
@@ -403,13 +405,13 @@ def evaluate(
     ):
         typecheck = core.custom_typechecks.get(primitive)
         if typecheck is not None:
-            found, inferred = typecheck(_printing, *atoms, **parameters)
+            outs, inferred = typecheck(_printing, *atoms, **parameters)
         elif primitive.call_primitive:
-            found, inferred = core._check_call(_printing, primitive, atoms, parameters)
+            outs, inferred = core._check_call(_printing, primitive, atoms, parameters)
         else:
-            found, inferred = _abstract_eval(primitive, name, [v.aval for v in atoms], parameters)
-            found = found if primitive.multiple_results else [found]
-    results = [getattr(aval, "aval", aval) for aval in found]
+            outs, inferred = _abstract_eval(primitive, name, [v.aval for v in atoms], parameters)
+            outs = outs if primitive.multiple_results else [outs]
+    results = [getattr(aval, "aval", aval) for aval in outs]
     for aval in results:
         if not isinstance(aval, core.AbstractValue):
             raise TypeError(f"it gives {aval!r}, which is no abstract value")
@@ -471,16 +473,16 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
     ):
         if expected is not None and expected != got:
             yield f": expected {count(expected, what)}, got {got}"
-    given = [key for key in attributes if not key.startswith("jaxpr.")]
-    known = [attr.name for attr in record.attributes]
+    keys = [key for key in attributes if not key.startswith("jaxpr.")]
+    names = [attr.name for attr in record.attributes]
     for attr in record.attributes:
-        if attr.mandatory and attr.name not in given:
-            got = ", ".join(map(repr, given)) or "none"
+        if attr.mandatory and attr.name not in keys:
+            got = ", ".join(map(repr, keys)) or "none"
             yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {got}"
-    for key in given:
-        if key not in known:
-            takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
-            yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
+    for key in keys:
+        if key not in names:
+            takes = "one of " + ", ".join(map(repr, names)) if names else "no attributes"
+            yield f": expected {takes}, got attribute '{key}'{_nearest(key, names)}"
             continue
         attr, value = record.attribute(key), attributes[key]
         if (
@@ -559,7 +561,7 @@ def _constant_errors(program: Module, op: Any) -> Iterator[str]:
 def _stored_aval(program: Module, name: str) -> Any | None:
     """The entry of the side table under a name; nothing is read from an artifact for this."""
     value = program._constants.unread(name)
-    if isinstance(value, Unread):
+    if isinstance(value, UnreadArray):
         return core.ShapedArray(value.shape, value.dtype)
     return None if value is None else core.typeof(value)
 
@@ -594,14 +596,14 @@ def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
     their variables; that is left to the ops in these.
     """
     operands = list(op.operands)
-    found = set()
+    effect_set = set()
     for effect in inferred:
         if isinstance(effect, effects.JaxprInputEffect):
             if isinstance(effect.input, int):
-                found.add(effect.replace(operands.index(operands[effect.input])))
+                effect_set.add(effect.replace(operands.index(operands[effect.input])))
         else:
-            found.add(effect)
-    return found
+            effect_set.add(effect)
+    return effect_set
 
 
 def _tracks_axes(op: Any, name: str, around: bool) -> bool:

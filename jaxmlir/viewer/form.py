@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Container, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
-from jaxmlir.analysis.cost import Cost, Counter, FunctionCost, costs
+from jaxmlir.analysis.cost import Cost, CostCounter, FunctionCost, costs
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import aval_if_any
@@ -75,13 +75,13 @@ class Tables:
 
     def type(self, type_: ir.Type) -> int:
         """The index of a type, as JAX abbreviates it."""
-        found = self._of_types.get(type_)
-        if found is None:
+        index = self._of_types.get(type_)
+        if index is None:
             aval = aval_if_any(type_)
             short = getattr(aval, "str_short", None)
             text = str(type_) if short is None else short(short_dtypes=True)
-            found = self._of_types[type_] = self.types.number(text)
-        return found
+            index = self._of_types[type_] = self.types.number(text)
+        return index
 
     def position(self, file: str, line: int, column: int) -> int:
         """The index of a position; of none, where the page is not to say any."""
@@ -92,17 +92,17 @@ class Tables:
     def place(self, location: ir.Location) -> int:
         """The index of an op's place: the user's frames, or JAX's where there are no others."""
         key = location.attr
-        found = self._of_locations.get(key)
-        if found is None:
-            found = 0
+        index = self._of_locations.get(key)
+        if index is None:
+            index = 0
             if self.source_info:
                 stack, _ = locations.split(location)
                 every = frames(location)
-                own = [f for f in every if not locations.is_of_jax(f[0])] or every[:1]
-                where = tuple([self.position(*frame) for frame in own[:MAX_FRAMES]])
-                found = self.places.number((stack, where))
-            self._of_locations[key] = found
-        return found
+                user_frames = [f for f in every if not locations.is_of_jax(f[0])] or every[:1]
+                where = tuple([self.position(*frame) for frame in user_frames[:MAX_FRAMES]])
+                index = self.places.number((stack, where))
+            self._of_locations[key] = index
+        return index
 
     def remark(self, said: Diagnostic) -> tuple[str, int]:
         """What a pass said, without its name, and the position it said it of."""
@@ -112,12 +112,12 @@ class Tables:
     def source(self) -> list[dict[int, str]]:
         """The lines of each source file that positions name, as far as they can be read."""
         files = self.files.rows
-        found: list[dict[int, str]] = [{} for _ in files]
+        lines: list[dict[int, str]] = [{} for _ in files]
         for file, line, _ in self.positions.rows:
             text = source_line(files[file], line)
             if text:
-                found[file][line] = text[:MAX_WIDTH]
-        return found
+                lines[file][line] = text[:MAX_WIDTH]
+        return lines
 
     def written(self) -> dict[str, Any]:
         """The tables, to be written as JSON."""
@@ -145,7 +145,7 @@ def form_of(program: Module, tables: Tables) -> dict[str, Any]:
     with scope():
         functions = program.functions
         analyses = analyses_of(program)
-        counter, peaks = Counter(program, by_line=False), Peaks(program)
+        counter, peaks = CostCounter(program, by_line=False), Peaks(program)
         return {
             "entry": program.name,
             "functions": [
@@ -176,7 +176,11 @@ def text_of(function: func.FuncOp, tables: Tables) -> dict[str, Any]:
 
 
 def _function(
-    view: FunctionView, functions: Container[str], counter: Counter, peaks: Peaks, tables: Tables
+    view: FunctionView,
+    functions: Container[str],
+    counter: CostCounter,
+    peaks: Peaks,
+    tables: Tables,
 ) -> dict[str, Any]:
     profile = MemoryProfile(view, peaks.of_op)
     stored = [any(map(profile.is_counted, range(*results))) for results in view.results]
@@ -207,17 +211,17 @@ def calls_of(view: FunctionView, functions: Container[str]) -> Iterator[tuple[in
                 yield index, symbols
 
 
-def _op_costs(view: FunctionView, counter: Counter) -> list[list[int | str] | None]:
+def _op_costs(view: FunctionView, counter: CostCounter) -> list[list[int | str] | None]:
     """What each op costs, and whether its arithmetic is counted; ``None`` if nothing is."""
-    known: dict[Any, list[int | str] | None] = {}
+    by_signature: dict[Any, list[int | str] | None] = {}
     for op, signature in zip(view.ops, view.signatures, strict=True):
-        if signature not in known:
+        if signature not in by_signature:
             try:
-                found = counter.of(op, signature.name)
-                known[signature] = [*_numbers(found.total), not found.uncounted]
+                cost = counter.of(op, signature.name)
+                by_signature[signature] = [*_numbers(cost.total), not cost.uncounted]
             except JaxmlirError:
-                known[signature] = None
-    return [known[signature] for signature in view.signatures]
+                by_signature[signature] = None
+    return [by_signature[signature] for signature in view.signatures]
 
 
 def _with_timelines(program: Module) -> list[str]:
@@ -256,7 +260,7 @@ def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
     They add up to the profile's bytes, but for what functions of ops need.  Arguments and results
     are not among them.
     """
-    found: dict[int, tuple[int, int]] = {}
+    spans: dict[int, tuple[int, int]] = {}
     ending: defaultdict[int, list[int]] = defaultdict(list)
     for step, (first, end) in enumerate(profile.view.results):
         for v in filter(profile.is_counted, range(first, end)):
@@ -266,11 +270,11 @@ def lifetimes(profile: MemoryProfile) -> dict[int, tuple[int, int]]:
                 # The result is written where an operand was.
                 if operand is not None:
                     ending[step].remove(operand)
-                    found[operand] = found[operand][0], step - 1
+                    spans[operand] = spans[operand][0], step - 1
             last = max(step, profile.ends[v])
-            found[v] = step, last
+            spans[v] = step, last
             ending[last].append(v)
-    return found
+    return spans
 
 
 def _numbers(cost: Cost) -> list[int | str]:
@@ -282,14 +286,14 @@ def _numbers(cost: Cost) -> list[int | str]:
 def _costs(program: Module, tables: Tables) -> dict[str, Any]:
     """What the lines of the user's program cost."""
     try:
-        found = costs(program)
+        program_cost = costs(program)
     except JaxmlirError:
-        found = FunctionCost()
+        program_cost = FunctionCost()
     return {
         "lines": [
-            (tables.position(*line, 0), *_numbers(cost), line in found.unbounded)
-            for line, cost in found.by_line.items()
+            (tables.position(*line, 0), *_numbers(cost), line in program_cost.unbounded)
+            for line, cost in program_cost.by_line.items()
         ],
-        "total": _numbers(found.total),
-        "uncounted": dict(found.uncounted),
+        "total": _numbers(program_cost.total),
+        "uncounted": dict(program_cost.uncounted),
     }

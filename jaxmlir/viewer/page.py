@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Stage:
+class PassStage:
     """A pass that ran.
 
     Attributes:
@@ -67,12 +67,12 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class _Recorder(Instrumentation):
+class _PassRecorder(Instrumentation):
     """Keeps the program after each pass, and what the pass said."""
 
     program: Module = None  # type: ignore[assignment]
     tables: Tables = field(default_factory=Tables)
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[PassStage] = field(default_factory=list)
     ops: dict[Any, tuple[str | None, int]] = field(default_factory=dict)
     """Where the ops were before the pass that runs, by what :func:`_marks` gives."""
 
@@ -82,7 +82,7 @@ class _Recorder(Instrumentation):
 
     @contextlib.contextmanager
     def listen(self, name: str, program: Module) -> Iterator[None]:
-        stage = Stage(name, self.stages[-1].ops)
+        stage = PassStage(name, self.stages[-1].ops)
         self.stages.append(stage)
 
         def take(said: Diagnostic, op: Any) -> None:
@@ -102,21 +102,24 @@ class _Recorder(Instrumentation):
         """
         if op is None:
             return None, 0
-        known = (self.ops[mark] for mark in _marks(op, op.operation.name) if mark in self.ops)
-        return next(known, (None, 0))
+        places = (self.ops[mark] for mark in _marks(op, op.operation.name) if mark in self.ops)
+        return next(places, (None, 0))
 
-    def look(self, stage: Stage) -> None:
+    def look(self, stage: PassStage) -> None:
         """Notes which functions are not what they were."""
         number = self.stages.index(stage)
         before = next((s.functions for s in reversed(self.stages) if s.functions), {})
-        found: dict[str, tuple[int, int]] = {}
+        functions: dict[str, tuple[int, int]] = {}
         for symbol, function in self.program.functions.items():
             text = text_of(function, self.tables)
-            known = before.get(symbol)
-            if known is None or self.stages[known[0]].texts[known[1]]["lines"] != text["lines"]:
-                known = number, len(stage.texts)
+            version = before.get(symbol)
+            if (
+                version is None
+                or self.stages[version[0]].texts[version[1]]["lines"] != text["lines"]
+            ):
+                version = number, len(stage.texts)
                 stage.texts.append(text)
-            found[symbol] = known
+            functions[symbol] = version
         ops = analyses_of(self.program).graph.ops
         self.ops.clear()
         for symbol, listed in ops.items():
@@ -124,8 +127,8 @@ class _Recorder(Instrumentation):
                 for mark in _marks(op, name):
                     self.ops.setdefault(mark, (symbol, index))
         stage.ops = sum(map(len, ops.values()))
-        if found != before:
-            stage.functions = found
+        if functions != before:
+            stage.functions = functions
 
 
 def _marks(op: Any, name: str) -> Iterator[tuple[Any, ...]]:
@@ -148,14 +151,14 @@ def pipeline_of(passes: str) -> Pipeline:
     return parse_pipeline(level_pipeline(int(level[1])) if level else passes)
 
 
-def run(program: Module, passes: str, tables: Tables) -> list[Stage]:
+def run(program: Module, passes: str, tables: Tables) -> list[PassStage]:
     """Runs a pipeline on a program in place; the stages, the first of which is before all passes.
 
     Raises:
       PipelineError: as for :func:`pipeline_of`.
       PassError: a pass failed, or left an invalid module.
     """
-    recorder = _Recorder(program=program, tables=tables, stages=[Stage("")])
+    recorder = _PassRecorder(program=program, tables=tables, stages=[PassStage("")])
     pipeline = pipeline_of(passes)
     with scope():
         recorder.look(recorder.stages[0])

@@ -12,7 +12,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.index_maps import maps_of
 from jaxmlir.dialect.ir import scope
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.memory.tile.regions import RowOp, Schedule, Tiles, Writer
+from jaxmlir.optimize.memory.tile.regions import RowOp, Schedule, Tiles, TileWriter
 from jaxmlir.transforms.templates import Rules
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -70,7 +70,7 @@ def in_tiles(program, index, op, rows):
         function = program.function(program.name)
         schedule = Schedule(FunctionView(function), {index: op})
         tiles = Tiles(rows, max(1, (rows - 1) // 2))
-        Writer(Rules(program), function, schedule, tiles).write()
+        TileWriter(Rules(program), function, schedule, tiles).write()
     program.changed()
     program.verify()
     return program

@@ -12,7 +12,7 @@ from jaxmlir import targets
 from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory import checkpoint_segments
 from jaxmlir.optimize.memory.profile import Timeline
-from jaxmlir.optimize.memory.straight import Line
+from jaxmlir.optimize.memory.straight import StraightLine
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(1024, 64).astype(np.float32)
@@ -106,7 +106,7 @@ def test_memory_is_known_before_it_is_written(number):
     program = gradient()
     with scope():
         steps = Timeline(program, program.function(program.name))
-        line = Line.of(program, program.name)
+        line = StraightLine.of(program, program.name)
         segments = line.segments(number)
         estimate = checkpoint_segments.memory_in_segments(segments, line, steps).max()
         line.write(program, segments)

@@ -25,7 +25,7 @@ from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.remat import Remat
 from jaxmlir.optimize.memory.remat.choice import FlowNetwork, choose
-from jaxmlir.optimize.memory.remat.joint import Joint, Pair, loops_of, needed_for, segments
+from jaxmlir.optimize.memory.remat.joint import JointBody, LoopPair, loops_of, needed_for, segments
 from jaxmlir.passes.pipeline import run_pass
 from jaxmlir.transforms.templates import Rules
 
@@ -445,7 +445,7 @@ def test_no_other_choice_is_cheaper(memory):
     program = jaxmlir.trace(recurrent(8, body=step))(WEIGHTS, STATE).grad()
     with scope():
         first, second = loops_of(program.function(program.name))
-        joint = Joint.of(Rules(program), Pair(first, second))
+        joint = JointBody.of(Rules(program), LoopPair(first, second))
         prices = Prices(program, memory)
         body = joint.body
         carry, _, outs = joint.results()

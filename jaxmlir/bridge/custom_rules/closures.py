@@ -56,7 +56,7 @@ THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
 MOST = 10_000
 
 
-class Constants(NamedTuple):
+class ClosureConstants(NamedTuple):
     """The first operands of an equation, which its rules may close over."""
 
     variables: tuple[Any, ...] = ()
@@ -83,9 +83,9 @@ class Constants(NamedTuple):
 _PARAMETER = "jaxmlir_constants"
 
 
-def constants_of(eqn: Any) -> Constants:
+def constants_of(eqn: Any) -> ClosureConstants:
     """What :func:`with_constants` found."""
-    return eqn.params.get(_PARAMETER, Constants(own=eqn.params.get("num_consts", 0)))
+    return eqn.params.get(_PARAMETER, ClosureConstants(own=eqn.params.get("num_consts", 0)))
 
 
 def with_constants(
@@ -101,26 +101,26 @@ def with_constants(
     """
     params = eqn.params
     rules = [params[name] for name in THUNKS if name in params]
-    if "call_jaxpr" not in params or not (found := _closed_over(rules, closed)):
+    if "call_jaxpr" not in params or not (captured := _closed_over(rules, closed)):
         return eqn
-    own = params["num_consts"]
-    missing = found.difference(*(chain_of(v, origins) for v in eqn.invars[:own]))
+    num_consts = params["num_consts"]
+    missing = captured.difference(*(chain_of(v, origins) for v in eqn.invars[:num_consts]))
     more = {}
     for variable in at_hand if missing else ():
         same = missing.intersection(chain_of(variable, origins))
         more.update(dict.fromkeys(same, variable))
-    operands = [*eqn.invars[:own], *more.values()]
-    if missing == found and not more:
+    operands = [*eqn.invars[:num_consts], *more.values()]
+    if missing == captured and not more:
         return eqn
-    constants = Constants(tuple(operands), own, origins)
+    constants = ClosureConstants(tuple(operands), num_consts, origins)
     params = {**params, "num_consts": 0, _PARAMETER: constants}
     if more:
         called, consts = open_jaxpr(params["call_jaxpr"])
         unused = [core.Var(v.aval) for v in more.values()]
-        invars = [*called.invars[:own], *unused, *called.invars[own:]]
+        invars = [*called.invars[:num_consts], *unused, *called.invars[num_consts:]]
         called = rebound(called, list(called.constvars), invars)
         params["call_jaxpr"] = close_jaxpr(called, consts)
-    return eqn.replace(invars=[*operands, *eqn.invars[own:]], params=params)
+    return eqn.replace(invars=[*operands, *eqn.invars[num_consts:]], params=params)
 
 
 def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> Mask:
@@ -128,7 +128,7 @@ def reads(consts: Sequence[Any], chains: Sequence[tuple[Any, ...]]) -> Mask:
     jaxpr: an object that it closes over may hold others.
 
     Args:
-      chains: see :class:`Constants`.
+      chains: see :class:`ClosureConstants`.
     """
     variables = set(map(_variable, consts))
     return tuple(not variables.isdisjoint(chain) for chain in chains)
@@ -146,14 +146,14 @@ def bound(
 
     Args:
       operands: their types.
-      chains: see :class:`Constants`.
+      chains: see :class:`ClosureConstants`.
       origins: gets what its variables for them stand for: a rule may call its function.
       at: which argument the first one is.
 
     Returns:
       the jaxpr and its other constants.
     """
-    consts = list(map(_known, consts))
+    consts = list(map(_literal_value, consts))
     if not chains:
         return jaxpr, consts
     jaxpr, consts = open_jaxpr(close_jaxpr(jaxpr, consts))
@@ -188,7 +188,7 @@ def _variable(value: Any) -> Any | None:
     return atom if isinstance(atom, core.Var) else None
 
 
-def _known(value: Any) -> Any:
+def _literal_value(value: Any) -> Any:
     """A value, which is a number if it stands for one in a jaxpr."""
     atom = atom_of(value)
     return np.asarray(atom.val, atom.aval.dtype) if isinstance(atom, core.Literal) else value
@@ -314,14 +314,14 @@ _PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
         *(str, bytes, int, float, complex, type(None), types.ModuleType),
         *(np.generic, np.dtype, jax.Array, tree_util.PyTreeDef),
         *(core.Trace, core.Tracer, core.DebugInfo, core.AbstractValue),
-        *(lu.Store, lu.EqualStore, stages.Traced, hijax.Called, Exporter, Module),
+        *(lu.Store, lu.EqualStore, stages.Traced, hijax.CalledFunction, Exporter, Module),
     ): _nothing,
     # Static arguments of the function stand in its transforms.
     lu.WrappedFun: lambda value: (value.f, *rule_transforms(value)),
     jax.custom_jvp: lambda value: (value.fun, value.jvp),
     jax.custom_vjp: lambda value: (value.fun, value.fwd, value.bwd),
     hijax.FUNCTIONS: hijax.function_parts,
-    hijax.Rule: lambda rule: rule.parts,
+    hijax.HijaxRule: lambda rule: rule.parts,
     object: _of_object,
 }
 

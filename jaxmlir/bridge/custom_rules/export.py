@@ -98,9 +98,9 @@ def _jvp_thunk(op: Any, exporter: _Exporter, attributes: _Attributes, num_consts
 
     def thunk(*in_zeros: bool) -> tuple[Any, Sequence[Any], list[bool]]:
         exporter.program.trace_rules()
-        told = attributes.symbols("jvp_with_zeros")
+        with_zeros = attributes.symbols("jvp_with_zeros")
         symbol, taken = _chosen(
-            exporter, in_zeros, told, lambda: _rule(exporter, attributes, "jvp_jaxpr")
+            exporter, in_zeros, with_zeros, lambda: _rule(exporter, attributes, "jvp_jaxpr")
         )
         out_zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_out)
         jaxpr, consts = open_jaxpr(exporter.jaxpr(symbol))
@@ -153,20 +153,20 @@ def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     in_avals = operand_avals[num_consts:]
     n_out = len(op.results)
 
-    families = _Families(exporter, attributes, len(in_avals))
+    families = _RuleFamilies(exporter, attributes, len(in_avals))
 
     def fwd(*nonzeros: bool) -> tuple[Any, Sequence[Any]]:
         return open_jaxpr(exporter.jaxpr(families.choose(nonzeros).fwd))
 
     def bwd(*args: Any) -> list[Any]:
-        given, cotangents = args[: len(args) - n_out], args[len(args) - n_out :]
-        family = families.of(len(given))
+        residuals, cotangents = args[: len(args) - n_out], args[len(args) - n_out :]
+        family = families.of(len(residuals))
         return _call_bwd(
             exporter,
             family.backward,
             lambda: _rule(exporter, attributes, "bwd_jaxpr"),
             [a.to_ct_aval() for a in in_avals],
-            given[: len(family.input_fwds)],
+            residuals[: len(family.input_fwds)],
             cotangents,
         )
 
@@ -188,7 +188,7 @@ def _read_vjp(op: Any, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
     }
 
 
-class _Family(NamedTuple):
+class _RuleFamily(NamedTuple):
     """A forward rule, and the backward rules that take its residuals."""
 
     fwd: str
@@ -197,7 +197,7 @@ class _Family(NamedTuple):
     input_fwds: Dims
 
 
-class _Families:
+class _RuleFamilies:
     """The rules of a custom_vjp call, of which JAX asks for one forward rule after another.
 
     JAX's thunks tell of the rule that was asked for last, and run a backward rule later without
@@ -209,13 +209,13 @@ class _Families:
         self.exporter = exporter
         self.attributes = attributes
         self.n_in = n_in
-        self.last: _Family | None = None
+        self.last: _RuleFamily | None = None
 
     @functools.cached_property
-    def all(self) -> list[_Family]:
+    def all(self) -> list[_RuleFamily]:
         self.exporter.program.trace_rules()
         return [
-            _Family(
+            _RuleFamily(
                 fwd,
                 backward,
                 _in_zeros(self.exporter, fwd, self.n_in),
@@ -224,20 +224,20 @@ class _Families:
             for fwd, backward in custom_rule_ops.vjp_rules(self.attributes.given).items()
         ]
 
-    def choose(self, nonzeros: Sequence[bool]) -> _Family:
+    def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
         """The forward rule for tangents, of which JAX wants to know more then.
 
         Raises:
           ExportError: there is none, or it has to be told that one of them is zero.
         """
-        known = [(family, family.in_zeros) for family in self.all]
-        found = custom_rule_ops.fitting([not nz for nz in nonzeros], known)
-        if found is None:
+        candidates = [(family, family.in_zeros) for family in self.all]
+        chosen = custom_rule_ops.fitting([not nz for nz in nonzeros], candidates)
+        if chosen is None:
             symbol = _rule(self.exporter, self.attributes, "fwd_jaxpr")
             in_zeros = _in_zeros(self.exporter, symbol, self.n_in)
             raise ExportError(custom_rule_ops.refused(symbol, nonzeros, in_zeros))
-        self.last = found
-        return found
+        self.last = chosen
+        return chosen
 
     def input_fwds(self) -> list[int | None]:
         """Which residuals of the rule that was chosen last are operands, and which operands."""
@@ -245,7 +245,7 @@ class _Families:
         more = self._most + self.all.index(family) - len(family.input_fwds)
         return [*family.input_fwds, *[0] * more]
 
-    def of(self, num_padded: int) -> _Family:
+    def of(self, num_padded: int) -> _RuleFamily:
         """The rule that has so many residuals, with the operands."""
         return self.all[num_padded - self._most]
 
@@ -266,23 +266,23 @@ def _taken_for_zero(exporter: _Exporter, attributes: _Attributes, name: str, cou
 
 
 def _chosen(
-    exporter: _Exporter, zero: Sequence[bool], told: Iterable[str], absent: Callable[[], str]
+    exporter: _Exporter, zero: Sequence[bool], rules: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, Mask]:
     """The rule for (co)tangents of which some are zero, and those that it takes for zero.
 
     Args:
-      told: the rules to choose from.
+      rules: those to choose from.
       absent: gives the rule, which takes all of them, where none of these is for them.
     """
-    known = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in told}
-    symbol = custom_rule_ops.fitting(zero, known.items())
+    in_zeros = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in rules}
+    symbol = custom_rule_ops.fitting(zero, in_zeros.items())
     if symbol is None:
         symbol = absent()
-        known[symbol] = _in_zeros(exporter, symbol, len(zero))
-        refused = custom_rule_ops.refused(symbol, [not z for z in zero], known[symbol])
+        in_zeros[symbol] = _in_zeros(exporter, symbol, len(zero))
+        refused = custom_rule_ops.refused(symbol, [not z for z in zero], in_zeros[symbol])
         if refused:
             raise ExportError(refused)
-    return symbol, known[symbol]
+    return symbol, in_zeros[symbol]
 
 
 def _bwd_info(name: str) -> Any:
@@ -305,13 +305,13 @@ def _call_bwd(
     """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
     symbol, taken = _chosen(exporter, zero, backward, absent)
-    given = [
+    passed_cts = [
         ad_util.zeros_like_aval(ct.aval) if is_zero else ct
         for ct, is_zero, left_out in zip(cotangents, zero, taken, strict=True)
         if not left_out
     ]
     closed = exporter.jaxpr(symbol)
-    outs = iter(core.jaxpr_as_fun(closed)(*residuals, *given))
+    outs = iter(core.jaxpr_as_fun(closed)(*residuals, *passed_cts))
     n_own = len(closed.out_avals)
     zeros = _function_attribute(exporter, symbol, "jaxpr.out_zeros", (False,) * n_own)
     return [

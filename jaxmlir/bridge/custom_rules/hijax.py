@@ -59,8 +59,8 @@ _MATCHED = frozenset(
 
 def _classes(*names: str) -> tuple[type, ...]:
     """The classes of these names that the installed JAX has."""
-    found = (getattr(hijax, name, None) for name in names)
-    return tuple(cls for cls in found if cls is not None)
+    classes = (getattr(hijax, name, None) for name in names)
+    return tuple(cls for cls in classes if cls is not None)
 
 
 _VJP = _classes("CustomVJPTraced")
@@ -113,14 +113,14 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
     traced = lu.Store()
     called = _called(eqn, prim)
     optimized = getattr(owner, "opt_remat", False) and not owner.symbolic_zeros and not n
-    remat = Called(called) if optimized else None
+    remat = CalledFunction(called) if optimized else None
 
     def out_trees() -> tuple[Any, Any, list[int | None]]:
         res_tree, forwarded = traced.val
         # JAX counts the operands with those in front that the function closes over.
         return prim.out_tree, res_tree, [i if i is None else n + i for i in forwarded]
 
-    forward, backward = Rule(prim, owner.fwd), Rule(prim, owner.bwd)
+    forward, backward = HijaxRule(prim, owner.fwd), HijaxRule(prim, owner.bwd)
     fwd = _forward(forward, [v.aval for v in eqn.invars], n, traced, remat)
     bwd = _backward(backward, n, traced)
     params = {
@@ -136,7 +136,7 @@ def _custom_vjp(eqn: Any, prim: Any) -> Any:
 
 def _custom_jvp(eqn: Any, prim: Any) -> Any:
     owner, n = _owner(prim), _num_consts(prim)
-    rule = Rule(prim, owner.params["jvp_rule" if "jvp_rule" in owner.params else "jvp_fun"])
+    rule = HijaxRule(prim, owner.params["jvp_rule" if "jvp_rule" in owner.params else "jvp_fun"])
     thunk = _jvp(rule, [v.aval for v in eqn.invars], n)
     params = {
         "call_jaxpr": _called(eqn, prim),
@@ -152,12 +152,12 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
     tree = params["residuals_tree"]
     nonzero = params.get("nz_out_flat", (True,) * len(prim.out_avals_flat))
     out_avals = [aval.to_ct_aval() for aval in prim.out_avals_flat]
-    rule = Rule(prim, owner.bwd if isinstance(owner, _VJP) else owner.jvp)
+    rule = HijaxRule(prim, owner.bwd if isinstance(owner, _VJP) else owner.jvp)
 
     def bwd(*args: Any) -> list[Any]:
-        given = iter(args[tree.num_leaves :])
+        nonzero_cts = iter(args[tree.num_leaves :])
         cotangents = [
-            next(given) if nz else ad_util.Zero(aval)
+            next(nonzero_cts) if nz else ad_util.Zero(aval)
             for aval, nz in zip(out_avals, nonzero, strict=True)
         ]
         residuals = tree_util.tree_unflatten(tree, args[: tree.num_leaves])
@@ -244,7 +244,7 @@ def _num_consts(prim: Any) -> int:
 # --- rules --------------------------------------------------------------------------------------
 
 
-class Rule:
+class HijaxRule:
     """One of the rules of a primitive.
 
     Attributes:
@@ -266,7 +266,7 @@ class Rule:
         return self.function, self.prim.in_avals
 
 
-class Called:
+class CalledFunction:
     """A function that a rule calls: known by its equations, as each call has a jaxpr of its own."""
 
     def __init__(self, jaxpr: Any):
@@ -279,7 +279,7 @@ class Called:
 
 
 def _forward(
-    rule: Rule, avals: Sequence[Any], n: int, traced: lu.Store, remat: Called | None
+    rule: HijaxRule, avals: Sequence[Any], n: int, traced: lu.Store, remat: CalledFunction | None
 ) -> Callable[..., tuple[Any, Sequence[Any]]]:
     """What traces the forward rule, told which operands have tangents.
 
@@ -302,8 +302,8 @@ def _forward(
             operands = {id(leaf): i for i, leaf in enumerate(leaves[n:])}
             forwarded = [operands.get(id(residual)) for residual in residuals]
             traced.store((res_tree, forwarded))
-            own = [r for r, i in zip(residuals, forwarded, strict=True) if i is None]
-            return [*own, *prim.out_tree.flatten_up_to(out)]
+            unforwarded = [r for r, i in zip(residuals, forwarded, strict=True) if i is None]
+            return [*unforwarded, *prim.out_tree.flatten_up_to(out)]
 
         info = rule.info("custom_vjp fwd")
         jaxpr, consts = _without_leading(*_traced(flat, avals, info), n)
@@ -319,7 +319,7 @@ def _forward(
     return fwd
 
 
-def _backward(rule: Rule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
+def _backward(rule: HijaxRule, n: int, traced: lu.Store) -> Callable[..., list[Any]]:
     """The backward rule that belongs to what :func:`_forward` traced last."""
 
     def bwd(*args: Any) -> list[Any]:
@@ -336,16 +336,20 @@ def cotangents_of(prim: Any, residuals: Sequence[Any], cotangents: Sequence[Any]
     Args:
       residuals: what its forward rule has given for it, in one pytree or several.
     """
-    given = [ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents]
-    sums = [Sum(_ct_aval(aval)) for aval in prim.in_avals_flat]
-    prim.vjp_bwd(*residuals, tree_util.tree_unflatten(prim.out_tree, given), *args_of(prim, sums))
+    converted = [
+        ad_util.Zero(ct.aval) if type(ct) is ad_util.SymbolicZero else ct for ct in cotangents
+    ]
+    sums = [CotangentSum(_ct_aval(aval)) for aval in prim.in_avals_flat]
+    prim.vjp_bwd(
+        *residuals, tree_util.tree_unflatten(prim.out_tree, converted), *args_of(prim, sums)
+    )
     return [
         ad_util.Zero(s.aval) if getattr(s.aval, "dtype", None) == dtypes.float0 else s.freeze()
         for s in sums
     ]
 
 
-class Sum(ad.ValAccum):
+class CotangentSum(ad.ValAccum):
     """The sum of cotangents of an operand, among them zeros, which may be of a reference's type."""
 
     def accum(self, x: Any) -> None:
@@ -359,7 +363,7 @@ def _ct_aval(aval: Any) -> Any:
 
 
 def _jvp(
-    rule: Rule, avals: Sequence[Any], n: int
+    rule: HijaxRule, avals: Sequence[Any], n: int
 ) -> Callable[..., tuple[Any, Sequence[Any], list[bool]]]:
     """What traces the JVP rule, told which tangents are zero."""
 
@@ -370,20 +374,22 @@ def _jvp(
         all_zeros = [True] * n + list(in_zeros)
 
         def flat(*values: Any) -> list[Any]:
-            given = iter(values[len(avals) :])
-            found = [
-                ad_util.Zero(aval) if zero else next(given)
+            nonzero_ins = iter(values[len(avals) :])
+            in_tangents = [
+                ad_util.Zero(aval) if zero else next(nonzero_ins)
                 for aval, zero in zip(tangents, all_zeros, strict=True)
             ]
-            out, out_tangents = prim.jvp(args_of(prim, values[: len(avals)]), args_of(prim, found))
+            out, out_tangents = prim.jvp(
+                args_of(prim, values[: len(avals)]), args_of(prim, in_tangents)
+            )
             leaves = prim.out_tree.flatten_up_to(out_tangents)
             zero_types = ad_util.Zero, ad_util.SymbolicZero
             out_zeros[:] = [isinstance(t, zero_types) for t in leaves]
             return [*prim.out_tree.flatten_up_to(out), *left_out(leaves, out_zeros)]
 
         taken = left_out(tangents, all_zeros)
-        found = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
-        jaxpr, consts = _without_leading(*found, n)
+        traced = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
+        jaxpr, consts = _without_leading(*traced, n)
         return jaxpr, consts, out_zeros
 
     return jvp
@@ -415,8 +421,8 @@ def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[A
     if not n:
         return jaxpr, consts
     jaxpr, m = constvars_as_arguments(jaxpr), len(consts)
-    kept = [True] * m + [False] * n + [True] * (len(jaxpr.invars) - m - n)
-    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), kept)
+    instantiate = [True] * m + [False] * n + [True] * (len(jaxpr.invars) - m - n)
+    jaxpr, used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate)
     if any(used[m : m + n]):
         raise JaxmlirError("it uses what the function closes over; pass that as an argument")
     return open_jaxpr(bind_leading(close_jaxpr(jaxpr), consts))
@@ -429,8 +435,8 @@ _RULE_CELLS = ("fwd", "bwd", "jvp_fun")
 def _users(rule: Any) -> Any:
     """The user's rule that a function of JAX's is around."""
     while _is_of_hijax(rule):
-        found = _compat.cells_of(rule)
-        inner = next((found[name] for name in _RULE_CELLS if name in found), None)
+        cells = _compat.cells_of(rule)
+        inner = next((cells[name] for name in _RULE_CELLS if name in cells), None)
         if "__wrapped__" in rule.__dict__:
             rule = rule.__wrapped__
         elif inner is not None:

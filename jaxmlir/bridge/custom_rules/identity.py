@@ -71,13 +71,13 @@ class Identities:
             return self._number(_atom(value))
         if kind == "incidental":
             return self._number(type(value))
-        known = self._of_object.get(id(value))
-        if known is None:
+        number = self._of_object.get(id(value))
+        if number is None:
             self._alive.append(value)
             # What refers to it meanwhile is known by it alone.
             self._of_object[id(value)] = self._number(("object", id(value)))
-            known = self._of_object[id(value)] = self._number(self._structure(value, kind))
-        return known
+            number = self._of_object[id(value)] = self._number(self._structure(value, kind))
+        return number
 
     def _number(self, key: Any) -> int:
         return self._numbers.setdefault(key, len(self._numbers))
@@ -94,8 +94,8 @@ class Identities:
                 return (kind, self(value.__func__), self(value.__self__))
             case "function":
                 cells = [self(_cell(cell)) for cell in hijax.telling_cells(value)]
-                given = value.__defaults__, value.__kwdefaults__
-                defaults = [None if d is None else self(d) for d in given]
+                raw_defaults = value.__defaults__, value.__kwdefaults__
+                defaults = [None if d is None else self(d) for d in raw_defaults]
                 globals_ = id(value.__globals__)
                 return (value.__code__, globals_, *defaults, *cells, *self._attributes(value))
             case "box":
@@ -105,8 +105,8 @@ class Identities:
             case "tree":
                 # What nodes hold besides their children is equal as they say, as in JAX: but it is
                 # not all that numbers are.
-                found = value if _has_hash(value) else ("object", id(value))
-                return (type(value), found, *(self._number_in(data) for _, data in nodes(value)))
+                key = value if _has_hash(value) else ("object", id(value))
+                return (type(value), key, *(self._number_in(data) for _, data in nodes(value)))
             case "set":
                 return (type(value), frozenset(map(self, value)))
             case "rule":
@@ -167,34 +167,34 @@ _KINDS: dict[Any, str] = {
     tuple: "sequence",
     tree_util.PyTreeDef: "tree",
     core.AbstractValue: "aval",
-    hijax.Rule: "rule",
+    hijax.HijaxRule: "rule",
     hijax.OBJECTS: "primitive",
     hijax.FUNCTIONS: "custom function",
-    hijax.Called: "called",
+    hijax.CalledFunction: "called",
 }
 
 
 @functools.lru_cache(1024)
 def _kind(cls: type) -> str:
-    known = _EXACT.get(cls)
-    if known is not None:
-        return known
+    exact = _EXACT.get(cls)
+    if exact is not None:
+        return exact
     kinds = (kind for classes, kind in _KINDS.items() if issubclass(cls, classes))
     return next(kinds, "node" if is_registered_node(cls) and _is_plain(cls) else "object")
 
 
-class _Plain:
+class _PlainObject:
     pass
 
 
 def _is_plain(cls: type) -> bool:
     """Whether objects of a class hold nothing but their attributes."""
-    size = (_Plain.__basicsize__, _Plain.__itemsize__)
+    size = (_PlainObject.__basicsize__, _PlainObject.__itemsize__)
     has_slots = any(vars(c).get("__slots__") for c in cls.__mro__)
     return (cls.__basicsize__, cls.__itemsize__) == size and not has_slots
 
 
-class InTurn:
+class SerialThunk:
     """A thunk of a rule, for one thread at a time.
 
     Args:
@@ -218,7 +218,7 @@ def innermost(value: Any) -> Any:
     while True:
         if isinstance(value, lu.WrappedFun) and not rule_transforms(value):
             value = value.f
-        elif isinstance(value, InTurn):
+        elif isinstance(value, SerialThunk):
             value = value.rule
         elif (
             isinstance(value, py_types.FunctionType) and (inner := wrapped_rule(value)) is not None

@@ -4,7 +4,7 @@ JAX traces rules when it differentiates.  So does a program: the rules of the op
 those of the ops in these rules, which wait in the derivative for the next one.  All are traced when
 somebody looks at a program's module; what is only lowered and run never does either.
 
-An op whose rules are missing is marked with their number in a table (:class:`Untraced`) that a
+An op whose rules are missing is marked with their number in a table (:class:`UntracedRules`) that a
 program shares with what is derived from it.  What they are is known by the equation that the op was
 imported from, or, of an op that a transformation has made, by those of the op that it made it of.
 
@@ -46,7 +46,7 @@ SHORT = 100
 _numbers = itertools.count()
 
 
-class Source(Protocol):
+class RuleSource(Protocol):
     """What the rules of an op can be made of.  Equal sources make equal rules."""
 
     @property
@@ -64,22 +64,22 @@ class Source(Protocol):
         rules."""
 
     def trace(
-        self, attributes: dict[str, ir.Attribute], pending: Pending
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """What its rules add to the attributes of an op; writes their functions."""
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The one that names the rule which is told which tangents are zero, or of a custom_lin
         which cotangents; or else that says why there is none."""
 
-    def forward_alone(self, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
         """The forward rule of a custom_vjp call, as :meth:`trace` gives it, or says why there is
         none; nothing where it is made with the backward rule."""
 
     def backward(
-        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
+        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The attributes of a custom_lin that stands for the derivative of a custom_vjp call.
 
@@ -88,11 +88,11 @@ class Source(Protocol):
           ct_zeros: what the backward rule is told; ``None``: all that it may be told.
         """
 
-    def numbered_by(self, identity: Identities) -> Source:
+    def numbered_by(self, identity: Identities) -> RuleSource:
         """An equal source, among those of another table."""
 
 
-class Untraced:
+class UntracedRules:
     """The rules that are missing in a program, by the numbers that its ops are marked with.
 
     A program and those derived from it share a table.  It grows only.
@@ -107,14 +107,14 @@ class Untraced:
 
         self.config: ConfigSnapshot = config or ConfigSnapshot()
         self.identity: Identities = Identities()
-        self._sources: dict[int, Source] = {}
-        self._numbers: dict[Source, int] = {}
+        self._sources: dict[int, RuleSource] = {}
+        self._numbers: dict[RuleSource, int] = {}
 
-    def add(self, op: Any, source: Source) -> None:
+    def add(self, op: Any, source: RuleSource) -> None:
         """Marks an op with a number of its own: comparing rules takes longer than an import."""
         op.attributes[MARK] = _mark(self._append(source))
 
-    def number(self, source: Source) -> ir.IntegerAttr:
+    def number(self, source: RuleSource) -> ir.IntegerAttr:
         """The mark of ops with such rules; equal ones have the same."""
         number = self._numbers.get(source)
         if number is None:
@@ -128,18 +128,18 @@ class Untraced:
             if source is not None:
                 op.attributes[MARK] = self.number(source)
 
-    def take_up(self, sources: Mapping[int, Source]) -> None:
+    def take_up(self, sources: Mapping[int, RuleSource]) -> None:
         """Knows the rules of ops that come from another program, by the marks that they have."""
         for number, source in sources.items():
             if number not in self._sources:
                 self._sources[number] = source.numbered_by(self.identity)
 
-    def of(self, op: Any) -> Source | None:
+    def of(self, op: Any) -> RuleSource | None:
         """What the rules of an op are made of, if it has a mark of this table."""
         attributes = op.attributes
         return self._sources.get(attributes[MARK].value) if MARK in attributes else None
 
-    def _append(self, source: Source) -> int:
+    def _append(self, source: RuleSource) -> int:
         number = next(_numbers)
         self._sources[number] = source
         return number
@@ -157,7 +157,7 @@ class DerivedSource:
       of: what those of the other op are made of.
     """
 
-    of: Source
+    of: RuleSource
 
     @property
     def in_rule(self) -> bool:
@@ -171,7 +171,7 @@ class DerivedSource:
     def plain_jvp(self) -> None:
         return None
 
-    def forward_alone(self, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
         return iter(())
 
     def numbered_by(self, identity: Identities) -> Self:
@@ -185,17 +185,17 @@ class Backward(DerivedSource):
     in_zeros: Mask
 
     def trace(
-        self, attributes: dict[str, ir.Attribute], pending: Pending
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules
     ) -> Iterator[tuple[str, ir.Attribute]]:
         return self.of.backward(pending, self.in_zeros, None)
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         return self.of.backward(pending, self.in_zeros, zeros)
 
     def backward(
-        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
+        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         raise NotImplementedError("a backward rule has none of its own")
 
@@ -209,7 +209,7 @@ class _Importer(Protocol):
     def rule(self, key: Any, hint: str, trace: Any) -> str: ...
 
 
-class Pending:
+class PendingRules:
     """The ops that an importer has written and that lack their rules.
 
     A rule's own ops are traced after it, breadth first, so a rule that calls its own function is
@@ -222,13 +222,13 @@ class Pending:
     def __init__(self, importer: _Importer, program: Module | None = None):
         self._importer = importer
         self.program = program
-        self.table: Untraced | None = None
+        self.table: UntracedRules | None = None
         self._queue: collections.deque[Any] = collections.deque()
         self._within: collections.Counter[str] = collections.Counter()
         self._check_vma = False
         self._traced: dict[str, Any] = {}
         self._first: dict[Any, Any] = {}
-        self._made: dict[Callable[[Module], Any], Any] = {}
+        self._derived: dict[Callable[[Module], Any], Any] = {}
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -236,7 +236,7 @@ class Pending:
     def add(
         self,
         op: ir.Operation,
-        source: Callable[[collections.Counter[str], bool, Identities], Source],
+        source: Callable[[collections.Counter[str], bool, Identities], RuleSource],
     ) -> None:
         """Puts off the rules of the op of a custom-derivative equation.
 
@@ -245,11 +245,11 @@ class Pending:
             numbers of equal rules.
         """
         if self.table is None:
-            self.table = Untraced()
+            self.table = UntracedRules()
         self.table.add(op, source(*self.place, self.table.identity))
         self._queue.append(op)
 
-    def resume(self, functions: Iterable[Any], table: Untraced) -> None:
+    def resume(self, functions: Iterable[Any], table: UntracedRules) -> None:
         """Has the marked ops of some functions wait here.
 
         Not those with marks of another table: whoever has that is about to trace them, and came
@@ -308,7 +308,7 @@ class Pending:
         """
         if not self._queue:
             return
-        self._made.clear()
+        self._derived.clear()
         self._trace_round(within)
         while within is None and self._queue:
             self._trace_round(None)
@@ -350,21 +350,21 @@ class Pending:
 
     def tell(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
         """What names the rule of an op that is told which tangents are zero: see
-        :meth:`Source.tell`."""
+        :meth:`RuleSource.tell`."""
         with self.table.config.restored():
             attributes = dict(op.attributes.items())
             return dict(self.table.of(op).tell(attributes, self, zeros))
 
     def forward_alone(self, op: Any) -> dict[str, ir.Attribute]:
-        """What names the forward rule of a custom_vjp call: see :meth:`Source.forward_alone`."""
+        """What names the forward rule of a custom_vjp call (:meth:`RuleSource.forward_alone`)."""
         with self.table.config.restored():
             return dict(self.table.of(op).forward_alone(self))
 
     def once(self, make: Callable[[Module], T]) -> T:
         """``make(program)``, made once while the rules at hand are traced."""
-        if make not in self._made:
-            self._made[make] = make(self.program)
-        return self._made[make]
+        if make not in self._derived:
+            self._derived[make] = make(self.program)
+        return self._derived[make]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

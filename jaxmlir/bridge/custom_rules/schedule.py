@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxmlir._compat import ConfigSnapshot
-from jaxmlir.bridge.custom_rules.pending import Pending, Source, Untraced
+from jaxmlir.bridge.custom_rules.pending import PendingRules, RuleSource, UntracedRules
 from jaxmlir.bridge.importer import Importer
 from jaxmlir.dialect.builder import put_in_order
 from jaxmlir.dialect.custom_rule_ops import MARK, is_choosy, is_untraced, marked_ops
@@ -45,17 +45,17 @@ class RuleTracing:
     """
 
     def __init__(
-        self, program: Module, table: Untraced | None = None, importer: Importer | None = None
+        self, program: Module, table: UntracedRules | None = None, importer: Importer | None = None
     ):
         self.program = program
-        self.table: Untraced | None = table
+        self.table: UntracedRules | None = table
         self.waiting: bool = table is not None
         self.marked: bool = self.waiting
         self.held: bool = False
         self.lock: threading.RLock = threading.RLock()
         self._importer = importer
         self._under_way = False
-        self._pending: Pending | None = None
+        self._pending: PendingRules | None = None
         self._read_as: Callable[[], Module | None] | None = None
 
     @property
@@ -87,20 +87,22 @@ class RuleTracing:
         result.waiting, result.marked, result.held = self.waiting, self.marked, held
         return result
 
-    def sources(self, functions: Iterable[func.FuncOp]) -> dict[int, Source]:
+    def sources(self, functions: Iterable[func.FuncOp]) -> dict[int, RuleSource]:
         """What the marks of the ops in some functions mean."""
-        found = {}
+        sources = {}
         for op in marked_ops(functions) if self.table is not None else ():
             source = self.table.of(op)
             if source is not None:
-                found[op.attributes[MARK].value] = source
-        return found
+                sources[op.attributes[MARK].value] = source
+        return sources
 
-    def take_up(self, sources: Mapping[int, Source], config: ConfigSnapshot | None = None) -> None:
+    def take_up(
+        self, sources: Mapping[int, RuleSource], config: ConfigSnapshot | None = None
+    ) -> None:
         """Makes room for ops of another program: the rules that they lack may be asked for."""
         if sources:
             if self.table is None:
-                self.table = Untraced(config)
+                self.table = UntracedRules(config)
             self.table.take_up(sources)
             self.waiting = self.marked = True
 
@@ -194,15 +196,17 @@ class RuleTracing:
             return {}
         return self._asked(lambda pending: pending.forward_alone(op))
 
-    def _asked(self, ask: Callable[[Pending], dict[str, ir.Attribute]]) -> dict[str, ir.Attribute]:
+    def _asked(
+        self, ask: Callable[[PendingRules], dict[str, ir.Attribute]]
+    ) -> dict[str, ir.Attribute]:
         """What is traced for somebody who asks for one rule."""
         with self.lock:
             # Its own ops may have rules, which wait.
             self.waiting: bool = True
             if self._under_way:
-                found = ask(self._pending)
+                attributes = ask(self._pending)
                 self.program.reread()
-                return found
+                return attributes
             with self._resumed(every=False):
                 return ask(self._pending)
 
@@ -224,8 +228,8 @@ class RuleTracing:
                     self._pending = self._importer.pending
                 else:
                     self._pending = Importer.into(self.program).pending
-                    known = functions(self.program.module_as_is).values() if every else ()
-                    self._pending.resume(known, self.table)
+                    to_resume = functions(self.program.module_as_is).values() if every else ()
+                    self._pending.resume(to_resume, self.table)
                 yield
         finally:
             self._under_way = False

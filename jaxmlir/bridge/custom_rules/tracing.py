@@ -52,14 +52,14 @@ from jaxmlir._compat import (
 )
 from jaxmlir.bridge.custom_rules import closures
 from jaxmlir.bridge.custom_rules.closures import made_of, rules_may_read
-from jaxmlir.bridge.custom_rules.identity import Identities, InTurn, innermost, rules_key
+from jaxmlir.bridge.custom_rules.identity import Identities, SerialThunk, innermost, rules_key
 from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
 from jaxmlir.support.masks import Mask, left_out
 
 if TYPE_CHECKING:
-    from jaxmlir.bridge.custom_rules.pending import Pending
+    from jaxmlir.bridge.custom_rules.pending import PendingRules
 
 # A rule is traced anew for each equation, here as in JAX: one of a user's may read what has changed
 # meanwhile.  What is made of JAX's functions alone, as jax.nn.relu is, reads nothing but JAX's
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 LIMIT = 512
 """How many traces are kept: the last ones."""
 
-Traced = tuple[Any, Sequence[Any], Sequence[bool]]
+TracedRule = tuple[Any, Sequence[Any], Sequence[bool]]
 """A jaxpr, its constants and which tangents of results are zero."""
 
 
-class _Traces(dict[Any, Traced]):
+class _Traces(dict[Any, TracedRule]):
     """What ``jax.clear_caches()`` frees, as it does what JAX has traced.
 
     Else rules would call older traces of functions than the programs that they are rules of.
@@ -86,7 +86,7 @@ util.register_cache(traced_rules, "rules of JAX's functions")
 _are_of_jax: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
 
-def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> Traced:
+def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> TracedRule:
     """Traces the rule of a ``custom_jvp_call`` equation, unless it is JAX's and was traced.
 
     What no result depends on is left out, within loops too: a rule that differentiates a function
@@ -99,20 +99,20 @@ def trace_jvp(eqn: Any, in_avals: Sequence[Any], in_zeros: Mask) -> Traced:
     key = _key(thunk)
     if key is None:
         return _live(thunk.call_wrapped(*in_zeros))
-    told = eqn.params["symbolic_zeros"]
-    key = (*key, tuple(in_avals), in_zeros, told, eqn.ctx, setting())
-    found = traced_rules.get(key)
-    if found is None:
-        found = _live(thunk.call_wrapped(*in_zeros))
-        _, consts, _ = found
+    symbolic_zeros = eqn.params["symbolic_zeros"]
+    key = (*key, tuple(in_avals), in_zeros, symbolic_zeros, eqn.ctx, setting())
+    traced = traced_rules.get(key)
+    if traced is None:
+        traced = _live(thunk.call_wrapped(*in_zeros))
+        _, consts, _ = traced
         if not consts:
-            traced_rules[key] = found
+            traced_rules[key] = traced
             if len(traced_rules) > LIMIT:
                 traced_rules.pop(next(iter(traced_rules)), None)
-    return found
+    return traced
 
 
-def _live(traced: Traced) -> Traced:
+def _live(traced: TracedRule) -> TracedRule:
     jaxpr, consts, out_zeros = traced
     live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     # It takes longer to see what rules in it may read.
@@ -139,13 +139,13 @@ def _size(jaxpr: Any, known: dict[Any, int]) -> int:
 
 def _key(thunk: Any) -> tuple[Any, ...] | None:
     """What tells the rule of a thunk and how it is called; ``None`` if it is not JAX's."""
-    found = flat_jvp(innermost(thunk))
-    if found is None or not isinstance(found[0], types.FunctionType):
+    key = flat_jvp(innermost(thunk))
+    if key is None or not isinstance(key[0], types.FunctionType):
         return None
-    rule = found[0]
+    rule = key[0]
     if rule not in _are_of_jax:
         _are_of_jax[rule] = all(map(_is_of_jax, made_of([rule])))
-    return found if _are_of_jax[rule] else None
+    return key if _are_of_jax[rule] else None
 
 
 def _is_of_jax(value: Any) -> bool:
@@ -166,11 +166,11 @@ MAX_ALONE = 16
 MAX_BACKWARD = 64
 
 
-Told = Callable[[Mask], tuple[str, ir.Attribute]]
+ZeroAwareRule = Callable[[Mask], tuple[str, ir.Attribute]]
 """A rule that is told which (co)tangents are zero, as an attribute."""
 
 
-def _jvp_rule(eqn: Any, pending: Pending) -> Told:
+def _jvp_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
     params = eqn.params
     thunk = params["jvp_jaxpr_fun"]
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
@@ -185,10 +185,10 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
         nonzero = left_out(tangents, out_zeros)
         _check_types("result", [v.aval for v in eqn.outvars], jaxpr.outvars)
         _check_types("nonzero tangent", nonzero, jaxpr.outvars[len(eqn.outvars) :])
-        read = closures.reads(consts, constants.chains)
+        are_read = closures.reads(consts, constants.chains)
         jaxpr, consts = closures.bound(jaxpr, consts, in_avals, constants.chains, pending.origins)
         # It may have a tangent, and makes no difference, where it is not read.
-        of_constants = [zero or r for zero, r in zip(in_zeros, read, strict=False)]
+        of_constants = [zero or r for zero, r in zip(in_zeros, are_read, strict=False)]
         in_zeros = (*of_constants, *in_zeros[fixed:])
         ignored = [
             aval.to_tangent_aval()
@@ -210,15 +210,15 @@ def _jvp_rule(eqn: Any, pending: Pending) -> Told:
     return function
 
 
-def _trace_jvp_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+def _trace_jvp_rule(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
     params, function = eqn.params, _jvp_rule(eqn, pending)
     in_avals = [v.aval for v in eqn.invars[params["num_consts"] :]]
     taken_for_zero = _taken_for_zero(eqn, params["jvp_jaxpr_fun"], in_avals)
     yield function(taken_for_zero)
     if params["symbolic_zeros"] and not pending.in_rule:
         fixed = len(closures.constants_of(eqn).variables)
-        found = map(function, _zeros(_tangible(in_avals, taken_for_zero, fixed)))
-        symbols = [symbol for name, symbol in found if name == "jvp_jaxpr"]
+        variants = map(function, _zeros(_tangible(in_avals, taken_for_zero, fixed)))
+        symbols = [symbol for name, symbol in variants if name == "jvp_jaxpr"]
         if symbols:
             yield "jvp_with_zeros", ir.ArrayAttr.get(symbols)
 
@@ -342,7 +342,7 @@ class _VjpRules:
       tangible: which operands may have tangents.
     """
 
-    def __init__(self, eqn: Any, pending: Pending):
+    def __init__(self, eqn: Any, pending: PendingRules):
         params = eqn.params
         self.eqn, self.pending = eqn, pending
         self.fwd, self.bwd = params["fwd_jaxpr_thunk"], params["bwd"]
@@ -364,8 +364,8 @@ class _VjpRules:
         self._turns = _Turns.at(self.fwd)
         self._owner = object()
         # What was traced last: the forward rule, and a backward rule of it.
-        self._found: Any = None
-        self._found_bwd: Any = None
+        self._last_fwd: Any = None
+        self._last_bwd: Any = None
 
     def forward(self, in_zeros: Mask | None = None) -> tuple[str, ir.Attribute]:
         """The forward rule, told which tangents are zero; by default that none is, or as few as it
@@ -382,7 +382,7 @@ class _VjpRules:
         def trace() -> tuple[Any, Sequence[Any], dict[str, Any]]:
             with self._turns.lock:
                 fwd = self._run(in_zeros)
-                bwd = (None if ct_zeros else self._found_bwd) or self._traced_bwd(fwd, ct_zeros)
+                bwd = (None if ct_zeros else self._last_bwd) or self._traced_bwd(fwd, ct_zeros)
                 jaxpr, consts, about = bwd
                 passed = self.constants.chains[: self.num_passed]
                 if in_zeros is not None:
@@ -393,8 +393,8 @@ class _VjpRules:
                 )
                 if self.fixed:
                     # What the function closes over has no cotangents.
-                    own = (False,) * (len(self.in_avals) - self.fixed)
-                    zeros = about.get("jaxpr.out_zeros", own)
+                    none_zero = (False,) * (len(self.in_avals) - self.fixed)
+                    zeros = about.get("jaxpr.out_zeros", none_zero)
                     about = about | {"jaxpr.out_zeros": (True,) * self.fixed + zeros}
                 return jaxpr, consts, about
 
@@ -405,15 +405,15 @@ class _VjpRules:
         self, fwd: tuple[Any, Sequence[Any], dict[str, Any]], ct_zeros: Mask
     ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         jaxpr, _, about = fwd
-        own = iter(jaxpr.outvars)
+        outvars = iter(jaxpr.outvars)
         # From JAX 0.11 the constants of a jaxpr may stand before its operands.
         operands = jaxpr.invars[len(jaxpr.invars) - len(self.in_avals) :]
         input_fwds = about["jaxpr.input_fwds"]
-        atoms = [next(own) if i is None else operands[i] for i in input_fwds]
+        atoms = [next(outvars) if i is None else operands[i] for i in input_fwds]
         # A residual that is a Python value is one in the backward rule as well.
-        known = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
+        literals = {i: v.val for i, v in enumerate(atoms) if isinstance(v, core.Literal)}
         residuals = [atom.aval for atom in atoms][: len(atoms) - self.num_passed]
-        return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, known)
+        return _trace_bwd(self.bwd, residuals, self.cotangents, ct_zeros, literals)
 
     def _run(self, in_zeros: Mask | None) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         """Traces the forward rule, unless that is what it was traced for last."""
@@ -421,12 +421,12 @@ class _VjpRules:
         with turns.lock:
             if turns.last != turn:
                 turns.last = None
-                self._found = self._traced(in_zeros)
+                self._last_fwd = self._traced(in_zeros)
                 turns.last = turn
-            return self._found
+            return self._last_fwd
 
     def _traced(self, in_zeros: Any) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-        tangible, self._found_bwd = self.tangible, None
+        tangible, self._last_bwd = self.tangible, None
         if in_zeros is None:
             taken, (jaxpr, consts) = _call_fwd(self._call, tangible, self.choosy)
         else:
@@ -440,26 +440,26 @@ class _VjpRules:
         _check_count(len(jaxpr.outvars) - num_own, self.eqn)
         results = [v.aval for v in self.eqn.outvars]
         _check_types("result", results, jaxpr.outvars[num_own:])
-        read = closures.reads(consts, self.constants.chains)
+        are_read = closures.reads(consts, self.constants.chains)
         jaxpr, consts = closures.bound(
             jaxpr, consts, self.in_avals, self.constants.chains, self.pending.origins
         )
         # What the backward rule closes over, it gets with the residuals.
         operands += range(self.num_passed)
         num_res = res_tree.num_leaves + self.num_passed
-        found = {"jaxpr.num_res": num_res, "jaxpr.input_fwds": tuple(operands)}
+        about = {"jaxpr.num_res": num_res, "jaxpr.input_fwds": tuple(operands)}
         if in_zeros is None:
-            by_bwd = self._read_by_bwd((jaxpr, consts, found))
-            constant = [a or b for a, b in zip(read, by_bwd, strict=True)]
+            by_bwd = self._read_by_bwd((jaxpr, consts, about))
+            constant = [a or b for a, b in zip(are_read, by_bwd, strict=True)]
         else:
-            _check_closed_over(read, in_zeros)
+            _check_closed_over(are_read, in_zeros)
             constant = in_zeros[: self.fixed]
         never = zip(self.taken_for_zero, tangible, taken, strict=True)
         zeros = [zero or (may and not does) for zero, may, does in never]
         zeros[: self.fixed] = [a or b for a, b in zip(zeros, constant, strict=False)]
         if any(zeros):
-            found["jaxpr.in_zeros"] = tuple(zeros)
-        return jaxpr, consts, found
+            about["jaxpr.in_zeros"] = tuple(zeros)
+        return jaxpr, consts, about
 
     def _read_by_bwd(self, fwd: tuple[Any, Sequence[Any], dict[str, Any]]) -> Sequence[bool]:
         """Which of the values that it may close over the backward rule reads: all, if it cannot be
@@ -467,10 +467,10 @@ class _VjpRules:
         if not self.num_passed:
             return [False] * self.fixed
         try:
-            self._found_bwd = self._traced_bwd(fwd, ())
+            self._last_bwd = self._traced_bwd(fwd, ())
         except Exception:
             return [True] * self.fixed
-        return closures.reads(self._found_bwd[1], self.constants.chains)
+        return closures.reads(self._last_bwd[1], self.constants.chains)
 
     def _call(self, nonzeros: Sequence[bool]) -> Any:
         """Calls the forward rule, told which tangents are not zero."""
@@ -500,15 +500,15 @@ class _VjpRules:
             if any(may and zero for may, zero in zip(self.tangible, in_zeros, strict=True)):
                 name, forward = self.forward(in_zeros)
                 if name == "fwd_jaxpr":
-                    families.append((in_zeros, [forward, *_found([self.backward(in_zeros)])]))
+                    families.append((in_zeros, [forward, *_traceable([self.backward(in_zeros)])]))
         for in_zeros, family in families:
-            told = _zeros_of_cotangents(self.cotangents, len(families))
-            family += _found([self.backward(in_zeros, zeros) for zeros in told])
+            masks = _zeros_of_cotangents(self.cotangents, len(families))
+            family += _traceable([self.backward(in_zeros, zeros) for zeros in masks])
             if len(family) > 1:
                 yield family
 
 
-def _found(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
+def _traceable(functions: Iterable[tuple[str, ir.Attribute]]) -> list[ir.Attribute]:
     """The backward rules that could be traced."""
     return [symbol for name, symbol in functions if not name.endswith("_error")]
 
@@ -519,50 +519,50 @@ def _zeros_of_cotangents(cotangents: Sequence[Any], times: int) -> Iterator[Mask
     return _zeros(tangible, times * (2 ** sum(tangible) - 1) <= MAX_BACKWARD)
 
 
-def _trace_vjp_rules(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
-    found = _VjpRules(eqn, pending)
-    name, fwd = found.forward()
+def _trace_vjp_rules(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
+    rules = _VjpRules(eqn, pending)
+    name, fwd = rules.forward()
     yield name, fwd
     if name == "fwd_jaxpr":
-        yield found.backward()
-    elif not found.choosy:
+        yield rules.backward()
+    elif not rules.choosy:
         return
-    if found.has_variants:
+    if rules.has_variants:
         families = [
             ir.ArrayAttr.get(family)
-            for family in found.with_zeros(fwd if name == "fwd_jaxpr" else None)
+            for family in rules.with_zeros(fwd if name == "fwd_jaxpr" else None)
         ]
         if families:
             yield "vjp_with_zeros", ir.ArrayAttr.get(families)
 
 
-def _forward_rule(eqn: Any, pending: Pending) -> Told:
+def _forward_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
     return _VjpRules(eqn, pending).forward
 
 
 def trace_backward(
-    eqn: Any, pending: Pending, in_zeros: Mask
+    eqn: Any, pending: PendingRules, in_zeros: Mask
 ) -> Iterator[tuple[str, ir.Attribute]]:
     """The backward rules of a forward rule that was told which tangents are zero, as a custom_lin
     names them."""
-    found = _VjpRules(eqn, pending)
-    yield _of_lin(found.backward(in_zeros))
-    if found.has_variants:
-        told = _zeros_of_cotangents(found.cotangents, 1)
-        symbols = _found([found.backward(in_zeros, zeros) for zeros in told])
+    rules = _VjpRules(eqn, pending)
+    yield _of_lin(rules.backward(in_zeros))
+    if rules.has_variants:
+        masks = _zeros_of_cotangents(rules.cotangents, 1)
+        symbols = _traceable([rules.backward(in_zeros, zeros) for zeros in masks])
         if symbols:
             yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
 
 
 def tell_backward(
-    eqn: Any, pending: Pending, in_zeros: Mask, ct_zeros: Mask
+    eqn: Any, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask
 ) -> tuple[str, ir.Attribute]:
     """The one of these that is told which cotangents are zero."""
     return _of_lin(_VjpRules(eqn, pending).backward(in_zeros, ct_zeros))
 
 
-def _of_lin(found: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
-    name, value = found
+def _of_lin(item: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
+    name, value = item
     return ("bwd" if name == "bwd_jaxpr" else name), value
 
 
@@ -587,7 +587,7 @@ def _call_fwd(
     def extend(more: Sequence[int]) -> None:
         """Adds those of some tangents that the rule does not fail for, with the ones before."""
         try:
-            call([known or i in more for i, known in enumerate(taken)])
+            call([is_taken or i in more for i, is_taken in enumerate(taken)])
         except Exception:
             extend_by_halves(more)
         else:
@@ -609,7 +609,7 @@ def _call_fwd(
     return tuple(taken), call(taken)
 
 
-def _lin_rule(eqn: Any, pending: Pending) -> Told:
+def _lin_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
     bwd = eqn.params["bwd"]
     residuals = [v.aval for v in eqn.invars[: eqn.params["num_res"]]]
     cotangents = _cotangents_of_lin(eqn)
@@ -629,12 +629,12 @@ def _cotangents_of_lin(eqn: Any) -> list[Any]:
     return [a.to_ct_aval() for a in eqn.params["out_avals"]]
 
 
-def _trace_lin_rule(eqn: Any, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+def _trace_lin_rule(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
     function = _lin_rule(eqn, pending)
     yield function(())
     choosy = eqn.params["symbolic_zeros"] and not pending.in_rule
     if choosy and pending.is_short(eqn.params["bwd"].debug_info):
-        symbols = _found(map(function, _zeros_of_cotangents(_cotangents_of_lin(eqn), 1)))
+        symbols = _traceable(map(function, _zeros_of_cotangents(_cotangents_of_lin(eqn), 1)))
         if symbols:
             yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
 
@@ -657,12 +657,12 @@ def _trace_bwd(
 
     def flat(*args: Any) -> list[Any]:
         nonzero = iter(args[len(residuals) :])
-        given = [
+        ct_args = [
             ad_util.SymbolicZero(aval) if zero else next(nonzero)
             for aval, zero in zip(cotangents, ct_zeros, strict=True)
         ]
-        kept = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
-        outs = call_bwd(bwd, *kept, *given)
+        res_args = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
+        outs = call_bwd(bwd, *res_args, *ct_args)
         zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
         return left_out(outs, zeros)
 
@@ -670,8 +670,8 @@ def _trace_bwd(
     info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
     wrapped = lu.wrap_init(flat, debug_info=info)
     jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
-    found = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
-    return jaxpr, consts, {name: value for name, value in found.items() if any(value)}
+    about = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
+    return jaxpr, consts, {name: value for name, value in about.items() if any(value)}
 
 
 TRACERS = {
@@ -682,7 +682,7 @@ TRACERS = {
 
 # Of a rule that asks for it, the one that is told which tangents are zero, or of a custom_lin which
 # cotangents.
-TELLERS: dict[str, Callable[[Any, Pending], Told]] = {
+TELLERS: dict[str, Callable[[Any, PendingRules], ZeroAwareRule]] = {
     "custom_jvp_call": _jvp_rule,
     "custom_vjp_call": _forward_rule,
     "custom_lin": _lin_rule,
@@ -690,10 +690,10 @@ TELLERS: dict[str, Callable[[Any, Pending], Told]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class OfEquation:
+class EquationSource:
     """The rules of an imported op: those of its equation.
 
-    A :class:`jaxmlir.bridge.custom_rules.pending.Source`.
+    A :class:`jaxmlir.bridge.custom_rules.pending.RuleSource`.
     """
 
     eqn: Any
@@ -705,7 +705,7 @@ class OfEquation:
     identity: Identities
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OfEquation) and self._key == other._key
+        return isinstance(other, EquationSource) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -734,29 +734,29 @@ class OfEquation:
         rule = self.eqn.params.get("jvp_jaxpr_fun")
         if rule is None or self.check_vma or closures.constants_of(self.eqn).variables:
             return None
-        return lu.wrap_init(InTurn(rule, _Turns.at(rule).lock), debug_info=rule.debug_info)
+        return lu.wrap_init(SerialThunk(rule, _Turns.at(rule).lock), debug_info=rule.debug_info)
 
-    def numbered_by(self, identity: Identities) -> OfEquation:
+    def numbered_by(self, identity: Identities) -> EquationSource:
         return replace(self, identity=identity)
 
     def trace(
-        self, attributes: dict[str, ir.Attribute], pending: Pending
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules
     ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             yield from TRACERS[self.eqn.primitive.name](self.eqn, pending)
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             yield TELLERS[self.eqn.primitive.name](self.eqn, pending)(zeros)
 
-    def forward_alone(self, pending: Pending) -> Iterator[tuple[str, ir.Attribute]]:
+    def forward_alone(self, pending: PendingRules) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             yield _VjpRules(self.eqn, pending).forward()
 
     def backward(
-        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
+        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         with self._in_place(pending):
             if ct_zeros is None:
@@ -765,7 +765,7 @@ class OfEquation:
                 yield tell_backward(self.eqn, pending, in_zeros, ct_zeros)
 
     @contextlib.contextmanager
-    def _in_place(self, pending: Pending) -> Iterator[None]:
+    def _in_place(self, pending: PendingRules) -> Iterator[None]:
         ctx = self.eqn.ctx
         with (
             pending.around(self.within, self.check_vma),

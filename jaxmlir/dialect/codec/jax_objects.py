@@ -335,8 +335,8 @@ def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
     Arguments that are policies are not described.
     """
     namespace = vars(jax.checkpoint_policies)
-    for name, known in namespace.items():
-        if policy is known or (dataclasses.is_dataclass(policy) and policy == known):
+    for name, jax_policy in namespace.items():
+        if policy is jax_policy or (dataclasses.is_dataclass(policy) and policy == jax_policy):
             return name, {}
     if dataclasses.is_dataclass(policy) and type(policy).__name__ in POLICY_MAKERS:
         fields = {name: _sorted(value) for name, value in vars(policy).items()}
@@ -361,28 +361,28 @@ def _sorted(value: Any) -> Any:
     return tuple(sorted(value)) if isinstance(value, (set, frozenset)) else value
 
 
-def _made(name: str, arguments: dict[str, Any]) -> Any:
+def _policy_of(name: str, arguments: dict[str, Any]) -> Any:
     """The policy that :func:`_described` described so.
 
     Raises:
       ExportError: the installed JAX has no policy of that name.
     """
-    found = vars(jax.checkpoint_policies).get(name)
-    if found is None:
+    policy = vars(jax.checkpoint_policies).get(name)
+    if policy is None:
         raise ExportError(f"this JAX has no checkpoint policy {name!r}")
     if not arguments:
-        return found
+        return policy
     arguments = dict(arguments)
-    return found(*arguments.pop("names", ()), **arguments)
+    return policy(*arguments.pop("names", ()), **arguments)
 
 
 def _policy(value: Any, writer: Writer) -> ir.Attribute:
     """A policy of JAX's for ``jax.checkpoint``, or what JAX makes of data; any other function is a
     handle."""
-    found = _described(value)
-    if found is None:
+    described = _described(value)
+    if described is None:
         return encode_function(value, writer)
-    name, arguments = found
+    name, arguments = described
     with context():
         fields = {key: encode(argument, writer) for key, argument in arguments.items()}
         parts = [ir.StringAttr.get(name), *([ir.DictAttr.get(fields)] if fields else [])]
@@ -392,7 +392,7 @@ def _policy(value: Any, writer: Writer) -> ir.Attribute:
 def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
     name, *fields = attr
     arguments = {item.name: decode(item.attr, reader) for group in fields for item in group}
-    return _made(string(name), arguments)
+    return _policy_of(string(name), arguments)
 
 
 def _parts_of_hi_primitive(value: Any) -> dict[str, Any]:

@@ -45,11 +45,11 @@ class NodeFields(NamedTuple):
 def encode(trees: Iterable[Any]) -> ir.Attribute | None:
     """The fields of the nodes of some pytrees that have classes of their own; ``None`` if no node
     has."""
-    found: dict[NodeFields, None] = {}
+    fields: dict[NodeFields, None] = {}
     for tree in trees:
-        found |= dict.fromkeys(_fields_in(tree))
+        fields |= dict.fromkeys(_fields_in(tree))
     with context():
-        return registry.encode(tuple(map(tuple, found))) if found else None
+        return registry.encode(tuple(map(tuple, fields))) if fields else None
 
 
 def make_known(attr: ir.Attribute) -> None:
@@ -184,12 +184,12 @@ def _fields_at(tree: Any, cls: type, metadata: Any) -> NodeFields | None:
         return None
     places: dict[str, int | tuple[int, ...]] = {}
     for field, value in values.items():
-        child = next((i for i, found in enumerate(children) if found is value), None)
+        child = next((i for i, matched in enumerate(children) if matched is value), None)
         place = _path_to(value, metadata) if child is None else child
         if place is not None:
             places[field] = place
-    found = [place for place in places.values() if isinstance(place, int)]
-    if len(set(found)) < len(found) or len(found) < len(children):
+    matched = [place for place in places.values() if isinstance(place, int)]
+    if len(set(matched)) < len(matched) or len(matched) < len(children):
         return None
     fields = NodeFields(name, False, tuple(places), tuple(places.values()))
     try:

@@ -53,12 +53,12 @@ def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
         key = marshal.dumps(value, 2)
     except ValueError:
         return _uncached_tuple(value, writer)
-    found = cache.get(key)
-    if found is None:
-        found = _uncached_tuple(value, writer)
+    encoded = cache.get(key)
+    if encoded is None:
+        encoded = _uncached_tuple(value, writer)
         if _is_plain(value):
-            cache[key] = found
-    return found
+            cache[key] = encoded
+    return encoded
 
 
 _PLAIN = frozenset({int, bool, float, str, type(None)})
@@ -152,13 +152,13 @@ def _has_tensors(dtype: np.dtype) -> bool:
 
 def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
     shape, items = (decode(part, reader) for part in attr)
-    found = np.empty(len(items), object)
+    objects = np.empty(len(items), object)
     for i, item in enumerate(items):
         # All at once, tuples of one length would be taken for rows.
-        found[i] = item
-    found = found.reshape(shape)
-    found.flags.writeable = False
-    return found
+        objects[i] = item
+    objects = objects.reshape(shape)
+    objects.flags.writeable = False
+    return objects
 
 
 def _np_scalar(value: np.generic, writer: Writer) -> ir.Attribute:

@@ -126,13 +126,13 @@ class _Decoder:
         self.lookups = 0
 
     def tree(self, attr: ir.Attribute) -> Any:
-        found = self.known.get(attr)
-        if found is None:
+        tree = self.known.get(attr)
+        if tree is None:
             before = self.lookups
-            found = self.node(attr)
+            tree = self.node(attr)
             if self.lookups == before:
-                self.known[attr] = found
-        return found
+                self.known[attr] = tree
+        return tree
 
     def node(self, attr: ir.Attribute) -> Any:
         if isinstance(attr, ir.StringAttr) and attr.value == "*":
@@ -162,7 +162,7 @@ class _Decoder:
                     if not unknown_nodes.get():
                         raise
                 *said, children = payload
-                return self.make(_StandIn, _Said(item.name, *map(str, said)), children)
+                return self.make(_StandIn, _NodeTexts(item.name, *map(str, said)), children)
         raise ValueError(f"unknown node {item.name!r}")
 
     def of_class(self, tag: str, payload: list[ir.Attribute]) -> Any:
@@ -179,8 +179,8 @@ class _Decoder:
                 cls = self.find_type(ir.StringAttr(name).value, len(children))
                 if cls in _BUILTIN or _is_plain_namedtuple(cls):
                     raise ValueError(f"{cls} is no registered pytree node")
-                known = not node_fields.is_stand_in(cls)
-                decode_metadata = codec.decode if known else node_fields.decode_metadata
+                is_known = not node_fields.is_stand_in(cls)
+                decode_metadata = codec.decode if is_known else node_fields.decode_metadata
                 return self.make(cls, decode_metadata(metadata, self.reader), children)
 
     def key(self, attr: ir.Attribute) -> Any:
@@ -232,7 +232,7 @@ def of_placeholders(tree: Any, avals: Sequence[Any] = ()) -> Any:
         return jax.tree.unflatten(tree, jax.eval_shape(lambda *leaves: leaves, *avals))
 
 
-class _Said(NamedTuple):
+class _NodeTexts(NamedTuple):
     """The description of a node of an unknown class: the texts of attributes."""
 
     tag: str
@@ -247,14 +247,14 @@ class _Said(NamedTuple):
 class _StandIn(tuple[Any, ...]):
     """A node of an unknown class, with its children; see :mod:`jaxmlir.dialect.codec.pytrees`."""
 
-    said: _Said
+    said: _NodeTexts
 
 
 def _flatten_stand_in(node: _StandIn) -> Any:
     return [(jax.tree_util.SequenceKey(i), child) for i, child in enumerate(node)], node.said
 
 
-def _unflatten_stand_in(said: _Said, children: Iterable[Any]) -> _StandIn:
+def _unflatten_stand_in(said: _NodeTexts, children: Iterable[Any]) -> _StandIn:
     node = _StandIn(children)
     node.said = said
     return node
@@ -264,14 +264,14 @@ jax.tree_util.register_pytree_with_keys(_StandIn, _flatten_stand_in, _unflatten_
 
 
 @dataclass(frozen=True)
-class Flag:
+class BoolNode:
     """A boolean that is part of a tree; unflattened, it is that."""
 
     value: bool
 
 
 jax.tree_util.register_pytree_node(
-    Flag, lambda flag: ((), flag.value), lambda value, children: value
+    BoolNode, lambda flag: ((), flag.value), lambda value, children: value
 )
 
 _BUILTIN = frozenset({tuple, list, dict, type(None), collections.OrderedDict})
@@ -288,9 +288,9 @@ def _is_plain_namedtuple(cls: type) -> bool:
 
 def _find_type(name: str, num_children: int) -> type:
     """The class of that name among those that this process has made, or one that stands in."""
-    found = _node_types.get(name)
-    if found is not None:
-        return found
+    registered = _node_types.get(name)
+    if registered is not None:
+        return registered
     module, _, qualname = name.partition(":")
     # Asking a module for an attribute may run code of it, or import others.
     value: Any = sys.modules.get(module)

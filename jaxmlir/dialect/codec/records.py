@@ -44,8 +44,8 @@ def find(tag: str) -> type | None:
     place = f"{parent}.{module}"
     if place not in sys.modules:
         _compat.kernel_modules()
-    found = vars(sys.modules[place]).get(name) if place in sys.modules else None
-    return found if isinstance(found, type) and tag_of(found) == tag else None
+    cls = vars(sys.modules[place]).get(name) if place in sys.modules else None
+    return cls if isinstance(cls, type) and tag_of(cls) == tag else None
 
 
 def is_effect(cls: type) -> bool:
@@ -65,9 +65,9 @@ def can_be_made_again(value: Any) -> bool:
     """
     if isinstance(value, (enum.Enum, tuple)):
         return True
-    own = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     try:
-        return type(value)(**{f.name: getattr(value, f.name) for f in own if f.init}) == value
+        return type(value)(**{f.name: getattr(value, f.name) for f in fields if f.init}) == value
     except Exception:  # whatever it says of them
         return False
 
@@ -109,8 +109,8 @@ def sentinel_called(name: str) -> Any:
       ExportError: this process has none of that name.
     """
     module, _, attribute = name.partition(":")
-    found = sys.modules.get(module)
-    value = vars(found).get(attribute) if isinstance(found, ModuleType) else None
+    imported = sys.modules.get(module)
+    value = vars(imported).get(attribute) if isinstance(imported, ModuleType) else None
     if sentinel_name(value) != name:
         raise ExportError(f'the sentinel "{name}" is not known to this process: import its module')
     return value

@@ -99,13 +99,13 @@ def encode(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute:
 
 def _find_encoder(cls: type) -> Encoder:
     """The encoder of a class seen for the first time, by what it derives from."""
-    found = _encoder_by_base(cls)
-    if found is None:
+    encoder = _encoder_by_base(cls)
+    if encoder is None:
         _register_late(cls.__name__)
-        found = encoders.get(cls) or _encoder_by_base(cls)
-    if found is None:
-        found = _encode_other if records.tag_of(cls) is None else _encode_record
-    return found
+        encoder = encoders.get(cls) or _encoder_by_base(cls)
+    if encoder is None:
+        encoder = _encode_other if records.tag_of(cls) is None else _encode_record
+    return encoder
 
 
 def _encoder_by_base(cls: type) -> Encoder | None:
@@ -118,8 +118,8 @@ def _register_late(name: str) -> None:
 
 
 def _encode_record(value: Any, writer: Writer) -> ir.Attribute:
-    found = record(value, writer)
-    return encode_handle(value, writer) if found is None else found
+    encoded = record(value, writer)
+    return encode_handle(value, writer) if encoded is None else encoded
 
 
 def record(value: Any, writer: Writer = NO_MODULE) -> ir.Attribute | None:
@@ -229,11 +229,11 @@ def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
 
     def encode_cached(value: Any, _: Writer) -> ir.Attribute:
         key = (type(value), value)
-        found = cache.get(key)
-        if found is None:
+        encoded = cache.get(key)
+        if encoded is None:
             with context():
-                found = cache[key] = encoder(value)
-        return found
+                encoded = cache[key] = encoder(value)
+        return encoded
 
     return encode_cached
 
@@ -263,10 +263,10 @@ def register_param_type(cls: type, tag: str | None = None) -> None:
     Raises:
       ArgumentError: it is no such class.
     """
-    known = isinstance(cls, type) and (
+    is_supported = isinstance(cls, type) and (
         issubclass(cls, enum.Enum) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
     )
-    if not known:
+    if not is_supported:
         raise ArgumentError(
             f"register_param_type: expected an enum, a named tuple or a dataclass, got {cls!r}"
         )
@@ -292,22 +292,22 @@ def codec_of_class(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[
 def _codec_of_enum(tag: str, cls: type[enum.Enum]) -> tuple[Encoder, Decoder]:
     def encode_member(value: Any, writer: Writer) -> ir.Attribute:
         key = (cls, value.name or value.value)
-        found = cache.get(key)
-        if found is None:
+        encoded = cache.get(key)
+        if encoded is None:
             with context():
                 # Several flags at once, or none, are no member.
                 named = value.name in cls.__members__
                 payload = ir.StringAttr.get(value.name) if named else encode(value.value, writer)
-                found = cache[key] = tagged(tag, payload)
-        return found
+                encoded = cache[key] = tagged(tag, payload)
+        return encoded
 
     def decode_member(attr: ir.Attribute, _: Reader) -> Any:
         if issubclass(cls, enum.Flag) and isinstance(attr, ir.IntegerAttr):
             return cls(attr.value)
         name = string(attr)
         if name not in cls.__members__:
-            known = ", ".join(f'"{member}"' for member in cls.__members__)
-            raise ExportError(f"{{{tag} = {attr}}} cannot be read: expected one of {known}")
+            members = ", ".join(f'"{member}"' for member in cls.__members__)
+            raise ExportError(f"{{{tag} = {attr}}} cannot be read: expected one of {members}")
         return cls[name]
 
     return encode_member, decode_member
@@ -319,9 +319,9 @@ def _of_fields(tag: str, cls: type, fields: dict[str, str] | None) -> tuple[Enco
         fields = {name: name for name in cls._fields}
         defaults = cls._field_defaults
     elif fields is None:
-        own = [f for f in dataclasses.fields(cls) if f.init]
-        fields = {f.name: f.name for f in own}
-        defaults = {f.name: f.default for f in own if f.default is not dataclasses.MISSING}
+        init_fields = [f for f in dataclasses.fields(cls) if f.init]
+        fields = {f.name: f.name for f in init_fields}
+        defaults = {f.name: f.default for f in init_fields if f.default is not dataclasses.MISSING}
 
     def encode_fields(value: Any, writer: Writer) -> ir.Attribute:
         with context():

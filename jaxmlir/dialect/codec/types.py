@@ -82,17 +82,17 @@ def type_of(aval: Any) -> ir.Type:
     """The MLIR type of an abstract value."""
     # References are equal to JAX whatever their kind, which says what derivatives make of them.
     key = (aval, aval.kind) if type(aval) is state_types.AbstractRef else aval
-    found = _type_of_aval.get(key)
-    if found is None:
+    type_ = _type_of_aval.get(key)
+    if type_ is None:
         aval = _without_auto_mesh(aval)
         with scope():
-            found = _make_type(aval)
-        _type_of_aval[key] = found
+            type_ = _make_type(aval)
+        _type_of_aval[key] = type_
         if core.is_constant_shape(getattr(aval, "shape", ())):
-            _aval_of_type.setdefault(found, aval)
+            _aval_of_type.setdefault(type_, aval)
         # Symbolic dimensions are read back: all in the scope first met, for those of one op must
         # be comparable, and a type may have been met before in another scope.
-    return found
+    return type_
 
 
 def aval_of(type_: ir.Type) -> Any:
@@ -101,33 +101,33 @@ def aval_of(type_: ir.Type) -> Any:
     Raises:
       JaxmlirError: it is no type of the dialect, or one of what this process does not have.
     """
-    found = _aval_of_type.get(type_)
-    if found is None:
+    aval = _aval_of_type.get(type_)
+    if aval is None:
         try:
             with scope():
-                found = _aval_of_type[type_] = _make_aval(type_)
+                aval = _aval_of_type[type_] = _make_aval(type_)
         except JaxmlirError:
             raise
         except Exception as e:  # of JAX's classes, whatever they say of their fields
             raise ImportingError(f"{type_} cannot be read: {type(e).__name__}: {e}") from e
-    return found
+    return aval
 
 
 def element_of(dtype: Any) -> ir.Type:
     """The MLIR element type of a dtype, extended dtypes included."""
-    found = _element_of_dtype.get(dtype)
-    if found is None:
+    element = _element_of_dtype.get(dtype)
+    if element is None:
         with scope():
-            found = _element_of_dtype[dtype] = _make_element(dtype)
-    return found
+            element = _element_of_dtype[dtype] = _make_element(dtype)
+    return element
 
 
 def dtype_of(element: ir.Type) -> Any:
     """The dtype that :func:`element_of` wrote as ``element``."""
-    found = _dtype_of_element.get(element)
-    if found is None:
-        found = _dtype_of_element[element] = _make_dtype(element)
-    return found
+    dtype = _dtype_of_element.get(element)
+    if dtype is None:
+        dtype = _dtype_of_element[element] = _make_dtype(element)
+    return dtype
 
 
 def _make_element(dtype: Any) -> ir.Type:
@@ -135,9 +135,9 @@ def _make_element(dtype: Any) -> ir.Type:
         impl = getattr(dtype, "_impl", None)
         if isinstance(impl, prng.PRNGImpl) and prng.prngs.get(impl.name) is impl:
             return ir.Type.parse(f"!jaxpr.key<{json.dumps(impl.tag)}>")
-        written = record(dtype)
-        if written is not None:
-            return ir.Type.parse(f"!jaxpr.extended<{written}>")
+        attribute = record(dtype)
+        if attribute is not None:
+            return ir.Type.parse(f"!jaxpr.extended<{attribute}>")
         return ir.Type.parse(f'!jaxpr.dtype<{json.dumps(str(dtype))}, "{handles.keep(dtype)}">')
     dtype = np.dtype(dtype)
     if dtype == dtypes.float0:
@@ -155,18 +155,18 @@ def _make_dtype(element: ir.Type) -> Any:
         for impl in prng.prngs.values():
             if impl.tag == tag:
                 return prng.KeyTy(impl)
-        known = ", ".join(sorted(impl.tag for impl in prng.prngs.values()))
-        raise ImportingError(f'{text}: no random-number generator "{tag}" is registered ({known})')
+        tags = ", ".join(sorted(impl.tag for impl in prng.prngs.values()))
+        raise ImportingError(f'{text}: no random-number generator "{tag}" is registered ({tags})')
     if text.startswith("!jaxpr.extended<"):
         return decode(ir.Attribute.parse(text[len("!jaxpr.extended<") : -1]))
     if text.startswith("!jaxpr.dtype<"):
         return handles.get(_string_parameters(text)[1])
     if text == "!jaxpr.float0":
         return dtypes.float0
-    found = dtype_called(text)
-    if found is None:
+    dtype = dtype_called(text)
+    if dtype is None:
         raise ImportingError(f"{text} is the element type of no dtype of JAX")
-    return found
+    return dtype
 
 
 def dtype_called(element: str) -> np.dtype | None:
@@ -309,11 +309,11 @@ def _make_reference(inner: ir.Type) -> Any:
     extras: dict[str, ir.Attribute] = {}
     if isinstance(inner, ir.RankedTensorType) and isinstance(inner.encoding, ir.DictAttr):
         extras = {item.name: item.attr for item in inner.encoding}
-    own = {name: decode(extras.pop(name)) for name in _OF_REFERENCES if name in extras}
-    if own:
+    ref_params = {name: decode(extras.pop(name)) for name in _OF_REFERENCES if name in extras}
+    if ref_params:
         encoding = ir.DictAttr.get(extras) if extras else None
         inner = ir.RankedTensorType.get(inner.shape, inner.element_type, encoding)
-    return state_types.AbstractRef(aval_of(inner), **own)
+    return state_types.AbstractRef(aval_of(inner), **ref_params)
 
 
 def _make_shaped_array(type_: ir.RankedTensorType) -> Any:
@@ -364,10 +364,10 @@ def dense(value: np.ndarray) -> ir.Attribute:
     if value.shape:
         return _dense(value)
     key = value.dtype, value.tobytes()
-    found = _scalars.get(key)
-    if found is None:
-        found = _scalars[key] = _dense(value)
-    return found
+    attr = _scalars.get(key)
+    if attr is None:
+        attr = _scalars[key] = _dense(value)
+    return attr
 
 
 # By dtype and bits.  MLIR keeps the attributes anyway.

@@ -105,12 +105,12 @@ FUNCTIONS_IN_RECORDS = frozenset(
 
 def may_have_functions(name: str) -> bool:
     """Whether ops of a name can refer to functions; looking for these costs more than asking."""
-    found = _with_functions.get(name)
-    if found is None:
+    may_have = _with_functions.get(name)
+    if may_have is None:
         op = record_of(name)
-        found = op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
-        _with_functions[name] = found
-    return found
+        may_have = op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
+        _with_functions[name] = may_have
+    return may_have
 
 
 _with_functions: dict[str, bool] = {}

@@ -183,8 +183,8 @@ class Op(NamedTuple):
         names = {}
         for attribute in self.attributes:
             if holds(attribute.jax, jax):
-                old = (name for where, name in attribute.renamed if holds(where, jax))
-                names[next(old, attribute.name)] = attribute
+                jax_names = (name for where, name in attribute.renamed if holds(where, jax))
+                names[next(jax_names, attribute.name)] = attribute
         return names
 
     @property
@@ -290,16 +290,18 @@ def attr(text: str, **renamed: str) -> Attr:
     else:
         value = default[1:-1] if default[0] == '"' else int(default)
     per = {None: "", "each operand's ": "operands", "each result's ": "results"}[each]
-    names = tuple((versions, old) for old, versions in renamed.items())
+    names = tuple((versions, jax_name) for jax_name, versions in renamed.items())
     return Attr(name, kind, value, jax or "", default == "absent", per, names)
 
 
 @functools.cache
 def _attributes(notation: tuple[str | Attr, ...]) -> tuple[Attr, ...]:
-    found: list[Attr] = []
+    attributes: list[Attr] = []
     for item in notation:
-        found += [item] if isinstance(item, Attr) else map(attr, filter(None, item.split(", ")))
-    return tuple(found)
+        attributes += (
+            [item] if isinstance(item, Attr) else map(attr, filter(None, item.split(", ")))
+        )
+    return tuple(attributes)
 
 
 def op(

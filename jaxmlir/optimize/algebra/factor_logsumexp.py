@@ -35,7 +35,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
-    Uses,
+    SymbolUses,
     clone,
     converted,
     create,
@@ -51,14 +51,14 @@ from jaxmlir.optimize.algebra.logsumexps import (
     MIN_RATIO,
     NEEDED,
     Answers,
-    Found,
-    Reader,
+    LogSumExpMatch,
+    LogSumExpReader,
     is_near,
     is_number,
     worthwhile,
 )
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
-from jaxmlir.optimize.loops.licm import GROWTH, Split, Splits, report
+from jaxmlir.optimize.loops.licm import GROWTH, FunctionSplit, FunctionSplits, report
 from jaxmlir.optimize.loops.scan_editor import LoopEditor, can_change
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark
@@ -100,7 +100,7 @@ class Exponentials(NamedTuple):
     ops: tuple[int, ...]
 
 
-class Plan:
+class FactoringPlan:
     """The rewriting of the bodies of loops that are alike but for their constants.
 
     Attributes:
@@ -111,16 +111,17 @@ class Plan:
       unused_near: those without users once the log-sum-exps are the logs of products.
     """
 
-    def __init__(self, body: FunctionView, found: Sequence[Found]):
+    def __init__(self, body: FunctionView, log_sum_exps: Sequence[LogSumExpMatch]):
         self._length = len(body.ops)
-        self.found = found
-        self.exponentials: list[Exponentials] = [_exponentials(body, f) for f in found]
-        asked = [f.operands[i] for f in found for i in f.sum.constants]
-        self.check: list[int] = _needed(body, asked)
+        self.found = log_sum_exps
+        self.exponentials: list[Exponentials] = [_exponentials(body, f) for f in log_sum_exps]
+        checked = [f.operands[i] for f in log_sum_exps for i in f.sum.constants]
+        self.check: list[int] = _needed(body, checked)
         self.unused_far: list[int] = _unused(
-            body, {f.steps[-1]: e.args for f, e in zip(found, self.exponentials, strict=True)}
+            body,
+            {f.steps[-1]: e.args for f, e in zip(log_sum_exps, self.exponentials, strict=True)},
         )
-        self.unused_near: list[int] = _unused(body, {f.op: f.operands for f in found})
+        self.unused_near: list[int] = _unused(body, {f.op: f.operands for f in log_sum_exps})
 
     @property
     def far(self) -> list[int]:
@@ -130,41 +131,41 @@ class Plan:
         return [i for i in range(self._length) if i in again or i not in unused]
 
 
-class Plans:
+class FactoringPlans:
     """The plans of a program's bodies."""
 
     def __init__(self, work: Work, min_elements: float, min_ratio: float):
         self._work = work
         self._large = min_elements, min_ratio
         # By the structure of a body: with what its constants were asked, and answered.
-        self._known: dict[Hashable, list[tuple[Answers, Plan | None]]] = {}
+        self._plans: dict[Hashable, list[tuple[Answers, FactoringPlan | None]]] = {}
 
-    def of(self, body: FunctionView, num_consts: int) -> Plan | None:
+    def of(self, body: FunctionView, num_consts: int) -> FactoringPlan | None:
         """The plan of a body; ``None`` if it stays as it is.
 
         Args:
           num_consts: how many of its arguments are the same in every iteration.
         """
-        known = self._known.setdefault((body.structure, num_consts), [])
-        for answers, plan in known:
-            if all(is_number(body, *asked) == answer for asked, answer in answers.items()):
+        plans = self._plans.setdefault((body.structure, num_consts), [])
+        for answers, plan in plans:
+            if all(is_number(body, *question) == answer for question, answer in answers.items()):
                 return plan
-        reader = Reader(body, num_consts)
-        found = worthwhile(self._work, reader, *self._large)
-        plan = Plan(body, found) if found else None
-        known.append((reader.answers, plan))
+        reader = LogSumExpReader(body, num_consts)
+        matches = worthwhile(self._work, reader, *self._large)
+        plan = FactoringPlan(body, matches) if matches else None
+        plans.append((reader.answers, plan))
         return plan
 
 
-def _exponentials(body: FunctionView, found: Found) -> Exponentials:
-    made = {v for step in found.steps for v in range(*body.results[step])}
+def _exponentials(body: FunctionView, log_sum_exp: LogSumExpMatch) -> Exponentials:
+    of_steps = {v for step in log_sum_exp.steps for v in range(*body.results[step])}
     operands = dict.fromkeys(
-        v for step in found.steps for v in body.operands[step] if v not in made
+        v for step in log_sum_exp.steps for v in body.operands[step] if v not in of_steps
     )
     constants = [v for v in operands if is_constant(body.value(v))]
-    (total,) = range(*body.results[found.steps[-1]])
+    (total,) = range(*body.results[log_sum_exp.steps[-1]])
     args = [v for v in operands if v not in constants]
-    ops = (*(i for v in constants for i in _cloned(body, v)), *found.steps)
+    ops = (*(i for v in constants for i in _cloned(body, v)), *log_sum_exp.steps)
     return Exponentials(tuple(args), tuple(constants), total, ops)
 
 
@@ -176,14 +177,14 @@ def _cloned(body: FunctionView, constant: int) -> list[int]:
 
 def _needed(body: FunctionView, values: Iterable[int]) -> list[int]:
     """The ops that values are computed by, in order."""
-    found: set[int] = set()
+    needed: set[int] = set()
     pending = [body.makers[v] for v in values]
     while pending:
         index = pending.pop()
-        if index is not None and index not in found:
-            found.add(index)
+        if index is not None and index not in needed:
+            needed.add(index)
             pending += [body.makers[v] for v in body.operands[index]]
-    return sorted(found)
+    return sorted(needed)
 
 
 def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[int]:
@@ -193,17 +194,17 @@ def _unused(body: FunctionView, instead: Mapping[int, Collection[int]]) -> list[
       instead: of each op that is replaced, what those in its place are given.
     """
     used = set(body.returned)
-    found = []
+    unused = []
     for index in reversed(range(len(body.ops))):
         is_used = not used.isdisjoint(range(*body.results[index]))
         if index in instead:
-            found.append(index)
+            unused.append(index)
             used.update(instead[index])
         elif is_used or index in body.effects:
             used.update(body.operands[index])
         else:
-            found.append(index)
-    return found
+            unused.append(index)
+    return unused
 
 
 class FactorLogsumexp(Pass):
@@ -231,7 +232,7 @@ class FactorLogsumexp(Pass):
         if not any(names >= NEEDED for names in graph.names.values()):
             return False
         entries = graph.entry_points()
-        loops = _Loops(program, self)
+        loops = _LoopFactoring(program, self)
         count = 0
         # The derivatives of a version do not hide its exponentials any more.
         conds = [op for ops in graph.ops.values() for op, name in ops if name == "jaxpr.cond"]
@@ -246,7 +247,7 @@ class FactorLogsumexp(Pass):
         return count > 0
 
 
-class _Versions(NamedTuple):
+class _BodyVersions(NamedTuple):
     """The two versions of the body of a loop."""
 
     body: FunctionView
@@ -256,7 +257,7 @@ class _Versions(NamedTuple):
     """The body for numbers that are far apart."""
     near: str
     """The body with products."""
-    split: Split | None
+    split: FunctionSplit | None
     """The body with products in two, if part of it is the same in every iteration."""
     patterns: _Patterns | None
     """The clone plans of bodies that are alike."""
@@ -270,11 +271,13 @@ class _Patterns:
     far: ClonePlan
     near: ClonePlan
     exponentials: list[ClonePlan]
-    split: Split | None
+    split: FunctionSplit | None
     invariant: ClonePlan | None
     """The template of the split."""
 
-    def write(self, rules: Rules, symbol: str, body: FunctionView, uses: Uses) -> _Versions:
+    def write(
+        self, rules: Rules, symbol: str, body: FunctionView, uses: SymbolUses
+    ) -> _BodyVersions:
         """The two versions of one more body that is alike."""
         ops = body.signatures
         far, near = (pattern.write(rules, symbol, ops, uses) for pattern in (self.far, self.near))
@@ -283,10 +286,10 @@ class _Patterns:
         split = self.split
         if split is not None and self.invariant is not None:
             split = replace(split, symbol=near, template=self.invariant.like(ops))
-        return _Versions(body, self.check.like(ops), far, near, split, self)
+        return _BodyVersions(body, self.check.like(ops), far, near, split, self)
 
 
-class _Loops:
+class _LoopFactoring:
     """The loops of a program."""
 
     def __init__(self, program: Module, options: FactorLogsumexp):
@@ -294,17 +297,17 @@ class _Loops:
         self._rules = Rules(program)
         self._graph = analyses_of(program).graph
         self._bodies = LoopEditor(self._rules, self._graph)
-        self._splits = Splits(self._rules, self._graph, self._bodies, GROWTH)
-        self._plans = Plans(Work(program), options.min_elements, options.min_ratio)
+        self._splits = FunctionSplits(self._rules, self._graph, self._bodies, GROWTH)
+        self._plans = FactoringPlans(Work(program), options.min_elements, options.min_ratio)
         self._min_iterations = options.min_iterations
         self._compile_time = CompileTime(program, options.calls)
         self._exponential = program.target.costs.transcendental
         # By the body, and what of its arguments are constants and carried.
-        self._known: dict[tuple[str, int, int], _Versions | None] = {}
+        self._by_body: dict[tuple[str, int, int], _BodyVersions | None] = {}
         # What functions refer to, of those that are as they were read or copies of others.
         self.uses = self._graph.uses_in(program)
         # A body with products of each plan.
-        self._near: dict[Plan, FunctionView] = {}
+        self._near: dict[FactoringPlan, FunctionView] = {}
         self._patterns: dict[Hashable, _Patterns] = {}
         # By the patterns of their bodies, and what else tells loops apart.
         self._loops: dict[Hashable, ClonePlan] = {}
@@ -317,9 +320,9 @@ class _Loops:
         if not PLAIN_SCAN.issuperset(scan.other):
             return False
         key = scan.body, *scan.counts
-        if key not in self._known:
-            self._known[key] = self._versions(scan)
-        versions = self._known[key]
+        if key not in self._by_body:
+            self._by_body[key] = self._versions(scan)
+        versions = self._by_body[key]
         if versions is None:
             return False
         self.uses.pop(function.name.value, None)
@@ -335,7 +338,12 @@ class _Loops:
         return True
 
     def _branch(
-        self, name: str, versions: _Versions, scan: ScanOp, op: Any, operands: Sequence[ir.Value]
+        self,
+        name: str,
+        versions: _BodyVersions,
+        scan: ScanOp,
+        op: Any,
+        operands: Sequence[ir.Value],
     ) -> str:
         """A function that is a loop with another body, what is the same in each iteration being
         computed before it."""
@@ -365,7 +373,7 @@ class _Loops:
             self._loops[key] = ClonePlan(new.op, ops, sources, [(len(sources), "jaxpr")])
         return symbol
 
-    def _versions(self, scan: ScanOp) -> _Versions | None:
+    def _versions(self, scan: ScanOp) -> _BodyVersions | None:
         symbol, num_consts = scan.body, scan.num_consts
         # LoopEditor that have been written meanwhile are not in the graph.
         if not self._graph.names.get(symbol, set()) >= NEEDED:
@@ -392,7 +400,7 @@ class _Loops:
             self._patterns[key] = versions.patterns
         return versions
 
-    def _write(self, plan: Plan, body: FunctionView, scan: ScanOp) -> _Versions:
+    def _write(self, plan: FactoringPlan, body: FunctionView, scan: ScanOp) -> _BodyVersions:
         """The two versions of a body that none before was like."""
         far, near = (body.of_copy(self._bodies.copy(scan.body, body)) for _ in range(2))
         again = [
@@ -404,26 +412,28 @@ class _Loops:
             for index in unused:
                 version.ops[index].operation.erase()
         alike = self._near.get(plan)
-        read = FunctionView(near.function) if alike is None else alike.of_copy(near.function)
-        self._near[plan] = read
-        check, asked = self._check(plan, body, scan.num_consts)
+        near_view = FunctionView(near.function) if alike is None else alike.of_copy(near.function)
+        self._near[plan] = near_view
+        check, sources = self._check(plan, body, scan.num_consts)
         # Where the constants of the body are in the one with products.
-        kept = set(range(len(body.ops))).difference(plan.unused_near)
+        remaining = set(range(len(body.ops))).difference(plan.unused_near)
         constants = {
-            read.ops.index(near.ops[i]): i for i in kept if body.names[i] == "jaxpr.constant"
+            near_view.ops.index(near.ops[i]): i
+            for i in remaining
+            if body.names[i] == "jaxpr.constant"
         }
         symbol = near.function.name.value
-        split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, read)
+        split = self._splits.of_scan(scan.with_body(symbol, *scan.counts), body.arity, near_view)
         patterns = None
         # What others are to refer to as well is not kept track of.
         if body.likeness and body.returned and not body.references():
-            left = range(len(read.ops)) if split is None else split.left
+            left = range(len(near_view.ops)) if split is None else split.left
             invariant, ops = None, body.signatures
             if split is not None:
                 invariant = ClonePlan(split.template, ops, map(constants.get, split.moved))
             references = [(plan.far.index(f.steps[-1]), "jaxpr") for f in plan.found]
             patterns = _Patterns(
-                check=ClonePlan(check, ops, asked),
+                check=ClonePlan(check, ops, sources),
                 far=ClonePlan(far.function, ops, plan.far, references),
                 near=ClonePlan(near.function, ops, map(constants.get, left)),
                 exponentials=[
@@ -433,34 +443,34 @@ class _Loops:
                 split=split,
                 invariant=invariant,
             )
-        return _Versions(body, check, far.function.name.value, symbol, split, patterns)
+        return _BodyVersions(body, check, far.function.name.value, symbol, split, patterns)
 
     def _recompute(
-        self, found: Found, exponentials: Exponentials, body: FunctionView
+        self, log_sum_exp: LogSumExpMatch, exponentials: Exponentials, body: FunctionView
     ) -> func.FuncOp:
         """Has the derivative of a log-sum-exp compute its exponentials again, by a function."""
         args, constants, total, _ = exponentials
         types = [body.types[v] for v in args]
         new = NewFunction(self._rules, "exponentials", types, body.function)
-        location = body.ops[found.op].location
+        location = body.ops[log_sum_exp.op].location
         with new.body(), location:
             values = dict(zip(args, new.args, strict=True))
             values.update((v, clone(body.value(v))) for v in constants)
-            for step in found.steps:
+            for step in log_sum_exp.steps:
                 copies = body.copy(step, [values[v] for v in body.operands[step]])
                 values.update(zip(range(*body.results[step]), copies, strict=True))
         symbol = new.finish([values[total]])
         attributes = {"jaxpr": symbol_ref(symbol), "prevent_cse": codec.encode(False)}
-        with ir.InsertionPoint(body.ops[found.steps[-1]]), location:
-            given = [body.value(v) for v in args]
-            (again,) = create("jaxpr.remat2", [body.types[total]], given, attributes)
+        with ir.InsertionPoint(body.ops[log_sum_exp.steps[-1]]), location:
+            operands = [body.value(v) for v in args]
+            (again,) = create("jaxpr.remat2", [body.types[total]], operands, attributes)
         body.value(total).replace_all_uses_with(again)
         return new.op
 
-    def _put(self, found: Sequence[Found], body: FunctionView) -> None:
+    def _put(self, log_sum_exps: Sequence[LogSumExpMatch], body: FunctionView) -> None:
         """Writes logs of products in the place of log-sum-exps, which stay without users."""
         new: dict[int, ir.Value] = {}
-        for f in found:
+        for f in log_sum_exps:
             op, (old,) = body.ops[f.op], range(*body.results[f.op])
             with ir.InsertionPoint(op), op.location:
                 operands = [new[v] if v in new else body.value(v) for v in f.operands]
@@ -469,7 +479,7 @@ class _Loops:
             body.value(old).replace_all_uses_with(new[old])
 
     def _check(
-        self, plan: Plan, body: FunctionView, num_consts: int
+        self, plan: FactoringPlan, body: FunctionView, num_consts: int
     ) -> tuple[func.FuncOp, list[int | None]]:
         """The number of the version, of the constants of a body; which of its ops are those of the
         body."""
@@ -500,7 +510,7 @@ _BRANCHES = (_FAR, "near")
 
 def _as_index(*near: Any) -> list[Any]:
     """1 if all of them hold, else 0."""
-    found, *others = near
+    are_near, *others = near
     for other in others:
-        found = lax.bitwise_and(found, other)
-    return [lax.convert_element_type(found, "int32")]
+        are_near = lax.bitwise_and(are_near, other)
+    return [lax.convert_element_type(are_near, "int32")]

@@ -11,7 +11,7 @@ with such factors.  What a row is multiplied by does not change, but sums are ad
 order: see there for the error.
 
 Slices are taken of products first where they are taken of what products are added up to, and leave
-out a part of it that nobody uses (:class:`_Parts`)::
+out a part of it that nobody uses (:class:`_SliceMover`)::
 
     (d @ U.T + e @ V.T)[:, n:]   ->   (d @ U.T)[:, n:] + (e @ V.T)[:, n:]
 
@@ -34,8 +34,8 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors.cost import MIN_GAIN
 from jaxmlir.optimize.algebra.products.order import SURE_GAIN
 from jaxmlir.optimize.algebra.products.rewrite import rewrite_program
-from jaxmlir.optimize.algebra.products.trees import Tree, is_mask
-from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
+from jaxmlir.optimize.algebra.products.trees import ProductTree, is_mask
+from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
 from jaxmlir.optimize.compile_time import CALLS
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
@@ -74,8 +74,8 @@ class GatherDot(Pass):
 
     def run(self, program: Module) -> bool:
         rules = Rules(program)
-        moved = rewrite_functions(program, _SLICES, lambda f: _Parts(rules, f).move())
-        written = rewrite_program(
+        moved = rewrite_functions(program, _SLICES, lambda f: _SliceMover(rules, f).move())
+        num_written = rewrite_program(
             program,
             _SELECTORS,
             _selects_for_a_product,
@@ -84,10 +84,10 @@ class GatherDot(Pass):
             selects=True,
             calls=self.calls,
         )
-        return moved + written > 0
+        return moved + num_written > 0
 
 
-def _selects_for_a_product(tree: Tree) -> bool:
+def _selects_for_a_product(tree: ProductTree) -> bool:
     if tree.term is None or not tree.term.selectors:
         return False
     # Selected rows lie as they were, and what is computed from them.  Those of products lie as they
@@ -99,12 +99,12 @@ def _selects_for_a_product(tree: Tree) -> bool:
     return tree.dot is not None or any(map(is_mask, tree.ops))
 
 
-class _Parts:
+class _SliceMover:
     """Moves the slices of one function to the products whose sum they are taken of."""
 
     def __init__(self, rules: Rules, function: func.FuncOp):
         self._function = function
-        self._elements = Elements(rules)
+        self._elements = ElementWriter(rules)
 
     def move(self) -> int:
         """Moves those that leave out enough; of how many values."""

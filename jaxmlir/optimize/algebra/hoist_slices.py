@@ -36,7 +36,7 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
+from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -61,12 +61,12 @@ class HoistSlices(Pass):
         rules = Rules(program)
 
         def move(function: func.FuncOp) -> int:
-            return _Function(rules, function, self.factor).move()
+            return _SelectionHoister(rules, function, self.factor).move()
 
         return rewrite_functions(program, NEEDED_OPS[self.name], move) > 0
 
 
-class _Function:
+class _SelectionHoister:
     """Moves the selections of one function."""
 
     def __init__(self, rules: Rules, function: func.FuncOp, factor: int):
@@ -74,7 +74,7 @@ class _Function:
         self._function = function
         self._factor = factor
         self._nodes: dict[ir.Value, OpView] = {}
-        self._elements = Elements(rules)
+        self._elements = ElementWriter(rules)
         self._selections: list[OpView] = []
         # How many elements all selections of a value take together.
         self._selected: Counter[ir.Value] = Counter()
@@ -107,11 +107,11 @@ class _Function:
 
     def _is_only_selected(self, value: ir.Value) -> bool:
         """Whether a value is used for nothing but selections; to move some adds no other uses."""
-        found = self._only_selected.get(value)
-        if found is None:
-            found = all(use.owner.name in _SELECTING for use in value.uses)
-            self._only_selected[value] = found
-        return found
+        is_selected = self._only_selected.get(value)
+        if is_selected is None:
+            is_selected = all(use.owner.name in _SELECTING for use in value.uses)
+            self._only_selected[value] = is_selected
+        return is_selected
 
     def _tree(self, selection: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
         """The ops that compute selected elements, and the values that elements are selected of."""

@@ -31,7 +31,7 @@ _SCALINGS: dict[str, Callable[..., Any]] = {"neg": lax.neg, "mul": lax.mul, "div
 Args = Sequence[Any] | Mapping[int, Any]
 
 
-class Term(NamedTuple):
+class LogSumExpTerm(NamedTuple):
     """A term of a sum, by the numbers of operands."""
 
     value: int
@@ -69,10 +69,10 @@ class LogSumExp(NamedTuple):
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     guarded: bool
-    outer: tuple[Term, ...]
-    inner: tuple[Term, ...]
+    outer: tuple[LogSumExpTerm, ...]
+    inner: tuple[LogSumExpTerm, ...]
     inner_size: int
-    constant: tuple[Term, ...]
+    constant: tuple[LogSumExpTerm, ...]
     out: tuple[int, ...]
 
     @property
@@ -84,7 +84,9 @@ class LogSumExp(NamedTuple):
     def constants(self) -> tuple[int, ...]:
         """The numbers of the operands that the constant terms are of."""
         numbers = (
-            n for t in self.constant for n in (t.value, *(i for _, of in t.scalings for i in of))
+            n
+            for t in self.constant
+            for n in (t.value, *(i for _, args in t.scalings for i in args))
         )
         return tuple(dict.fromkeys(numbers))
 
@@ -111,7 +113,7 @@ class LogSumExp(NamedTuple):
         b = b - self._greatest(b)
         return [jnp.min(lax.stop_gradient(b)) >= _least(b.dtype)]
 
-    def _total(self, terms: Sequence[Term], args: Args) -> Any:
+    def _total(self, terms: Sequence[LogSumExpTerm], args: Args) -> Any:
         return reduce(jnp.add, (term.of(args, len(self.shape)) for term in terms))
 
     def _greatest(self, x: Any) -> Any:
@@ -175,7 +177,7 @@ MAX_TERMS = 16
 _Scalings = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-class Found(NamedTuple):
+class LogSumExpMatch(NamedTuple):
     """A log-sum-exp in a body; ops and values by number.
 
     Attributes:
@@ -206,7 +208,7 @@ Answers = dict[tuple[int, float], bool]
 """Whether values are numbers: all that is asked of the constants of a body."""
 
 
-class Reader:
+class LogSumExpReader:
     """Reads a body.
 
     Args:
@@ -224,16 +226,16 @@ class Reader:
             if name in _SAME and same.issuperset(body.operands[index]) and self._is_plain(index):
                 same.update(range(*body.results[index]))
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[LogSumExpMatch]:
         """The log-sum-exps with terms that are the same in every iteration, in order."""
         body = self.body
         sums = [index for index, name in enumerate(body.names) if name == "jaxpr.add"]
-        found = (
+        candidates = (
             self._read(index, *pair) for index in sums for pair in _both_ways(body.operands[index])
         )
-        return [f for f in found if f is not None]
+        return [f for f in candidates if f is not None]
 
-    def _read(self, index: int, log: int, shift: int) -> Found | None:
+    def _read(self, index: int, log: int, shift: int) -> LogSumExpMatch | None:
         """``log(sum(exp(terms - shift))) + shift``."""
         names, operands = self.body.names, self.body.operands
         log_op = self._op(log, "jaxpr.log")
@@ -264,12 +266,12 @@ class Reader:
     def _op(self, value: int, name: str) -> int | None:
         """The op that gives a value, if it has that name and rounds as usual."""
         index = self.body.makers[value]
-        found = (
+        matches = (
             index is not None
             and self.body.names[index] == name
             and "accuracy" not in self.body.signatures[index].named
         )
-        return index if found else None
+        return index if matches else None
 
     def _behind(self, value: int, names: frozenset[str] = frozenset()) -> int | None:
         """The op that gives the elements of a value, in their order, but for ops of some names."""
@@ -290,8 +292,8 @@ class Reader:
                     (value,) = operands[index]
                 case "select_n" if not guarded and len(operands[index]) == 3:
                     is_finite, zero, value = operands[index]
-                    asked = self._op(is_finite, "jaxpr.is_finite")
-                    if asked is None or operands[asked][0] != value or not self._is(zero, 0):
+                    test = self._op(is_finite, "jaxpr.is_finite")
+                    if test is None or operands[test][0] != value or not self._is(zero, 0):
                         return None
                     guarded = True
                 case "max":
@@ -314,10 +316,10 @@ class Reader:
 
     def _of_terms(
         self, index: int, terms: int, then: Sequence[int], axes: tuple[int, ...], guarded: bool
-    ) -> Found | None:
+    ) -> LogSumExpMatch | None:
         shape = self._shape(terms)
         operands: dict[int, int] = {}
-        kinds: dict[str, list[Term]] = {"outer": [], "inner": [], "constant": []}
+        kinds: dict[str, list[LogSumExpTerm]] = {"outer": [], "inner": [], "constant": []}
         inner_dims: set[int] = set()
         steps: list[int] = []
         for value, scalings in self._terms(terms, steps):
@@ -335,18 +337,18 @@ class Reader:
             for v in values:
                 operands.setdefault(v, len(operands))
             numbered = tuple((name, tuple(operands[v] for v in vs)) for name, vs in scalings)
-            kinds[kind].append(Term(operands[source], dims, numbered))
+            kinds[kind].append(LogSumExpTerm(operands[source], dims, numbered))
         if not kinds["constant"] or not kinds["inner"]:
             return None
-        found = LogSumExp(
+        log_sum_exp = LogSumExp(
             shape=shape,
             axes=axes,
             guarded=guarded,
             inner_size=math.prod(shape[d] for d in inner_dims),
             out=self._shape(self.body.results[index][0]),
-            **{kind: tuple(of) for kind, of in kinds.items()},
+            **{kind: tuple(members) for kind, members in kinds.items()},
         )
-        return Found(index, tuple(operands), (*dict.fromkeys(steps), *then), found)
+        return LogSumExpMatch(index, tuple(operands), (*dict.fromkeys(steps), *then), log_sum_exp)
 
     def _terms(self, total: int, steps: list[int]) -> list[tuple[int, _Scalings]]:
         """The terms that add up to a value, each as a value and functions of it.
@@ -354,7 +356,7 @@ class Reader:
         Args:
           steps: where to put the ops that add them up, each after those that it needs.
         """
-        found: list[tuple[int, _Scalings]] = []
+        terms: list[tuple[int, _Scalings]] = []
         pending: list[tuple[int, _Scalings, bool]] = [(total, (), False)]
         count = 1
         while pending:
@@ -368,10 +370,10 @@ class Reader:
             if inner and count + more <= MAX_TERMS:
                 count += more
                 pending.append((value, scalings, True))
-                pending += [(v, of, False) for v, of in reversed(inner)]
+                pending += [(v, functions, False) for v, functions in reversed(inner)]
             else:
-                found.append((value, scalings))
-        return found
+                terms.append((value, scalings))
+        return terms
 
     def _summands(self, value: int, scalings: _Scalings) -> list[tuple[int, _Scalings]]:
         """The operands that a value is the sum of, or the one that it is a multiple of, with what
@@ -461,18 +463,21 @@ MIN_SHARE = 0.5
 
 
 def worthwhile(
-    work: Work, reader: Reader, min_elements: float | None = None, min_ratio: float = MIN_RATIO
-) -> list[Found]:
+    work: Work,
+    reader: LogSumExpReader,
+    min_elements: float | None = None,
+    min_ratio: float = MIN_RATIO,
+) -> list[LogSumExpMatch]:
     """The log-sum-exps of the body of a long loop that become products; none if they are too small
     a part of its work."""
     if min_elements is None:
         min_elements = LAUNCHES * work.kernel / work.transcendental
-    found = [
+    log_sum_exps = [
         f for f in reader.found() if f.sum.size >= max(min_elements, min_ratio * f.sum.inner_size)
     ]
-    if not found:
+    if not log_sum_exps:
         return []
     body = reader.body
-    taken = work.transcendental * sum(f.sum.size for f in found)
+    taken = work.transcendental * sum(f.sum.size for f in log_sum_exps)
     all_ = sum(work.at(body, index) for index in range(len(body.ops)))
-    return found if taken >= MIN_SHARE * all_ else []
+    return log_sum_exps if taken >= MIN_SHARE * all_ else []

@@ -52,7 +52,7 @@ from jaxmlir.dialect.builder import converted, drop_dead_ops
 from jaxmlir.dialect.ir import func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.labelled_tensors.reading import Reading, read
+from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors, read
 from jaxmlir.optimize.loops.licm import Licm
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.base import Amount, Pass
@@ -101,7 +101,7 @@ class ReassociateSolves(Pass):
         if not outside_kernels(program, _SOLVES[1:]):
             return count > 0
         inverted = rewrite_functions(
-            program, _SOLVES[1:], _Loops(program, self.min_iterations).rewrite
+            program, _SOLVES[1:], _LoopSystems(program, self.min_iterations).rewrite
         )
         if inverted:
             Licm().run(program)
@@ -111,7 +111,7 @@ class ReassociateSolves(Pass):
 # -- Systems that are solved by LU factors --
 
 
-class _Factored(NamedTuple):
+class _FactoredSolve(NamedTuple):
     """A ``custom_linear_solve`` of two products with a matrix, and two solvers by the same arrays:
     LU factors and a permutation, where ``jnp.linalg.solve`` has written it."""
 
@@ -122,14 +122,14 @@ class _Factored(NamedTuple):
     b: ir.Value
 
     @staticmethod
-    def read(node: OpView) -> _Factored | None:
+    def read(node: OpView) -> _FactoredSolve | None:
         solve = Solve.read(node.op)
         if tuple(solve.lengths.values()) != (1, 1, 2, 2) or len(node.operands) != 7:
             return None
         a, a_again, lu, permutation, lu_again, permutation_again, b = node.operands
         if (a, lu, permutation) != (a_again, lu_again, permutation_again) or not is_plain_op(node):
             return None
-        return _Factored(solve, a, lu, permutation, b)
+        return _FactoredSolve(solve, a, lu, permutation, b)
 
 
 def _are_factors(a: ir.Value, lu: ir.Value, permutation: ir.Value) -> bool:
@@ -165,7 +165,7 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
     if it gives anything else."""
     reading = read(FunctionView(function))
     (out,) = reading.body.returned
-    expr, own, sign = reading.tensors[out]
+    expr, out_labels, sign = reading.tensors[out]
     operands = sorted(expr.operands, key=lambda operand: operand[0].number)
     is_product = expr.kind == "product" and sign == 1
     if not is_product or [e for e, _, _ in operands] != [t.expr for t in reading.tensors[:2]]:
@@ -173,7 +173,7 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
     # Of each dimension that of the result, -1 of the one that is summed over, ``None`` of size 1.
     if len(expr.sizes) != expr.rank + 1:
         return None
-    at = (*own, -1)
+    at = (*out_labels, -1)
     (*batch, row, column), x = (
         [None if k is None else at[labels[k]] for k in reading.layout(e.value)]
         for e, labels, _ in operands
@@ -191,12 +191,12 @@ def _matrix_product(function: func.FuncOp) -> _MatrixProduct | None:
 # -- Solving for the vectors that are wanted --
 
 
-_Solver = tuple[tuple[str, Any], ...] | None
+_SolverKey = tuple[tuple[str, Any], ...] | None
 """The way in which a system is solved: the parameters of a ``triangular_solve``; ``None`` where
 there is an LU factorization."""
 
 
-def _solved(solver: _Solver, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
+def _solved(solver: _SolverKey, b: Any, transposed: bool, a: Any, *factors: Any) -> Any:
     """The solution for right sides that are columns.
 
     Args:
@@ -235,7 +235,7 @@ def _solve_by_lu(lu: Any, permutation: Any, b: Any, transposed: bool) -> Any:
     return solve(solve(b[permutation], lower=True), lower=False)
 
 
-class _Use(NamedTuple):
+class _SolutionUse(NamedTuple):
     """A product of a solution, ``n x k``, and another array; hashable but for its node.
 
     Attributes:
@@ -252,8 +252,8 @@ class _Use(NamedTuple):
 def _product(
     other: Any,
     *operands: Any,
-    solver: _Solver,
-    use: _Use,
+    solver: _SolverKey,
+    use: _SolutionUse,
     shape: tuple[int, ...],
     right: str,
     precision: Any,
@@ -297,7 +297,7 @@ class _System:
 
     index: int
     node: OpView
-    solver: _Solver
+    solver: _SolverKey
     matrix: list[ir.Value]
     b: ir.Value | None
     as_rows: bool
@@ -342,8 +342,8 @@ class _Systems:
             return None
         if len(aval_of(node.op.results[0].type).shape) != 2:
             return None
-        read = self._triangular if node.name == _SOLVES[0] else self._general
-        return read(index, node)
+        system_of = self._triangular if node.name == _SOLVES[0] else self._general
+        return system_of(index, node)
 
     def _triangular(self, index: int, node: OpView) -> _System | None:
         params = {
@@ -359,19 +359,21 @@ class _Systems:
 
     def _general(self, index: int, node: OpView) -> _System | None:
         """A system of ``jnp.linalg.solve``, whose right sides and solutions are rows."""
-        found = _Factored.read(node)
-        if found is None or len(aval_of(found.matrix.type).shape) != 2:
+        factored = _FactoredSolve.read(node)
+        if factored is None or len(aval_of(factored.matrix.type).shape) != 2:
             return None
-        if not _are_factors(found.matrix, found.lu, found.permutation):
+        if not _are_factors(factored.matrix, factored.lu, factored.permutation):
             return None
-        product = _matrix_product(self._rules.program.function(found.solve.symbols["matvec"]))
+        product = _matrix_product(self._rules.program.function(factored.solve.symbols["matvec"]))
         if product is None or (product.summed, product.dim) != (-1, 1):
             return None
-        b = None if self._is_identity(self._body.operands[index][-1]) else found.b
-        return _System(index, node, None, [found.matrix, found.lu, found.permutation], b, True)
+        b = None if self._is_identity(self._body.operands[index][-1]) else factored.b
+        return _System(
+            index, node, None, [factored.matrix, factored.lu, factored.permutation], b, True
+        )
 
     @functools.cached_property
-    def _reading(self) -> Reading:
+    def _reading(self) -> FunctionTensors:
         return read(self._body)
 
     def _is_identity(self, value: int) -> bool:
@@ -379,7 +381,7 @@ class _Systems:
         expr, _, sign = self._reading.tensors[value]
         return expr.kind == "eye" and sign == 1
 
-    def _uses(self, index: int, transposed: bool) -> list[tuple[_Use, OpView]] | None:
+    def _uses(self, index: int, transposed: bool) -> list[tuple[_SolutionUse, OpView]] | None:
         """The products that a solution, or its transpose, is a factor of; ``None`` if it is used
         otherwise, too.
 
@@ -389,22 +391,22 @@ class _Systems:
         value, _ = self._body.results[index]
         if value in self._body.outputs:
             return None
-        found: list[tuple[_Use, OpView]] = []
+        uses: list[tuple[_SolutionUse, OpView]] = []
         for user in self._body.users[value]:
             node = self._body.op_views[user]
             if node.name == "jaxpr.transpose":
                 inner = self._uses(user, not transposed)
                 if inner is None:
                     return None
-                found += inner
+                uses += inner
                 continue
             use = self._use(node, self._body.operands[user].index(value), transposed)
             if use is None:
                 return None
-            found.append((use, node))
-        return found
+            uses.append((use, node))
+        return uses
 
-    def _use(self, node: OpView, position: int, transposed: bool) -> _Use | None:
+    def _use(self, node: OpView, position: int, transposed: bool) -> _SolutionUse | None:
         if node.name != "jaxpr.dot_general" or not is_plain_op(node):
             return None
         # Both factors are the solution.
@@ -415,7 +417,7 @@ class _Systems:
         if len(dtypes) != 1 or batch != ((), ()) or len(contracted[0]) != 1:
             return None
         of_rows = (contracted[position][0] == 0) != transposed
-        return _Use(of_rows, position == 0, contracted[1 - position][0])
+        return _SolutionUse(of_rows, position == 0, contracted[1 - position][0])
 
     # --- writing ---
 
@@ -451,7 +453,7 @@ class _Systems:
             self._write(system, use, node)
         return True
 
-    def _write(self, system: _System, use: _Use, node: OpView) -> None:
+    def _write(self, system: _System, use: _SolutionUse, node: OpView) -> None:
         (old,) = node.op.results
         right = "" if system.b is None else "rows" if system.as_rows else "matrix"
         product = functools.partial(
@@ -483,7 +485,7 @@ def _hashable(precision: Any) -> Any:
 # -- Solving in loops by inverses --
 
 
-class _Loops:
+class _LoopSystems:
     """The loops of a program, and the systems in them."""
 
     def __init__(self, program: Module, min_iterations: float):
@@ -509,10 +511,10 @@ class _Loops:
         return sum(self._rewrite(node) for node in ops_of(function) if node.name == _SOLVES[1])
 
     def _rewrite(self, node: OpView) -> bool:
-        found = _Factored.read(node)
-        if found is None:
+        factored = _FactoredSolve.read(node)
+        if factored is None:
             return False
-        solve, a, *factors, b = found
+        solve, a, *factors, b = factored
         iterations, shape = self._iterations.get(a, 0), aval_of(a.type).shape
         if not self._pays(iterations, shape, aval_of(b.type).size):
             return False

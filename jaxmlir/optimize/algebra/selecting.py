@@ -64,12 +64,12 @@ class Selection(NamedTuple):
         params = dict(self.params)
         whole = [have == want for have, want in zip(array.shape, self.shape, strict=True)]
         select = {"slice": _slice, "dynamic_slice": _dynamic_slice, "gather": _gather}[self.name]
-        found = select(array, whole, self.shape, indices, params)
+        selected = select(array, whole, self.shape, indices, params)
         if self.dropped:
-            found = lax.squeeze(found, self.dropped)
-        if found.shape == self.result:
-            return found
-        return lax.broadcast_in_dim(found, self.result, range(found.ndim))
+            selected = lax.squeeze(selected, self.dropped)
+        if selected.shape == self.result:
+            return selected
+        return lax.broadcast_in_dim(selected, self.result, range(selected.ndim))
 
     @property
     def fills(self) -> bool:
@@ -163,7 +163,7 @@ def made_of(
     return inner, list(leaves)
 
 
-class Elements(NamedTuple):
+class ElementWriter(NamedTuple):
     """Writes elements of values that elementwise ops and broadcasts compute."""
 
     rules: Rules
@@ -197,7 +197,7 @@ class Elements(NamedTuple):
     ) -> ir.Value:
         if node.name == "jaxpr.broadcast_in_dim":
             dims = node.get("broadcast_dimensions")
-            spread = _Spread(selection, tuple(dims))
+            spread = _BroadcastSelection(selection, tuple(dims))
             return self._selected(selection, spread, node.operands[0], indices, value.type)
         operands = [values.get(v, v) for v in node.operands]
         (result,) = ir.Operation.create(
@@ -213,11 +213,11 @@ class Elements(NamedTuple):
         indices: Sequence[ir.Value],
         type_: ir.Type | None = None,
     ) -> ir.Value:
-        (found,) = self.rules.emit(lambda *xs: [select(*xs)], [value, *indices], select)
-        return converted(found, with_shape(type_ or value.type, selection.result))
+        (selected,) = self.rules.emit(lambda *xs: [select(*xs)], [value, *indices], select)
+        return converted(selected, with_shape(type_ or value.type, selection.result))
 
 
-class _Spread(NamedTuple):
+class _BroadcastSelection(NamedTuple):
     """A selection from an array that is broadcast."""
 
     selection: Selection

@@ -47,10 +47,10 @@ from jaxmlir.passes.remarks import remark
 # -- How values depend on a shift: the calculus of ``jaxpr-shift-invariance``, a rule for each op --
 #
 # A rule takes an op and the laws of its operands, ``None`` for those that do not depend on the
-# shift, gives the law of its result, and raises :class:`Unknown` where there is none.
+# shift, gives the law of its result, and raises :class:`NoShiftLaw` where there is none.
 
 
-class Unknown(Exception):
+class NoShiftLaw(Exception):
     """A value depends on the shift in no way that the calculus knows."""
 
 
@@ -69,7 +69,7 @@ class Law(NamedTuple):
 
 
 Laws = Sequence[Law | None]
-Rule = Callable[[OpView, Laws], Law | None]
+LawRule = Callable[[OpView, Laws], Law | None]
 
 
 def does_depend(shift: ir.Value) -> bool:
@@ -78,14 +78,14 @@ def does_depend(shift: ir.Value) -> bool:
     dims = tuple(d for d, size in enumerate(shape) if size != 1)
     laws: dict[ir.Value, Law] = {shift: Law(False, Fraction(1), dims)}
     block = shift.owner.operation.block
-    pending: list[_InOrder] = []
+    pending: list[_BlockOrderKey] = []
     met: set[ir.Operation] = set()
 
     def add_users(value: ir.Value) -> None:
         for user in (use.owner.operation for use in value.uses):
             if user not in met:
                 met.add(user)
-                heapq.heappush(pending, _InOrder(user))
+                heapq.heappush(pending, _BlockOrderKey(user))
 
     add_users(shift)
     if not pending:
@@ -98,7 +98,7 @@ def does_depend(shift: ir.Value) -> bool:
         node = OpView(op, name, list(op.operands))
         try:
             law = RULES[name](node, [laws.get(v) for v in node.operands])
-        except Unknown:
+        except NoShiftLaw:
             return True
         if law is not None:
             laws[op.result] = law
@@ -106,7 +106,7 @@ def does_depend(shift: ir.Value) -> bool:
     return False
 
 
-class _InOrder:
+class _BlockOrderKey:
     """An op that comes after those which stand before it in their block."""
 
     __slots__ = ("op",)
@@ -114,7 +114,7 @@ class _InOrder:
     def __init__(self, op: ir.Operation):
         self.op: Any = op
 
-    def __lt__(self, other: _InOrder) -> bool:
+    def __lt__(self, other: _BlockOrderKey) -> bool:
         return self.op.is_before_in_block(other.op)
 
 
@@ -124,11 +124,11 @@ def real_number(value: ir.Value) -> float | None:
     return None if number is None or number.dtype.kind not in "iuf" else float(number)
 
 
-def _made(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
+def _law(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
     """A law of the form of some others, whose dimensions have to run along alike."""
     dims = {law.dims for law in laws if law is not None}
     if len(dims) > 1:
-        raise Unknown
+        raise NoShiftLaw
     return Law(scaled, by, *dims) if by else None
 
 
@@ -136,46 +136,46 @@ def _made(scaled: bool, by: Fraction, laws: Laws) -> Law | None:
 
 
 # (a + c m) + (b + d m) = (a + b) + (c + d) m;  a exp(c m) + b exp(c m) = (a + b) exp(c m)
-def _sum(sign: int) -> Rule:
+def _sum(sign: int) -> LawRule:
     def rule(node: OpView, laws: Laws) -> Law | None:
         if any(law is not None and law.scaled for law in laws):
             return _alike(node, laws)
         x, y = (Fraction(0) if law is None else law.by for law in laws)
-        return _made(False, x + sign * y, laws)
+        return _law(False, x + sign * y, laws)
 
     return rule
 
 
 # a exp(c m) * b exp(d m) = a b exp((c + d) m);  k (a + c m) = k a + k c m
-def _product(sign: int) -> Rule:
+def _product(sign: int) -> LawRule:
     def rule(node: OpView, laws: Laws) -> Law | None:
         x, y = laws
         if all(law is None or law.scaled for law in laws):
             by = (x.by if x else Fraction(0)) + sign * (y.by if y else Fraction(0))
-            return _made(True, by, laws)
+            return _law(True, by, laws)
         factor = real_number(node.operands[1 if y is None else 0])
         if (x is not None and y is not None) or (x is None and sign < 0):
-            raise Unknown
+            raise NoShiftLaw
         if factor is None or not np.isfinite(factor) or not factor:
-            raise Unknown
+            raise NoShiftLaw
         by = (x or y).by
-        return _made(False, by * Fraction(factor) if sign > 0 else by / Fraction(factor), laws)
+        return _law(False, by * Fraction(factor) if sign > 0 else by / Fraction(factor), laws)
 
     return rule
 
 
 def _alike(node: OpView, laws: Laws) -> Law:
     """The law that all operands of an op have, and so its result."""
-    found = {law for law in laws if law is not None}
-    if len(found) != 1:
-        raise Unknown
-    (law,) = found
+    distinct = {law for law in laws if law is not None}
+    if len(distinct) != 1:
+        raise NoShiftLaw
+    (law,) = distinct
     for v, of_operand in zip(node.operands, laws, strict=True):
         if of_operand is None:
             number = real_number(v)
             # Zero is scaled by everything, and an infinity shifted.
             if number is None or (number != 0 if law.scaled else not np.isinf(number)):
-                raise Unknown
+                raise NoShiftLaw
     return law
 
 
@@ -186,11 +186,11 @@ def _comparison(node: OpView, laws: Laws) -> None:
 
 def _select(node: OpView, laws: Laws) -> Law:
     if laws[0] is not None:
-        raise Unknown
-    return _alike(_Cases(node), laws[1:])
+        raise NoShiftLaw
+    return _alike(_SelectCases(node), laws[1:])
 
 
-class _Cases(OpView):
+class _SelectCases(OpView):
     """A ``select_n`` without its predicate."""
 
     def __init__(self, node: OpView):
@@ -204,7 +204,7 @@ def _neg(node: OpView, laws: Laws) -> Law:
 
 def _exp(node: OpView, laws: Laws) -> Law:
     if laws[0].scaled:
-        raise Unknown
+        raise NoShiftLaw
     return laws[0]._replace(scaled=True)
 
 
@@ -214,14 +214,14 @@ def _log(node: OpView, laws: Laws) -> Law:
 
 def _scaled(laws: Laws) -> Law:
     if not laws[0].scaled:
-        raise Unknown
+        raise NoShiftLaw
     return laws[0]
 
 
-def _power(exponent: Callable[[OpView], Fraction]) -> Rule:
+def _power(exponent: Callable[[OpView], Fraction]) -> LawRule:
     def rule(node: OpView, laws: Laws) -> Law | None:
         law = _scaled(laws)
-        return _made(True, law.by * exponent(node), laws)
+        return _law(True, law.by * exponent(node), laws)
 
     return rule
 
@@ -229,7 +229,7 @@ def _power(exponent: Callable[[OpView], Fraction]) -> Rule:
 def _convert(node: OpView, laws: Laws) -> Law:
     if aval_of(node.op.results[0].type).dtype.kind == "f":
         return laws[0]
-    raise Unknown
+    raise NoShiftLaw
 
 
 # --- shapes, sums and products --------------------------------------------------------------------
@@ -242,10 +242,10 @@ def _moved(node: OpView, laws: Laws) -> Law:
     shapes = [shape_of(v) for v in node.operands]
     wiring = wiring_of(node.name, node.get, shapes, shape_of(node.op.results[0]))
     if wiring is None:
-        raise Unknown
+        raise NoShiftLaw
     labels = [wiring.operands[laws.index(law)][d] for d in law.dims]
     if not set(labels) <= {*wiring.result}:
-        raise Unknown
+        raise NoShiftLaw
     return law._replace(dims=tuple(map(wiring.result.index, labels)))
 
 
@@ -257,11 +257,11 @@ def _reduce_sum(node: OpView, laws: Laws) -> Law:
 # sum_j a_ij exp(c m_i) b_jk = (sum_j a_ij b_jk) exp(c m_i)
 def _dot_general(node: OpView, laws: Laws) -> Law:
     if None not in laws or not all(law is None or law.scaled for law in laws):
-        raise Unknown
+        raise NoShiftLaw
     return _moved(node, laws)
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, LawRule] = {
     f"jaxpr.{name}": rule
     for name, rule in {
         **dict.fromkeys(("add", "add_any"), _sum(1)),

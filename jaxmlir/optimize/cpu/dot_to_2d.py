@@ -89,11 +89,11 @@ def _replaced(rules: Rules, node: OpView) -> ir.Value | None:
     if swaps:
         precision = _swapped(precision)
     options = {"precision": precision, "preferred": product.get("preferred_element_type")}
-    found = functools.partial(_product, sides=(first.side, second.side), **options)
-    return rules.emit(found, [first.value, second.value])[0]
+    form = functools.partial(_product, sides=(first.side, second.side), **options)
+    return rules.emit(form, [first.value, second.value])[0]
 
 
-def _swaps(user: ir.Operation | None, operands: Sequence[_Operand]) -> bool:
+def _swaps(user: ir.Operation | None, operands: Sequence[_DotOperand]) -> bool:
     """Whether the only user of a product of matrices is a transpose that puts the dimensions of the
     second operand before those of the first.
 
@@ -121,7 +121,7 @@ def _swapped(precision: Any) -> Any:
     return precision[::-1] if isinstance(precision, tuple) else precision
 
 
-def _flattens(product: OpView, operands: Sequence[_Operand]) -> str | None:
+def _flattens(product: OpView, operands: Sequence[_DotOperand]) -> str | None:
     """What is left of a product's operands, as a remark says it; ``None`` where it stays."""
     first, second = (operand.side for operand in operands)
     merges = any(len(side.order) < side.rank for side in (first, second))
@@ -134,23 +134,23 @@ def _flattens(product: OpView, operands: Sequence[_Operand]) -> str | None:
     return "of what an operand is the transpose of"
 
 
-class _Operand(NamedTuple):
+class _DotOperand(NamedTuple):
     """An operand of a product."""
 
     value: ir.Value
     side: _Side
 
 
-def _operands(product: OpView) -> list[_Operand]:
+def _operands(product: OpView) -> list[_DotOperand]:
     """The operands of a product, or what they are transposes of."""
     summed, batch = product.get("dimension_numbers")
-    found = [
+    untransposed = [
         _untransposed(v, *dims) for v, *dims in zip(product.operands, summed, batch, strict=True)
     ]
-    values, summed, batch = zip(*found, strict=True)
+    values, summed, batch = zip(*untransposed, strict=True)
     runs = _runs(sorted(zip(*summed, strict=True)))
     return [
-        _Operand(
+        _DotOperand(
             v,
             _Side(batch[i], tuple([tuple([dims[i] for dims in run]) for run in runs]), v.type.rank),
         )
@@ -194,9 +194,9 @@ def _untransposed(
     if inner is not None and inner.name == "jaxpr.transpose":
         order = inner.get("permutation")
         others = [d for i, d in enumerate(order) if i not in (*summed, *batch)]
-        there = [tuple([order[d] for d in dims]) for dims in (summed, batch)]
-        if others == sorted(others) and (_lead(there[1]) or not _lead(batch)):
-            return _untransposed(inner.operands[0], *there)
+        inner_dims = [tuple([order[d] for d in dims]) for dims in (summed, batch)]
+        if others == sorted(others) and (_lead(inner_dims[1]) or not _lead(batch)):
+            return _untransposed(inner.operands[0], *inner_dims)
     return value, tuple(summed), tuple(batch)
 
 
@@ -207,13 +207,13 @@ def _lead(dims: Sequence[int]) -> bool:
 
 def _runs(rows: Sequence[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
     """Rows of dimensions, those together that go on by one in all columns."""
-    found: list[list[tuple[int, ...]]] = []
+    runs: list[list[tuple[int, ...]]] = []
     for row in rows:
-        if found and row == tuple([d + 1 for d in found[-1][-1]]):
-            found[-1].append(row)
+        if runs and row == tuple([d + 1 for d in runs[-1][-1]]):
+            runs[-1].append(row)
         else:
-            found.append([row])
-    return found
+            runs.append([row])
+    return runs
 
 
 class _Side(NamedTuple):

@@ -111,7 +111,7 @@ class ExpandConvolutions(ExpandOps):
     def expansion(self, node: OpView) -> Expansion | None:
         if not is_plain_op(node):
             return None
-        expanded = _Expanded.of(node)
+        expanded = _ExpandedConvolution.of(node)
         x, k = (aval_of(v.type) for v in node.operands)
         y = aval_of(node.op.results[0].type)
         is_empty = 0 in (*x.shape, *k.shape, *y.shape)
@@ -124,10 +124,10 @@ class ExpandConvolutions(ExpandOps):
         if step is None:
             return None
         products = y.size * k.size // k.shape[expanded.rhs[0]]
-        each = SAVED_OF_GROUPS if step == _EACH_GROUP else SAVED
+        saved = SAVED_OF_GROUPS if step == _EACH_GROUP else SAVED
         parts = expanded.parts(x, k)
         ops = PER_CONVOLUTION * (parts - 1) + OPS
-        return Expansion(step, expanded, ops, each * products)
+        return Expansion(step, expanded, ops, saved * products)
 
 
 class _Axis(NamedTuple):
@@ -156,7 +156,7 @@ class _Axis(NamedTuple):
         return self.dilation > 1 == self.stride == self.spread
 
 
-class _Expanded(NamedTuple):
+class _ExpandedConvolution(NamedTuple):
     """A convolution as a function of its operands; hashable.
 
     Attributes:
@@ -175,9 +175,9 @@ class _Expanded(NamedTuple):
     options: tuple[tuple[str, Any], ...]
 
     @staticmethod
-    def of(node: OpView) -> _Expanded:
+    def of(node: OpView) -> _ExpandedConvolution:
         lists = map(node.get, ("window_strides", "padding", "lhs_dilation", "rhs_dilation"))
-        return _Expanded(
+        return _ExpandedConvolution(
             *map(tuple, node.get("dimension_numbers")),
             tuple([_Axis(s, *p, d, e) for s, p, d, e in zip(*lists, strict=True)]),
             node.get("feature_group_count", 1),
@@ -189,9 +189,9 @@ class _Expanded(NamedTuple):
         """What is done, in words; of operands of JAX's shapes."""
         if self.batches > 1:
             return f"{self.batches} groups of the batch as groups of features"
-        found = _step(*self._in_order(x, k), self.axes, self.groups)
-        if found is not None:
-            return found
+        step = _step(*self._in_order(x, k), self.axes, self.groups)
+        if step is not None:
+            return step
         if self.is_padded_before(x, k):
             return "its array padded before"
         products = k.shape[self.rhs[1]] * k.shape[self.rhs[0]] // self.groups
@@ -202,13 +202,13 @@ class _Expanded(NamedTuple):
     def parts(self, x: Any, k: Any) -> int:
         """How many convolutions are written."""
         x, k = self._in_order(x, k)
-        groups, found = max(self.groups, self.batches), 1
+        groups, per_group = max(self.groups, self.batches), 1
         counts = _counts(x, k, self.axes)
         if _step(x, k, self.axes, groups) == _BY_PHASE:
-            found *= math.prod(a.dilation for a in self.axes if a.is_plainly_dilated)
+            per_group *= math.prod(a.dilation for a in self.axes if a.is_plainly_dilated)
         if len(self.axes) == 3 and (least := _least(k, self.axes, counts)) is not None:
-            found *= min(k.shape[least], counts[least])
-        return found * groups if groups <= MAX_SPLIT else found
+            per_group *= min(k.shape[least], counts[least])
+        return per_group * groups if groups <= MAX_SPLIT else per_group
 
     def _in_order(self, x: Any, k: Any) -> list[Any]:
         """The types of the operands with their dimensions in order."""
@@ -334,12 +334,12 @@ def _counts(x: Any, k: Any, axes: Sequence[_Axis]) -> list[int]:
 
 def _least(k: Any, axes: Sequence[_Axis], counts: Sequence[int]) -> int | None:
     """The dimension that takes the fewest convolutions to do without."""
-    found = [
+    candidates = [
         (min(taps, count), i)
         for i, (axis, taps, count) in enumerate(zip(axes, k.shape, counts, strict=False))
         if axis.dilation == 1 and min(taps, count) <= MAX_SUM
     ]
-    return min(found)[1] if found else None
+    return min(candidates)[1] if candidates else None
 
 
 def _by_group(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int) -> Any:

@@ -26,7 +26,7 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
 
 # Nanoseconds an element of XLA / of this, a CPU core, jax 0.10 and 0.12:
@@ -70,7 +70,7 @@ class ExpandCumlogsumexp(ExpandOps):
         )
 
 
-def _cumulative(writer: Writer, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
+def _cumulative(writer: ExpansionWriter, x: ir.Value, *, axis: int, reverse: bool) -> ir.Value:
     if aval_of(x.type).shape[axis] == 1:
         return x
 

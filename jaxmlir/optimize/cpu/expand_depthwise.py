@@ -28,7 +28,7 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 
 # Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
 # 0.12; bytes are 0.8 to 1.7 times XLA's:
@@ -65,20 +65,20 @@ class ExpandDepthwise(ExpandOps):
     name: ClassVar[str] = "jaxpr-expand-depthwise"
 
     def expansion(self, node: OpView) -> Expansion | None:
-        found = _suited(node)
-        if found is None:
+        depthwise = _suited(node)
+        if depthwise is None:
             return None
-        taps = math.prod(found.taps)
+        taps = math.prod(depthwise.taps)
         reason = f"a product for each of {taps} places in a window"
         x, k, y = (aval_of(v.type).shape for v in (*node.operands, node.op.results[0]))
-        if isinstance(found, _OfKernel):
-            return Expansion(reason, found, OPS, SAVED * math.prod(y) * x[found.lhs[0]])
-        terms = taps * k[found.rhs[1]]
+        if isinstance(depthwise, _KernelGradient):
+            return Expansion(reason, depthwise, OPS, SAVED * math.prod(y) * x[depthwise.lhs[0]])
+        terms = taps * k[depthwise.rhs[1]]
         saved = SAVED * math.prod(y) * terms
-        return Expansion(reason, found.by_steps, OPS * terms, saved, by_steps=True)
+        return Expansion(reason, depthwise.by_steps, OPS * terms, saved, by_steps=True)
 
 
-def _suited(node: OpView) -> _Depthwise | None:
+def _suited(node: OpView) -> _DepthwiseConvolution | None:
     """How an op is expanded; ``None`` if it is not depthwise, or of a type that is rounded more."""
     if not is_plain_op(node):
         return None
@@ -103,14 +103,14 @@ def _suited(node: OpView) -> _Depthwise | None:
     is_small = channels <= MAX_CHANNELS and channels * results <= MAX_PAIRS
     are_few = groups > 1 or (is_small and terms <= math.prod(image))
     if batches == 1 and are_few and 0 < terms <= MAX_TAPS:
-        return _OfArray(*array, kernel, dilation, image, strides)
+        return _ArrayConvolution(*array, kernel, dilation, image, strides)
     of_kernel = groups == 1 < batches == x.shape[lhs[0]] == shape[out[1]]
     if of_kernel and 0 < math.prod(image) <= MAX_TAPS:
-        return _OfKernel(*array, image, strides, kernel, dilation)
+        return _KernelGradient(*array, image, strides, kernel, dilation)
     return None
 
 
-class _Depthwise(NamedTuple):
+class _DepthwiseConvolution(NamedTuple):
     """A convolution as a function of its operands; hashable.
 
     Attributes:
@@ -141,9 +141,9 @@ class _Depthwise(NamedTuple):
     def starts(self, rank: int) -> np.ndarray:
         """Where in the padded array what meets each place of a window begins."""
         places = np.array(list(np.ndindex(*self.taps)), np.int32)
-        found = np.zeros((len(places), rank), np.int32)
-        found[:, self.lhs[2:]] = places * np.array(self.moves, np.int32)
-        return found
+        starts = np.zeros((len(places), rank), np.int32)
+        starts[:, self.lhs[2:]] = places * np.array(self.moves, np.int32)
+        return starts
 
     def view(self, x: Any, start: Any) -> Any:
         """What meets a place: of the padded array, from a start on."""
@@ -156,15 +156,15 @@ class _Depthwise(NamedTuple):
 
 def _numbers(k: Any, *, rhs: tuple[int, ...]) -> list[Any]:
     """The numbers of a kernel: a row for each channel of a group and each place, of all results."""
-    results, each, *places = rhs
-    k = lax.transpose(k, (each, *places, results))
+    results, channel, *places = rhs
+    k = lax.transpose(k, (channel, *places, results))
     return [lax.reshape(k, (math.prod(k.shape[:-1]), k.shape[-1]))]
 
 
-class _OfArray(_Depthwise):
+class _ArrayConvolution(_DepthwiseConvolution):
     """A few numbers for each result at each place: products are added up."""
 
-    def by_steps(self, writer: Writer, x: ir.Value, k: ir.Value) -> list[ir.Value]:
+    def by_steps(self, writer: ExpansionWriter, x: ir.Value, k: ir.Value) -> list[ir.Value]:
         """Writes the numbers of the kernel, stored, and the products."""
         (rows,) = writer.emit(functools.partial(_numbers, rhs=self.rhs), k)
         return writer.emit(self, x, writer.store(rows))
@@ -172,10 +172,10 @@ class _OfArray(_Depthwise):
     def __call__(self, x: Any, rows: Any) -> list[Any]:
         channel, (count, results) = self.lhs[1], rows.shape
         rows = iter(lax.split(rows, (1,) * count))
-        each = count // math.prod(self.taps)
+        per_group = count // math.prod(self.taps)
         total = None
-        for first in range(each):
-            part = lax.slice_in_dim(x, first, None, each, channel)
+        for first in range(per_group):
+            part = lax.slice_in_dim(x, first, None, per_group, channel)
             part = self.padded(_repeated(part, results // part.shape[channel], channel))
             for start in self.starts(x.ndim):
                 view, row = self.view(part, start), lax.reshape(next(rows), (results,))
@@ -184,7 +184,7 @@ class _OfArray(_Depthwise):
         return [lax.transpose(total, _matched(self.lhs, self.out))]
 
 
-class _OfKernel(_Depthwise):
+class _KernelGradient(_DepthwiseConvolution):
     """The gradient in such kernels, where channels are groups of a batch: products are summed.
 
     In a loop, as XLA stores what it sums, and would store that of all places at once.

@@ -35,7 +35,7 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expand_products import at_indices
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer, function_of
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter, function_of
 from jaxmlir.optimize.loops.scan_editor import LOOPS
 from jaxmlir.passes.base import Count
 
@@ -185,19 +185,19 @@ def _solve(a: Any, b: Any, *, left: bool, lower: bool, transposed: bool, unit: b
 
     row = b.ndim - (2 if left else 1)
     size = range(a.shape[-1])
-    found: dict[int, Any] = {}
+    solved: dict[int, Any] = {}
     for i in size if lower ^ transposed else reversed(size):
         x = lax.index_in_dim(b, i, row, keepdims=False)
-        x = _less(x, *((at(i, k, x), found[k]) for k in found))
-        found[i] = x if unit else lax.div(x, at(i, i, x))
+        x = _less(x, *((at(i, k, x), solved[k]) for k in solved))
+        solved[i] = x if unit else lax.div(x, at(i, i, x))
     # Rows of all matrices side by side: where they are used likewise, XLA moves nothing.
-    rows = _stacked([found[i] for i in size], 0)
+    rows = _stacked([solved[i] for i in size], 0)
     order = list(range(1, b.ndim))
     order.insert(row, 0)
     return [lax.transpose(rows, order)]
 
 
-def _lu(writer: Writer, a: ir.Value, *, is_stored: bool) -> list[ir.Value]:
+def _lu(writer: ExpansionWriter, a: ir.Value, *, is_stored: bool) -> list[ir.Value]:
     """The factors, the pivots, and where rows come from.
 
     Args:
@@ -244,11 +244,11 @@ def _step(pivot: Any, *state: Any, k: int, rows: int, columns: int) -> list[Any]
     table = [[*row, number] for row, number in zip(a, state[size:], strict=True)]
     others = range(k + 1, rows)
     taken = {i: lax.eq(pivot, lax.full_like(pivot, i)) for i in others}
-    for j, old in enumerate(table[k]):
+    for j, entry in enumerate(table[k]):
         for i in others:
             row = table[i]
             table[k][j] = lax.select(taken[i], row[j], table[k][j])
-            row[j] = lax.select(taken[i], old, row[j])
+            row[j] = lax.select(taken[i], entry, row[j])
     first = table[k]
     is_zero = lax.eq(first[k], lax.full_like(first[k], 0))
     for row in (table[i] for i in others):

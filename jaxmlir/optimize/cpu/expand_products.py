@@ -141,8 +141,8 @@ def _product(
     ends = range(end, end + len(sizes))
     at = [*range(middle), *ends], [*range(first), *range(middle, end), *ends]
     x, y = (
-        _spread(array, gone, kept, (*shape, *sizes), to)
-        for array, gone, kept, to in zip((x, y), summed, batch, at, strict=True)
+        _spread(array, gone, batch_dims, (*shape, *sizes), to)
+        for array, gone, batch_dims, to in zip((x, y), summed, batch, at, strict=True)
     )
     return [lax.reduce_sum(lax.mul(x, y), tuple(ends)) if sizes else lax.mul(x, y)]
 

@@ -79,8 +79,8 @@ def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
     if not 0 < array[axis] <= min(max_length, most):
         return None
     gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    kept = [d for d in range(len(array)) if d not in gone]
-    windows = dict(zip(numbers.update_window_dims, kept, strict=True))
+    window_dims = [d for d in range(len(array)) if d not in gone]
+    windows = dict(zip(numbers.update_window_dims, window_dims, strict=True))
     batches = dict(
         zip(numbers.scatter_indices_batching_dims, numbers.operand_batching_dims, strict=True)
     )
@@ -93,8 +93,8 @@ def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
         for dims, shape in ((of_indices, indices), (of_update, update))
         for d, n in zip(dims, shape[: len(dims)], strict=True)
     )
-    one = (d in of_update or array[d] == 1 for d in range(len(array)) if d != axis)
-    if not is_row or not all(one):
+    covered = (d in of_update or array[d] == 1 for d in range(len(array)) if d != axis)
+    if not is_row or not all(covered):
         return None
     return {"axis": axis, "of_indices": of_indices, "of_update": of_update}
 
@@ -122,9 +122,9 @@ def _scattered(
 
     def spread(x: Any, dims: Sequence[int | None]) -> Any:
         """What has these dimensions of the array, repeated along the others."""
-        none = [d for d, of in enumerate(dims) if of is None or of == axis]
+        none = [d for d, target in enumerate(dims) if target is None or target == axis]
         x = lax.squeeze(x, none)
-        left = [of for d, of in enumerate(dims) if d not in none]
+        left = [target for d, target in enumerate(dims) if d not in none]
         x = lax.transpose(x, np.argsort(left))
         return lax.broadcast_in_dim(x, array.shape, sorted(left))
 

@@ -41,7 +41,7 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 
 # Milliseconds of XLA / of this, a CPU core, jax 0.10 and 0.12.  Windows at strides of their size:
 #   16 x 64 x 64 x 16, 2 x 2  11.7, 5.8   12.0, 3.4   4 x 32 x 32 x 8, 4 x 4  0.22, 0.08  0.25, 0.08
@@ -84,7 +84,7 @@ class ExpandSelectAndScatter(ExpandOps):
         return Expansion(reason, windows.scatter, ops, SCATTERED * count, by_steps=True)
 
 
-def _suited(node: OpView) -> _Windows | None:
+def _suited(node: OpView) -> _PoolingWindows | None:
     """The windows of an op that is expanded."""
     if not is_plain_op(node):
         return None
@@ -102,7 +102,7 @@ def _suited(node: OpView) -> _Windows | None:
         or any(d != 1 for name in _DILATIONS for d in node.get(name, ()))
     ):
         return None
-    return _Windows(
+    return _PoolingWindows(
         tuple(sizes), tuple(strides), tuple(map(tuple, padding)), select, operand.shape, counts
     )
 
@@ -115,7 +115,7 @@ def _has_infinity(dtype: Any) -> bool:
     return dtypes.issubdtype(dtype, np.floating) and bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
-class _Windows(NamedTuple):
+class _PoolingWindows(NamedTuple):
     """Windows over an array; hashable.
 
     Attributes:
@@ -130,7 +130,9 @@ class _Windows(NamedTuple):
     shape: tuple[int, ...]
     counts: tuple[int, ...]
 
-    def scatter(self, writer: Writer, source: ir.Value, operand: ir.Value) -> list[ir.Value]:
+    def scatter(
+        self, writer: ExpansionWriter, source: ir.Value, operand: ir.Value
+    ) -> list[ir.Value]:
         """Writes which elements are selected, stored, and what comes back to them."""
         (which,) = writer.emit(functools.partial(_selected, windows=self), operand)
         scattered = functools.partial(_scattered, windows=self)
@@ -163,7 +165,7 @@ class _Windows(NamedTuple):
         return np.where(inside, numbers, -2).astype(np.int8)
 
 
-def _selected(operand: Any, *, windows: _Windows) -> list[Any]:
+def _selected(operand: Any, *, windows: _PoolingWindows) -> list[Any]:
     """Which of its elements each window selects, in row-major order."""
     elements = windows.elements(operand, windows.identity)
     best, which = next(elements), lax.full(windows.counts, 0, np.int8)
@@ -174,7 +176,7 @@ def _selected(operand: Any, *, windows: _Windows) -> list[Any]:
     return [which]
 
 
-def _gathered(tangents: Any, operand: Any, *, windows: _Windows) -> list[Any]:
+def _gathered(tangents: Any, operand: Any, *, windows: _PoolingWindows) -> list[Any]:
     """What each window selects, of a second array; of a window of infinities, zero."""
     best = lax.full(windows.counts, windows.identity, operand.dtype)
     value = lax.full(windows.counts, 0, tangents.dtype)
@@ -185,7 +187,7 @@ def _gathered(tangents: Any, operand: Any, *, windows: _Windows) -> list[Any]:
     return [value]
 
 
-def _scattered(source: Any, which: Any, *, windows: _Windows) -> list[Any]:
+def _scattered(source: Any, which: Any, *, windows: _PoolingWindows) -> list[Any]:
     """What comes back, where it was selected."""
     terms, strides = windows.terms, windows.strides
     # Windows that only elements outside of the array are in.
@@ -199,8 +201,8 @@ def _scattered(source: Any, which: Any, *, windows: _Windows) -> list[Any]:
     for j in reversed(list(np.ndindex(*terms))):
         start = [n - 1 - i for n, i in zip(terms, j, strict=True)]
         end = np.add(start, rows)
-        here, asked = (lax.slice(x, start, end) for x in (source, which))
-        is_selected = lax.eq(_spread(asked, split, 0), _spread(windows.places(j), split, 1))
+        here, selected = (lax.slice(x, start, end) for x in (source, which))
+        is_selected = lax.eq(_spread(selected, split, 0), _spread(windows.places(j), split, 1))
         term = lax.select(is_selected, _spread(here, split, 0), zeros)
         total = term if total is None else lax.add(total, term)
     whole = lax.reshape(total, [n * stride for n, stride in zip(rows, strides, strict=True)])

@@ -83,7 +83,7 @@ class ExpandTrigonometry(ExpandOps):
     min_elements: Count = MIN_ELEMENTS
 
     def expansions(self, program: Module) -> Callable[[OpView], Expansion | None]:
-        known: dict[ir.Value, bool] = {}
+        reduced: dict[ir.Value, bool] = {}
 
         def expansion(node: OpView) -> Expansion | None:
             aval = aval_of(node.operands[0].type)
@@ -91,7 +91,7 @@ class ExpandTrigonometry(ExpandOps):
                 return None
             if aval.dtype != np.float32 or aval.size < self.min_elements:
                 return None
-            if _is_reduced(node.op, known):
+            if _is_reduced(node.op, reduced):
                 return None
             polynomial = FUNCTIONS[node.name]
             return Expansion("a polynomial of each element", polynomial, OPS, SAVED * aval.size)
@@ -111,17 +111,17 @@ def _is_reduced(op: Any, known: dict[ir.Value, bool]) -> bool:
     while True:
         user = only_user(value)
         if user is None or user.name not in _FUSED_BEFORE:
-            found = user is not None and user.name in LIBRARY_REDUCTIONS
+            is_reduced = user is not None and user.name in LIBRARY_REDUCTIONS
             break
         (value,) = user.results
         if value in known:
-            found = known[value]
+            is_reduced = known[value]
             break
         # What is expanded later is erased then, and must not be in a table.
         if user.name not in FUNCTIONS:
             way.append(value)
-    known.update(dict.fromkeys(way, found))
-    return found
+    known.update(dict.fromkeys(way, is_reduced))
+    return is_reduced
 
 
 def _of_wide_numbers(function: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:

@@ -25,7 +25,7 @@ from jaxmlir.transforms.templates import Rules
 Values = ir.Value | Sequence[ir.Value]
 
 
-class Writer(NamedTuple):
+class ExpansionWriter(NamedTuple):
     """Writes ops at the insertion point.
 
     Attributes:
@@ -46,7 +46,8 @@ class Expansion(NamedTuple):
     Attributes:
       reason: the remark on the op.
       write: a function of the operands as arrays, as :meth:`Rules.emit` takes it; or, if
-        ``by_steps``, one that is given a :class:`Writer` and the operands as values of the IR.
+        ``by_steps``, one that is given a :class:`ExpansionWriter` and the operands as values of the
+        IR.
       ops: how many ops there are more than before, about.
       saved: nanoseconds of each run, about, at least.
     """
@@ -57,7 +58,7 @@ class Expansion(NamedTuple):
     saved: float
     by_steps: bool = False
 
-    def values(self, writer: Writer, operands: Sequence[ir.Value]) -> Values:
+    def values(self, writer: ExpansionWriter, operands: Sequence[ir.Value]) -> Values:
         """Writes the ops; what stands for the results."""
         if self.by_steps:
             return self.write(writer, *operands)
@@ -81,16 +82,16 @@ class ExpandOps(Pass):
             return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
-        writer = Writer(Rules(program), fences(program))
+        writer = ExpansionWriter(Rules(program), fences(program))
 
         def write(node: OpView) -> Values | None:
-            found = expansion(node)
-            if found is None:
+            candidate = expansion(node)
+            if candidate is None:
                 return None
-            if not compile_time.pays(function_of(node), found.ops, found.saved):
+            if not compile_time.pays(function_of(node), candidate.ops, candidate.saved):
                 return None
-            remark(node.op, found.reason)
-            return found.values(writer, node.operands)
+            remark(node.op, candidate.reason)
+            return candidate.values(writer, node.operands)
 
         rewrites = dict.fromkeys(expanded, write)
         return rewrite_ops(program, rewrites, converts=True) > 0

@@ -50,22 +50,22 @@ def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
         for name, signature in zip(body.names, body.signatures, strict=True)
     ):
         return []
-    search = _Search(body)
+    search = _SummedValues(body)
     reads = {
         body.makers[operands[0]]: search.reads(operands[0])
         for name, operands in zip(body.names, body.operands, strict=True)
         if name in LIBRARY_REDUCTIONS and search.is_summed_alone(operands[0])
     }
-    sums = Counter(one for found in reads.values() for one in found.shared)
+    sums = Counter(shared for sum_reads in reads.values() for shared in sum_reads.shared)
     return sorted(
         (i, 0)
-        for i, found in reads.items()
-        if len(found.arrays) > 1 and any(sums[one] == 1 for one in found.shared)
+        for i, sum_reads in reads.items()
+        if len(sum_reads.arrays) > 1 and any(sums[shared] == 1 for shared in sum_reads.shared)
     )
 
 
 @dataclass(eq=False)
-class _Reads:
+class _SumReads:
     """What a sum reads.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Reads:
     shared: set[_Shared] = field(default_factory=set)
 
 
-class _Search:
+class _SummedValues:
     """What is known of the values of a function."""
 
     def __init__(self, body: FunctionView):
@@ -94,9 +94,9 @@ class _Search:
             and self._is_only_read_once(value)
         )
 
-    def reads(self, summed: int) -> _Reads:
+    def reads(self, summed: int) -> _SumReads:
         """What a sum of a value reads, back to what is stored, and what is so only for it."""
-        found, body, types = _Reads(), self._body, self._body.types
+        reads, body, types = _SumReads(), self._body, self._body.types
         pending = [summed]
         for _ in range(MAX_WAY):
             if not pending:
@@ -108,12 +108,12 @@ class _Search:
                 if not is_small and self._is_computed(operand) and self._is_only_read_once(operand):
                     pending.append(operand)
                 elif elements(types[operand]) > 1:
-                    found.arrays.add(operand)
+                    reads.arrays.add(operand)
                     if is_small and self._is_spread_again(operand, i):
-                        found.shared.add((operand, types[value]))
+                        reads.shared.add((operand, types[value]))
                     elif not is_small and self._is_computed_again(operand):
-                        found.shared.add((operand, types[operand]))
-        return found
+                        reads.shared.add((operand, types[operand]))
+        return reads
 
     def _is_only_read_once(self, value: int) -> bool:
         return len(self._body.users[value]) == 1 and value not in self._body.outputs

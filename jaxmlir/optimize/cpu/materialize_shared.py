@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from jaxmlir.analysis.function_view import FunctionView, PutIn
+from jaxmlir.analysis.function_view import FunctionView, InsertedOp
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir
@@ -35,7 +35,7 @@ from jaxmlir.optimize.barriers import alone, fences_together
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
 from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways, slices_of_scans
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
-from jaxmlir.optimize.cpu.recomputation import Costs, Expensive
+from jaxmlir.optimize.cpu.recomputation import FencedValue, RecomputeCosts
 from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
@@ -65,19 +65,19 @@ def fence(program: Module, threshold: int = MaterializeShared.threshold) -> bool
     if together is None:
         return False
     put = alone(together)
-    bodies = _Bodies(program)
-    costs = Costs(bodies, threshold)
+    bodies = _BodyReader(program)
+    costs = RecomputeCosts(bodies, threshold)
     chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
     for symbol, values in chosen.items():
         if values:
             bodies.put_in(symbol, _fence(bodies(symbol), values, put))
     count = sum(map(len, chosen.values()))
 
-    def cut(found: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
-        for symbol, cuts in found.items():
+    def cut(by_symbol: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
+        for symbol, cuts in by_symbol.items():
             if cuts:
                 bodies.put_in(symbol, _cut(bodies(symbol), cuts, put, reason))
-        return sum(map(len, found.values()))
+        return sum(map(len, by_symbol.values()))
 
     sums = crowded_sums(list(program.functions), bodies)
     count += cut(sums, f"what is added up reads more than {MAX_READ} arrays")
@@ -99,45 +99,45 @@ def fence(program: Module, threshold: int = MaterializeShared.threshold) -> bool
     return count > 0
 
 
-class _Bodies:
+class _BodyReader:
     """The functions of a program, each read once."""
 
     def __init__(self, program: Module):
         self._program = program
-        self._found: dict[str, FunctionView] = {}
+        self._by_symbol: dict[str, FunctionView] = {}
 
     def __call__(self, symbol: str) -> FunctionView:
-        found = self._found.get(symbol)
-        if found is None:
+        body = self._by_symbol.get(symbol)
+        if body is None:
             function = self._program.function(symbol)
-            found = self._found[symbol] = analyses_of(self._program).body(function)
-        return found
+            body = self._by_symbol[symbol] = analyses_of(self._program).body(function)
+        return body
 
-    def put_in(self, symbol: str, fences: Iterable[PutIn]) -> None:
+    def put_in(self, symbol: str, fences: Iterable[InsertedOp]) -> None:
         """Notes that a function has fences now."""
         in_order = sorted(fences, key=lambda new: new.after)
-        self._found[symbol] = self(symbol).with_put_in(in_order)
+        self._by_symbol[symbol] = self(symbol).with_put_in(in_order)
 
 
 def _fence(
-    body: FunctionView, values: list[Expensive], put: Callable[..., ir.Value]
-) -> list[PutIn]:
+    body: FunctionView, values: list[FencedValue], put: Callable[..., ir.Value]
+) -> list[InsertedOp]:
     """Puts fences on values."""
-    found = []
+    fences = []
     for index, result, cost, users, views, is_branched in sorted(values, reverse=True):
         use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
         if is_branched:
             use = "the kernel that reads it asks where each element is"
         reason = f"{use}, and an element costs {cost} ops"
-        found += _store(body, (index, result), views, put, reason)
-    return found
+        fences += _store(body, (index, result), views, put, reason)
+    return fences
 
 
 def _cut(
     body: FunctionView, cuts: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
-) -> list[PutIn]:
+) -> list[InsertedOp]:
     """Puts fences on values: of which ops they are which results, or which arguments (-1)."""
-    return [new for cut in reversed(cuts) for new in _store(body, cut, (), put, reason)]
+    return [stored for cut in reversed(cuts) for stored in _store(body, cut, (), put, reason)]
 
 
 def _store(
@@ -146,7 +146,7 @@ def _store(
     views: Sequence[int],
     put: Callable[..., ir.Value],
     reason: str,
-) -> list[PutIn]:
+) -> list[InsertedOp]:
     """Puts a fence on a value.
 
     Args:
@@ -159,16 +159,16 @@ def _store(
     value, replaced = values[result], [first + result]
     with _after(body, index), op.location:
         fenced = put(value)
-        found = [PutIn(fenced.owner, index, [first + result], replaced)]
+        fences = [InsertedOp(fenced.owner, index, [first + result], replaced)]
         for v in views:
             view = _reshaped(fenced, values[v].type)
             values[v].replace_all_uses_with(view)
             if view is fenced:
                 replaced.append(first + v)
             else:
-                found.append(PutIn(view.owner, index, [first + result], [first + v]))
+                fences.append(InsertedOp(view.owner, index, [first + result], [first + v]))
     value.replace_all_uses_except(fenced, fenced.owner.operation)
-    return found
+    return fences
 
 
 def _after(body: FunctionView, index: int) -> ir.InsertionPoint:

@@ -38,14 +38,14 @@ def slices_of_scans(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[int]]:
     """For each function that a scan repeats, which of its arguments are slices."""
-    found = {}
+    slices = {}
     for symbol in symbols:
         body = bodies(symbol)
         for op, name in zip(body.ops, body.names, strict=True):
             if name == "jaxpr.scan":
                 scan = ScanOp.of(op)
-                _, _, found[scan.body] = scan.operands(range(len(op.operands)))
-    return found
+                _, _, slices[scan.body] = scan.operands(range(len(op.operands)))
+    return slices
 
 
 def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tuple[int, int]]:
@@ -73,17 +73,17 @@ def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tup
             continue
         if name not in FUSIBLE:
             continue
-        found = dict.fromkeys(read for v in operands for read in reads.get(v, ()))
+        reaching = dict.fromkeys(arrangement for v in operands for arrangement in reads.get(v, ()))
         if name in _VIEWS:
             signature = body.signatures[index]
-            found = {
+            reaching = {
                 (source, numbers.setdefault((way, signature), len(numbers) + 1)): None
-                for source, way in found
+                for source, way in reaching
             }
-        for source, way in list(found):
+        for source, way in list(reaching):
             if counts[first] >= MIN_ELEMENTS and 1 < counts[source] <= counts[first] // 2:
                 ways[source].add(way)
-                del found[source, way]
-        if found:
-            reads[first] = tuple(found)[:_MAX_READS]
+                del reaching[source, way]
+        if reaching:
+            reads[first] = tuple(reaching)[:_MAX_READS]
     return sorted(sources[source] for source, several in ways.items() if len(several) > 1)

@@ -39,7 +39,7 @@ WRITES = with_trait(Trait.UPDATE)
 _FUSED = ELEMENTWISE | with_trait(Trait.RESHAPE)
 
 
-class Overwritten(NamedTuple):
+class InPlaceWrite(NamedTuple):
     """A write in place, and what is read of the array for other ops.
 
     Attributes:
@@ -69,60 +69,60 @@ def loop_bodies(bodies: Iterable[FunctionView]) -> dict[str, None]:
     }
 
 
-def overwritten(body: FunctionView) -> list[Overwritten]:
+def overwritten(body: FunctionView) -> list[InPlaceWrite]:
     """The writes of the body of a loop that are to wait for reads, in order."""
     if WRITES.isdisjoint(body.names):
         return []
     in_place = set(range(body.arity))
-    found = []
+    writes = []
     for index, name in enumerate(body.names):
         if name not in WRITES:
             continue
         array, (result, _) = body.operands[index][0], body.results[index]
-        of = body.types[array]
-        if array in in_place and is_plain_array(of) and elements(of) >= MIN_ELEMENTS:
+        type_ = body.types[array]
+        if array in in_place and is_plain_array(type_) and elements(type_) >= MIN_ELEMENTS:
             in_place.add(result)
-            new = _overwritten(body, index)
-            if new is not None:
-                found.append(new)
-    return found
+            write = _overwritten(body, index)
+            if write is not None:
+                writes.append(write)
+    return writes
 
 
-def _overwritten(body: FunctionView, index: int) -> Overwritten | None:
+def _overwritten(body: FunctionView, index: int) -> InPlaceWrite | None:
     """What the op that writes is to wait for; ``None`` if there is nothing, or no way."""
     users = body.users
-    array, *written = body.operands[index]
+    array, *inputs = body.operands[index]
     readers = [k for k in users[array] if k != index]
-    if array in written or array in body.outputs:
+    if array in inputs or array in body.outputs:
         return None
     if not all(body.names[k] in READS and array not in body.operands[k][1:] for k in readers):
         return None
-    late, made = [k for k in readers if k > index], body.makers[array]
+    late, source = [k for k in readers if k > index], body.makers[array]
 
     def makers(k: int) -> Iterable[int]:
         return (maker for v in body.operands[k] if (maker := body.makers[v]) is not None)
 
     # What reads the array is after what made it.
-    needed = _reached([index], makers, range(0 if made is None else made + 1, index + 1))
+    needed = _reached([index], makers, range(0 if source is None else source + 1, index + 1))
     if needed is None:
         return None
-    given = body.results[index][0]
-    if any(v >= given for k in late for v in body.operands[k]):
+    result = body.results[index][0]
+    if any(v >= result for k in late for v in body.operands[k]):
         return None
-    read: dict[int, list[int]] = {}
+    fenced: dict[int, list[int]] = {}
     pending = readers[::-1]
     while pending:
         value = body.results[pending.pop()][0]
-        own = [k for k in users[value] if k in needed]
-        if len(own) < len(users[value]) or value in body.outputs:
-            read[value] = own
+        needed_users = [k for k in users[value] if k in needed]
+        if len(needed_users) < len(users[value]) or value in body.outputs:
+            fenced[value] = needed_users
         else:
             # XLA computes these again with what else uses them.
-            pending += [k for k in own if body.names[k] in _FUSED]
-    size = sum([elements(body.types[v]) for v in read])
-    if not read or MIN_RATIO * size > elements(body.types[array]):
+            pending += [k for k in needed_users if body.names[k] in _FUSED]
+    size = sum([elements(body.types[v]) for v in fenced])
+    if not fenced or MIN_RATIO * size > elements(body.types[array]):
         return None
-    others = (k for v, own in read.items() for k in users[v] if k not in own)
+    others = (k for v, needed_users in fenced.items() for k in users[v] if k not in needed_users)
     early = _reached(
         others, lambda k: (user for v in range(*body.results[k]) for user in users[v]), range(index)
     )
@@ -133,27 +133,27 @@ def _overwritten(body: FunctionView, index: int) -> Overwritten | None:
     if not early.isdisjoint({*body.effects, *readers, *of_late}):
         return None
     update = record_of(body.names[index]).update
-    return Overwritten(index, update, late, sorted(early), [*read], [*read.values()])
+    return InPlaceWrite(index, update, late, sorted(early), [*fenced], [*fenced.values()])
 
 
 def _reached(
     starts: Iterable[int], onward: Callable[[int], Iterable[int]], within: range
 ) -> set[int] | None:
     """The ops of a range that some lead to, these included; ``None`` if they are very many."""
-    found: set[int] = set()
+    reached: set[int] = set()
     pending = [*starts]
     while pending:
         k = pending.pop()
-        if k in within and k not in found:
-            if len(found) == MOST:
+        if k in within and k not in reached:
+            if len(reached) == MOST:
                 return None
-            found.add(k)
+            reached.add(k)
             pending += onward(k)
-    return found
+    return reached
 
 
 def read_first(
-    body: FunctionView, each: Overwritten, together: Callable[[list[ir.Value]], list[ir.Value]]
+    body: FunctionView, each: InPlaceWrite, together: Callable[[list[ir.Value]], list[ir.Value]]
 ) -> None:
     """Has a write wait for what is read.
 
@@ -168,8 +168,8 @@ def read_first(
         body.ops[k].operation.move_after(op.operation)
     values = [body.value(v) for v in each.read]
     with ir.InsertionPoint(op), op.location:
-        *read, update = together([*values, op.operands[each.update]])
-    for old, new, kept in zip(values, read, each.kept, strict=True):
-        own = [body.ops[k].operation for k in kept]
-        old.replace_all_uses_except(new, [update.owner.operation, *own])
+        *fenced, update = together([*values, op.operands[each.update]])
+    for old, new, users in zip(values, fenced, each.kept, strict=True):
+        kept_ops = [body.ops[k].operation for k in users]
+        old.replace_all_uses_except(new, [update.owner.operation, *kept_ops])
     op.operation.operands[each.update] = update

@@ -60,7 +60,7 @@ MOVES = NEEDED_OPS["jaxpr-pad-stencils"]
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
 
 
-class Moves:
+class PaddingOps:
     """The concatenations and padded arrays of a function, and the slices that these are of.
 
     Attributes:
@@ -102,7 +102,7 @@ class Moves:
 # -- The transposes of rolls: two padded parts of an array, in one sum, are a roll --
 
 
-def join_parts(rules: Rules, moves: Moves) -> dict[ir.Value, Roll]:
+def join_parts(rules: Rules, moves: PaddingOps) -> dict[ir.Value, Roll]:
     """Writes the two padded parts of a roll in a sum as a roll; the rolled values."""
     pads: dict[tuple[ir.Value, int, int, bool], ir.Value] = {}
     sums = _Sums()
@@ -126,7 +126,7 @@ def join_parts(rules: Rules, moves: Moves) -> dict[ir.Value, Roll]:
     return joined
 
 
-def part_again(rules: Rules, moves: Moves, joined: Mapping[ir.Value, Roll]) -> None:
+def part_again(rules: Rules, moves: PaddingOps, joined: Mapping[ir.Value, Roll]) -> None:
     """Writes rolls that were two padded parts as these, where that is faster.
 
     Microseconds of the parts / of the roll, in a sum, jax 0.10 and 0.12: 512 x 512, along the last
@@ -146,7 +146,7 @@ def part_again(rules: Rules, moves: Moves, joined: Mapping[ir.Value, Roll]) -> N
                 y.replace_all_uses_with(converted(total, y.type))
 
 
-def _rolled_part(moves: Moves, node: OpView) -> tuple[ir.Value, int, int, bool] | None:
+def _rolled_part(moves: PaddingOps, node: OpView) -> tuple[ir.Value, int, int, bool] | None:
     """Reads ``pad(x[k:], 0, k)`` or ``pad(x[:k], n-k, 0)``: ``x``, the dimension, ``k``, and which
     of the two it is."""
     # Operands as they are now: they may be sums of which parts have been joined since.
@@ -198,27 +198,27 @@ class _Sums:
     """
 
     def __init__(self) -> None:
-        self._found: dict[ir.Value, ir.Value | None] = {}
+        self._sums: dict[ir.Value, ir.Value | None] = {}
 
     def of(self, value: ir.Value) -> ir.Value | None:
         """The sum of which a value is a term."""
         way = [value]
         while True:
-            found = self._found.get(way[-1], way[-1])
-            if found != way[-1]:
+            root = self._sums.get(way[-1], way[-1])
+            if root != way[-1]:
                 break
             user = only_user(way[-1])
             if user is None or user.name not in ADDITIONS:
                 break
             (total,) = user.results
             if total.type != value.type:
-                found = None
+                root = None
                 break
             way.append(total)
-        if found == value:
-            found = None
-        self._found.update(dict.fromkeys(way, found))
-        return found
+        if root == value:
+            root = None
+        self._sums.update(dict.fromkeys(way, root))
+        return root
 
 
 class Roll(NamedTuple):
@@ -266,10 +266,10 @@ class Shift(NamedTuple):
         """How much of ``x`` is seen before its beginning and after its end, along each dimension;
         negative where not all of it is."""
         sizes = zip(self.start, self.y.type.shape, self.x.type.shape, strict=True)
-        return [(-first, first + seen - size) for first, seen, size in sizes]
+        return [(-first, first + length - size) for first, length, size in sizes]
 
 
-class Group(NamedTuple):
+class StencilViews(NamedTuple):
     """The views of an array that goes on in one way."""
 
     x: ir.Value
@@ -278,9 +278,9 @@ class Group(NamedTuple):
 
     def margins(self) -> tuple[tuple[int, int], ...]:
         """What the array is stored with, before and after it."""
-        seen = zip(*(view.margins() for view in self.views), strict=True)
+        by_dim = zip(*(view.margins() for view in self.views), strict=True)
         return tuple(
-            [(max(0, *(a for a, _ in d)), max(0, *(b for _, b in d))) for d in map(list, seen)]
+            [(max(0, *(a for a, _ in d)), max(0, *(b for _, b in d))) for d in map(list, by_dim)]
         )
 
     def pays(self, margin: float) -> bool:
@@ -290,7 +290,7 @@ class Group(NamedTuple):
         )
 
 
-def groups_of(moves: Moves, min_elements: int, margin: float) -> list[Group]:
+def groups_of(moves: PaddingOps, min_elements: int, margin: float) -> list[StencilViews]:
     """The arrays to store with a margin, with their views."""
     views: dict[ir.Value, Shift] = {}
     groups: dict[tuple[ir.Value, bytes | None], list[Shift]] = collections.defaultdict(list)
@@ -301,17 +301,17 @@ def groups_of(moves: Moves, min_elements: int, margin: float) -> list[Group]:
         views[view.y] = view
         if _margin(view.x, view.margins()) <= margin and _is_fused(view.y):
             groups[view.x, view.fill].append(view)
-    found = [Group(x, fill, found) for (x, fill), found in groups.items()]
+    found = [StencilViews(x, fill, found) for (x, fill), found in groups.items()]
     return [group for group in found if group.pays(margin)]
 
 
-def _view(moves: Moves, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
+def _view(moves: PaddingOps, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
     if not is_plain_op(node):
         return None
     return _roll(moves, node, views) if node.name == "jaxpr.concatenate" else _pad(moves, node)
 
 
-def _roll(moves: Moves, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
+def _roll(moves: PaddingOps, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:
     """``concatenate(x[k:], x[:k])``; of what is rolled already, both rolls at once."""
     parts = [moves.part(v) for v in node.operands]
     if len(parts) != 2 or None in parts:
@@ -341,7 +341,7 @@ def _shortest(by: int, size: int) -> int:
     return by if 2 * by <= size else by - size
 
 
-def _pad(moves: Moves, node: OpView) -> Shift | None:
+def _pad(moves: PaddingOps, node: OpView) -> Shift | None:
     """``pad(x, a, b)``, and ``pad(x[c:], a, b)`` where this shows nothing else."""
     fill = moves.filled(node)
     if fill is None:
@@ -374,7 +374,7 @@ def _is_fused(value: ir.Value) -> bool:
 # -- Writing an array with its margin, and its views as slices of that --
 
 
-def write(rules: Rules, group: Group, put: Callable[[ir.Value], ir.Value]) -> None:
+def write(rules: Rules, group: StencilViews, put: Callable[[ir.Value], ir.Value]) -> None:
     """Writes the array with its margin before the first view, and slices in place of all."""
     first = group.views[0].y.owner
     margins = group.margins()
@@ -454,11 +454,11 @@ class PadStencils(Pass):
         rules = Rules(program)
 
         def pad(function: func.FuncOp) -> int:
-            moves = Moves(program, function)
+            moves = PaddingOps(program, function)
             joined = join_parts(rules, moves)
             if joined:
                 drop_dead_ops(function)
-                moves = Moves(program, function)
+                moves = PaddingOps(program, function)
             groups = groups_of(moves, self.min_elements, self.margin)
             stored = {view.y for group in groups for view in group.views}
             part_again(rules, moves, {y: roll for y, roll in joined.items() if y not in stored})

@@ -52,7 +52,7 @@ class ParallelLoops(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        steps, target = _Steps(program), program.target
+        steps, target = _FunctionTimes(program), program.target
         saved = 1 - 1 / target.threads
         for function in outside_kernels(program, LOOPS):
             for op, name in loops_of(function):
@@ -66,23 +66,23 @@ class ParallelLoops(Pass):
         return changed
 
 
-class _Steps:
+class _FunctionTimes:
     """What functions of a program take, and of how many kernels they are."""
 
     def __init__(self, program: Module):
         self._program = program
         self._prices = Prices(program)
-        self._found: dict[str, tuple[float, int]] = {}
+        self._by_symbol: dict[str, tuple[float, int]] = {}
 
     def of(self, symbol: str) -> tuple[float, int]:
         """Nanoseconds of the ops of ``@symbol`` in large kernels, and how many these are."""
-        found = self._found.get(symbol)
-        if found is None:
+        totals = self._by_symbol.get(symbol)
+        if totals is None:
             # A function that calls itself: how often is not known.
-            self._found[symbol] = 0.0, 0
+            self._by_symbol[symbol] = 0.0, 0
             function = self._program.function(symbol)
-            found = self._found[symbol] = self._of(analyses_of(self._program).body(function))
-        return found
+            totals = self._by_symbol[symbol] = self._of(analyses_of(self._program).body(function))
+        return totals
 
     def _of(self, body: FunctionView) -> tuple[float, int]:
         calls = inlined_calls(body)
@@ -90,8 +90,10 @@ class _Steps:
         large = [elements(type_) >= MIN_ELEMENTS for type_ in body.types]
         for index, name in enumerate(body.names):
             if index in calls or name == "jaxpr.jit":
-                own, more = self.of(calls.get(index) or body.signatures[index].named["jaxpr"].value)
-                time, kernels = time + own, kernels + more + (index not in calls)
+                inner_time, more = self.of(
+                    calls.get(index) or body.signatures[index].named["jaxpr"].value
+                )
+                time, kernels = time + inner_time, kernels + more + (index not in calls)
                 continue
             first, last = body.results[index]
             if name in _COMPUTED and any(large[first:last]):

@@ -62,7 +62,7 @@ _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
 
 
-class Expensive(NamedTuple):
+class FencedValue(NamedTuple):
     """A value to fence."""
 
     index: int
@@ -91,10 +91,10 @@ _ARGUMENT = ElementCost(0, 1)
 _MUCH = 1 << 20
 
 
-class FunctionCosts(NamedTuple):
+class FunctionSummary(NamedTuple):
     """What a function's callers have to know of it, and the values in it to fence."""
 
-    fenced: list[Expensive]
+    fenced: list[FencedValue]
     results: list[ElementCost]
     again: list[ElementCost]
     """For each result, the part of its cost that each of several kernels that read it computes."""
@@ -110,7 +110,7 @@ class FunctionCosts(NamedTuple):
     """For each result, how often a kernel asks of an element of it where it is."""
 
 
-class Costs:
+class RecomputeCosts:
     """How many elementary ops compute an element of a value, those of called functions included.
 
     Args:
@@ -121,28 +121,30 @@ class Costs:
     def __init__(self, bodies: Callable[[str], FunctionView], threshold: int):
         self._bodies = bodies
         self._threshold = threshold
-        self._found: dict[str, FunctionCosts] = {}
+        self._by_symbol: dict[str, FunctionSummary] = {}
 
-    def of(self, symbol: str) -> FunctionCosts:
-        found = self._found.get(symbol)
-        if found is None:
+    def of(self, symbol: str) -> FunctionSummary:
+        costs = self._by_symbol.get(symbol)
+        if costs is None:
             body = self._bodies(symbol)
             # A rule that calls its own function: in itself this costs nothing.
             outs = len(body.returned)
             free, users = [_FREE] * outs, [1] * body.arity
             nowhere = [False] * outs
-            self._found[symbol] = FunctionCosts([], free, free, users, [], {}, nowhere, [0] * outs)
-            found = self._found[symbol] = _Walk(body, self.of, self._threshold).run()
-        return found
+            self._by_symbol[symbol] = FunctionSummary(
+                [], free, free, users, [], {}, nowhere, [0] * outs
+            )
+            costs = self._by_symbol[symbol] = _FenceWalk(body, self.of, self._threshold).run()
+        return costs
 
 
-class _Walk:
+class _FenceWalk:
     """A walk through a function, operands first, that finds the values to fence.
 
     Lists have an entry for each value of the function.
     """
 
-    def __init__(self, body: FunctionView, of: Callable[[str], FunctionCosts], threshold: int):
+    def __init__(self, body: FunctionView, of: Callable[[str], FunctionSummary], threshold: int):
         of_types = {type_: elements(type_) for type_ in set(body.types)}
         self._body = body
         self._of = of
@@ -158,13 +160,13 @@ class _Walk:
         self._branches = _Branches()
         # Of a value that is another one in another shape, that one.
         self._arrays: dict[int, int] = {}
-        self._fenced: list[Expensive] = []
+        self._fenced: list[FencedValue] = []
 
-    def run(self) -> FunctionCosts:
+    def run(self) -> FunctionSummary:
         for index in range(len(self._body.ops)):
             self._visit(index)
         body, outs, first_of = self._body, self._body.returned, dict[int, int]()
-        return FunctionCosts(
+        return FunctionSummary(
             self._fenced,
             [self._costs[v] for v in outs],
             [self._again[v] for v in outs],
@@ -186,18 +188,18 @@ class _Walk:
         is_reshape = name in _RESHAPES and self._counts[first] == self._counts[operands[0]]
         if name in _SLOW or (is_reshape and operands[0] in self._slow):
             self._slow.add(first)
-        read = self._read_by_each_element(name, operands, first)
+        inputs = self._read_by_each_element(name, operands, first)
         callee = self._of(self._calls[index]) if index in self._calls else None
         if callee is not None:
             self._joined.update(itertools.compress(range(first, last), callee.joined))
             self._branches.counts.update(dict(enumerate(callee.branches, start=first)))
         elif name in FUSIBLE:
-            if name in _JOINS or not self._joined.isdisjoint(read):
+            if name in _JOINS or not self._joined.isdisjoint(inputs):
                 self._joined.add(first)
             if name not in INDEXED:
-                self._fence_branched(name, read, first)
-        costs = _of_op(name, callee and callee.results, [self._costs[v] for v in read])
-        again = _of_op(name, callee and callee.again, [self._again[v] for v in read])
+                self._fence_branched(name, inputs, first)
+        costs = _of_op(name, callee and callee.results, [self._costs[v] for v in inputs])
+        again = _of_op(name, callee and callee.again, [self._again[v] for v in inputs])
         if is_stored_if_shared(self._body.signatures[index]):
             again = [_FREE]
         views = {} if callee is None else _views(callee, first, self._users)
@@ -279,7 +281,7 @@ class _Walk:
     ) -> None:
         first = self._body.results[index][0]
         views = tuple([v - first for v in others])
-        self._fenced.append(Expensive(index, value - first, ops, users, views, is_branched))
+        self._fenced.append(FencedValue(index, value - first, ops, users, views, is_branched))
         self._costs[value] = self._again[value] = _FREE
 
 
@@ -343,30 +345,30 @@ def _users(
     body: FunctionView,
     calls: Mapping[int, str],
     counts: Sequence[int],
-    callee: Callable[[str], FunctionCosts],
+    callee: Callable[[str], FunctionSummary],
 ) -> list[int]:
     """How many ops use each value, those of called functions included."""
-    found = [0] * len(counts)
+    use_counts = [0] * len(counts)
     for v in set(body.returned):
-        found[v] = 1
+        use_counts[v] = 1
     sliced: Counter[int] = Counter()
     for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
         if index in calls:
             of_arguments = dict(zip(operands, callee(calls[index]).users, strict=True))
             for v, users in of_arguments.items():
-                found[v] += users
+                use_counts[v] += users
         elif name == "jaxpr.slice":
             sliced[operands[0]] += counts[body.results[index][0]]
         else:
             for v in set(operands):
-                found[v] += 1
+                use_counts[v] += 1
     # Slices that share no element are one user: each element is computed for one of them.
     for v, count in sliced.items():
-        found[v] += math.ceil(count / max(1, counts[v]))
-    return found
+        use_counts[v] += math.ceil(count / max(1, counts[v]))
+    return use_counts
 
 
-def _views(callee: FunctionCosts, first: int, users: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def _views(callee: FunctionSummary, first: int, users: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The other results of a call that are the same array as each result that is used.
 
     Args:
@@ -393,13 +395,13 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
     fenced, for it costs no less: a kernel ends there.
     """
     # Two places stand for many.
-    found: dict[int, set[Any]] = {v: {v} for v in body.returned}
+    places_of: dict[int, set[Any]] = {v: {v} for v in body.returned}
     sizes: Counter[Any] = Counter()
     shapes = {t: getattr(aval_if_any(t), "shape", None) for t in set(body.types)}
     for index in reversed(range(len(body.ops))):
         name, (first, last) = body.names[index], body.results[index]
         results = range(first, last)
-        places = found.get(first, set()) if results else set()
+        places = places_of.get(first, set()) if results else set()
         if len(places) > 1:
             places = {first}
         is_fused = name in FUSED
@@ -408,7 +410,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
                 sizes[place] += 1
         shape = shapes[body.types[first]] if is_fused and len(results) == 1 else None
         for v in dict.fromkeys(body.operands[index]):
-            where = found.setdefault(v, set())
+            where = places_of.setdefault(v, set())
             if len(where) > 1:
                 continue
             if is_fused and len(results) == 1 and shapes[body.types[v]] == shape:
@@ -420,7 +422,7 @@ def _computed_once(body: FunctionView, calls: Mapping[int, str]) -> set[int]:
                 where.add(first if results else name)
     return {
         v
-        for v, where in found.items()
+        for v, where in places_of.items()
         if len(where) == 1 and sizes[next(iter(where))] <= MAX_KERNEL
     }
 
@@ -481,17 +483,17 @@ def _spread(
     body: FunctionView,
     calls: Mapping[int, str],
     counts: Sequence[int],
-    callee: Callable[[str], FunctionCosts],
+    callee: Callable[[str], FunctionSummary],
 ) -> dict[int, bool]:
     """The values that an op reads each element of several times, for as many of its own, and
     whether it finds them by index.  The op may be one of a called function."""
     views: dict[int, int] = {}
     parts: defaultdict[int, dict[int, bool]] = defaultdict(dict)
-    found: dict[int, bool] = {}
+    spread: dict[int, bool] = {}
     for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
         if index in calls:
             for i, by_index in callee(calls[index]).spread.items():
-                found[operands[i]] = found.get(operands[i], False) or by_index
+                spread[operands[i]] = spread.get(operands[i], False) or by_index
             continue
         first = body.results[index][0]
         is_gather = name == "jaxpr.gather"
@@ -502,17 +504,17 @@ def _spread(
             if size >= MIN_ELEMENTS:
                 for v in operands[:1] if is_gather else operands:
                     if 1 < counts[v] <= size // 2:
-                        read = parts[views.get(v, v)]
-                        read[v] = read.get(v, False) or is_gather
+                        reads = parts[views.get(v, v)]
+                        reads[v] = reads.get(v, False) or is_gather
         if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
-    for whole, read in parts.items():
+    for whole, reads in parts.items():
         # Of what is read part by part, all is stored at once.
-        if sum([counts[v] for v in read]) >= counts[whole]:
-            read = {whole: any(read.values())}
-        for v, by_index in read.items():
-            found[v] = found.get(v, False) or by_index
-    return found
+        if sum([counts[v] for v in reads]) >= counts[whole]:
+            reads = {whole: any(reads.values())}
+        for v, by_index in reads.items():
+            spread[v] = spread.get(v, False) or by_index
+    return spread
 
 
 def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection[int]) -> bool:

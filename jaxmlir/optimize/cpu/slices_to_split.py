@@ -71,7 +71,7 @@ class SlicesToSplit(Pass):
         return rewrite_functions(program, NEEDED_OPS[self.name], split) > 0
 
 
-class _Split(NamedTuple):
+class _ArraySplit(NamedTuple):
     """The split of a part of an array along an axis.
 
     Attributes:
@@ -95,14 +95,14 @@ class _Split(NamedTuple):
 
 def _sliced(function: func.FuncOp) -> list[list[OpView]]:
     """The slices of each array that has several, in the order of the ops."""
-    found: dict[ir.Value, list[OpView]] = {}
+    slices: dict[ir.Value, list[OpView]] = {}
     for node in ops_of(function):
         if node.name == "jaxpr.slice" and is_plain_op(node):
-            found.setdefault(node.operands[0], []).append(node)
-    return [nodes for nodes in found.values() if len(nodes) > 1]
+            slices.setdefault(node.operands[0], []).append(node)
+    return [nodes for nodes in slices.values() if len(nodes) > 1]
 
 
-def _split_of(nodes: Sequence[OpView]) -> tuple[_Split, list[OpView]] | None:
+def _split_of(nodes: Sequence[OpView]) -> tuple[_ArraySplit, list[OpView]] | None:
     """The split that some slices of an array are pieces of, and these in its order."""
     # Others have no cotangent.
     if not dtypes.issubdtype(aval_of(nodes[0].operands[0].type).dtype, np.inexact):
@@ -134,11 +134,11 @@ def _split_of(nodes: Sequence[OpView]) -> tuple[_Split, list[OpView]] | None:
         return None
     if 2 * sum(sizes[k] for k in pieces) < sum(sizes):
         return None
-    split = _Split(axis, tuple(starts), tuple(limits), tuple(sizes), tuple(pieces))
+    split = _ArraySplit(axis, tuple(starts), tuple(limits), tuple(sizes), tuple(pieces))
     return split, [nodes[k] for k in order]
 
 
-def _write(rules: Rules, first: OpView, split: _Split, slices: Sequence[OpView]) -> None:
+def _write(rules: Rules, first: OpView, split: _ArraySplit, slices: Sequence[OpView]) -> None:
     """Takes slices from a split, which is put where the first of their ops is."""
     (array,) = first.operands
     remark(first.op, f"{len(slices)} slices of an array of shape {shape_of(array)} are one split")

@@ -31,14 +31,14 @@ MAX_READ = 8
 # Numbers stand for the arguments of the function at hand, a number in a tuple for a value that is
 # stored in it, and pairs of the number of a call's result and one of these for what is stored in
 # the called function.
-_Reads = frozenset[object]
-_NOTHING: _Reads = frozenset()
+_ReadSet = frozenset[object]
+_NOTHING: _ReadSet = frozenset()
 
 
-class _Found(NamedTuple):
+class _ValueReads(NamedTuple):
     """What has been found about a value."""
 
-    reads: _Reads
+    reads: _ReadSet
     is_sum: bool = False
 
 
@@ -46,69 +46,72 @@ def crowded_sums(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
 ) -> dict[str, list[tuple[int, int]]]:
     """The sums to store: for each function, of which of its ops they are which results."""
-    search = _Search(bodies)
+    search = _WideSums(bodies)
     for symbol in symbols:
         search.results(symbol)
     return search.sums
 
 
-class _Search:
+class _WideSums:
     """What has been found in the functions so far."""
 
     def __init__(self, bodies: Callable[[str], FunctionView]):
         self.sums: dict[str, list[tuple[int, int]]] = {}
         self._bodies = bodies
-        self._results: dict[str, list[_Found]] = {}
+        self._results: dict[str, list[_ValueReads]] = {}
 
-    def results(self, symbol: str) -> list[_Found]:
+    def results(self, symbol: str) -> list[_ValueReads]:
         """What the results of a function are."""
         if symbol not in self._results:
             body = self._bodies(symbol)
             # A rule that calls its own function: in itself this reads nothing.
-            self._results[symbol] = [_Found(_NOTHING)] * len(body.returned)
+            self._results[symbol] = [_ValueReads(_NOTHING)] * len(body.returned)
             self._results[symbol] = self._walk(symbol, body)
         return self._results[symbol]
 
-    def _walk(self, symbol: str, body: FunctionView) -> list[_Found]:
+    def _walk(self, symbol: str, body: FunctionView) -> list[_ValueReads]:
         sums = self.sums[symbol] = []
         calls = inlined_calls(body)
         large = {type_ for type_ in set(body.types) if elements(type_) >= FEW_ELEMENTS}
-        known = [
-            _Found(frozenset({i}) if type_ in large else _NOTHING)
+        facts = [
+            _ValueReads(frozenset({i}) if type_ in large else _NOTHING)
             for i, type_ in enumerate(body.types[: body.arity])
         ]
         for index, (name, operands, (first, last)) in enumerate(
             zip(body.names, body.operands, body.results, strict=True)
         ):
             if index in calls:
-                read = [known[v].reads for v in operands]
-                found = [
-                    _Found(_of_call(first, reads, read), is_sum)
+                of_operands = [facts[v].reads for v in operands]
+                out_facts = [
+                    _ValueReads(_of_call(first, reads, of_operands), is_sum)
                     for reads, is_sum in self.results(calls[index])
                 ]
             elif name in FUSIBLE:
-                reads = _NOTHING.union(*[known[v].reads for v in operands])
-                found = [_Found(reads, name in ADDITIONS)]
+                reads = _NOTHING.union(*[facts[v].reads for v in operands])
+                out_facts = [_ValueReads(reads, name in ADDITIONS)]
             else:
-                found = None
+                out_facts = None
             for v in range(first, last):
                 is_large = body.types[v] in large
-                stored = _Found(frozenset({(v,)}) if is_large else _NOTHING)
-                of_result = stored if found is None else found[v - first]
+                stored = _ValueReads(frozenset({(v,)}) if is_large else _NOTHING)
+                of_result = stored if out_facts is None else out_facts[v - first]
                 if is_large and len(of_result.reads) > MAX_READ:
                     if of_result.is_sum:
                         sums.append((index, v - first))
                     of_result = stored
-                known.append(of_result)
-        return [known[v] for v in body.returned]
+                facts.append(of_result)
+        return [facts[v] for v in body.returned]
 
 
-def _of_call(call: int, of_result: _Reads, of_operands: list[_Reads]) -> _Reads:
+def _of_call(call: int, of_result: _ReadSet, of_operands: list[_ReadSet]) -> _ReadSet:
     """What a result of a call reads, given what it reads in the called function.
 
     Args:
       call: the number of the call's first result.
     """
     return _NOTHING.union(
-        *(of_operands[read] if isinstance(read, int) else {(call, read)} for read in of_result)
+        *(
+            of_operands[source] if isinstance(source, int) else {(call, source)}
+            for source in of_result
+        )
     )

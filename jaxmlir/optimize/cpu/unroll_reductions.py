@@ -47,8 +47,8 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.selecting import COMPUTING, Elements, Selection, made_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, Writer
+from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
 from jaxmlir.transforms.templates import Rules
 
@@ -177,7 +177,7 @@ def _of_slices(
     axes: tuple[int, ...],
     nodes: dict[ir.Value, OpView],
     leaves: list[ir.Value],
-    writer: Writer,
+    writer: ExpansionWriter,
     *_: ir.Value,
 ) -> list[ir.Value]:
     """Writes a function of the slices of an array."""
@@ -248,8 +248,8 @@ def _slices(
       leaves: the values that slices are taken of.
     """
     shape = aval_of(array.type).shape
-    elements = Elements(rules)
-    found = []
+    elements = ElementWriter(rules)
+    slices = []
     for indices in itertools.product(*(range(shape[d]) for d in axes)):
         starts = [0] * len(shape)
         limits = list(shape)
@@ -257,8 +257,8 @@ def _slices(
             starts[d], limits[d] = i, i + 1
         # Without the axes from the start: loops over dimensions of size 1 are not vectorized.
         selection = Selection.box(shape, starts, limits, axes)
-        found.append(elements.write(array, selection, (), nodes, leaves))
-    return found
+        slices.append(elements.write(array, selection, (), nodes, leaves))
+    return slices
 
 
 def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
@@ -267,8 +267,8 @@ def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
     (array,) = reduction.operands
     shape = aval_of(array.type).shape
     inner, leaves = made_of(array, lambda value: _cheap(value, shape), MAX_AGAIN + 1)
-    read = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
-    if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == read[v] for v in inner):
+    use_counts = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
+    if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == use_counts[v] for v in inner):
         return {}, [array]
     if any(node is not None and node.name in _JOINING for node in map(node_of, leaves)):
         return {}, [array]

@@ -83,11 +83,11 @@ def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
         f"{count(len(spared), 'array')}",
     )
     test = bodies.copy(loop.cond, cond)
-    written = _with_numbers(bodies, loop, test, cond, numbers)
+    carried = _with_numbers(bodies, loop, test, cond, numbers)
     of_cond, of_body, init = loop.operands(list(op.operands))
     with ir.InsertionPoint(op), op.location:
         init += inline(test, [*of_cond, *init])
-        results = written.write(rules, [*of_cond, *of_body, *of_cond, *init])
+        results = carried.write(rules, [*of_cond, *of_body, *of_cond, *init])
     replace(op, results[: len(op.results)])
     bodies.drop(test)
     return True
@@ -125,21 +125,21 @@ def _with_numbers(
 
     function = bodies.own(loop.cond)
     of_cond = cond.of_copy(function)
-    old = [of_cond.value(number) for number in numbers]
+    values = [of_cond.value(number) for number in numbers]
     arguments = list(body_of(function).arguments)
-    given = set_arguments(function, [*arguments, *types])[len(arguments) :]
-    for value, argument in zip(old, given, strict=True):
+    added = set_arguments(function, [*arguments, *types])[len(arguments) :]
+    for value, argument in zip(values, added, strict=True):
         value.replace_all_uses_with(argument)
     drop_dead_ops(function)
 
     body, consts = bodies.own(loop.body), loop.body_consts
-    own = list(body_of(body).arguments)
+    body_args = list(body_of(body).arguments)
     tested = cond.types[: loop.cond_consts]
-    own = set_arguments(body, [*own[:consts], *tested, *own[consts:], *types])
+    body_args = set_arguments(body, [*body_args[:consts], *tested, *body_args[consts:], *types])
     carry = returned(body)
     with ir.InsertionPoint.at_block_terminator(body_of(body)), body.location:
-        new = inline(test, [*own[consts : consts + loop.cond_consts], *carry])
-    set_results(body, [*carry, *new])
+        computed = inline(test, [*body_args[consts : consts + loop.cond_consts], *carry])
+    set_results(body, [*carry, *computed])
     return loop._replace(
         cond=function.name.value, body=body.name.value, body_consts=consts + loop.cond_consts
     )

@@ -32,7 +32,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.optimize.vectorize.batchable import BATCHED_CALLS, SharedRules, called, can_batch
 from jaxmlir.optimize.vectorize.isomorphic import (
-    Bodies,
+    BodyClasses,
     Group,
     dependents_between,
     independent_groups,
@@ -96,7 +96,7 @@ class _Fusion:
         self._max_work = max_work
         self._work = Work(program)
         self._shared_rules = SharedRules(program)
-        self._bodies = Bodies(self.rules, self._read)
+        self._bodies = BodyClasses(self.rules, self._read)
         self._costs: dict[int, float | None] = {}
         self._cheap_calls: dict[str, bool] = {}
         self._keys: dict[Signature, Any | None] = {}
@@ -135,18 +135,18 @@ class _Fusion:
     def _groups(self, body: FunctionView, keys: dict[int, Any]) -> tuple[list[Group], bool]:
         """Groups of two scans and more that stand one after the other, not into each other, so that
         none changes what is known of the next one; and whether there are other groups."""
-        found: list[Group] = []
+        groups: list[Group] = []
         end, are_more = -1, False
         for members in independent_groups(body.operands, starmap(range, body.results), keys):
             if len(members) == 1:
                 continue
             group = Group(self.rules, body, [tuple(members)])
             if members[0] > end and self._can_merge(group, keys[members[0]][0]):
-                found.append(group)
+                groups.append(group)
                 end = members[-1]
             else:
                 are_more = True
-        return found, are_more
+        return groups, are_more
 
     def _key(self, signature: Signature) -> Any | None:
         """A key that scans which may be one have in common; ``None`` if an op is no candidate."""
@@ -241,8 +241,8 @@ class _Fusion:
                 rule = self.rules.batch(example, "jaxpr.scan", dims, axis)
                 example.erase()
             else:
-                known = None if lifted in self.changed else self._read(lifted)
-                with self.rules.functions.having_read(lifted, known):
+                view = None if lifted in self.changed else self._read(lifted)
+                with self.rules.functions.having_read(lifted, view):
                     rule = self.rules.batch(members[0], "jaxpr.scan", dims, axis, signatures[0])
             args = [
                 c[0] if d is None else self._stack(c, d) for c, d in zip(columns, dims, strict=True)
@@ -306,8 +306,8 @@ def _may_go_on(
             if op in keys:
                 alike[len(operands)] = body.signatures[op].results
             add((op,))
-    found = independent_groups(operands, results, alike)
-    return any(len(group) > 1 and not merged.isdisjoint(group) for group in found)
+    regrouped = independent_groups(operands, results, alike)
+    return any(len(group) > 1 and not merged.isdisjoint(group) for group in regrouped)
 
 
 def _in_order(group: Group, pack: Sequence[int]) -> Sequence[int]:

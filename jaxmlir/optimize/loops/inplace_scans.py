@@ -17,7 +17,7 @@ stays.  That is what XLA makes of the rows of a scan anyway::
     h, _, zs = scan(step, (h, 0, concatenate([y0[:, None], zeros], 1)))
 
 so that nothing is copied.  It is done where loops are all that read the parts, and where what is
-written has no other use; and if a row is not in too many pieces for the cache (:class:`Rows`).
+written has no other use; and if a row is not in too many pieces for the cache (:class:`ViewRows`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import scalar_type, with_shape
 from jaxmlir.optimize.loops.scan_editor import (
-    Carried,
-    Constant,
+    CarriedValue,
+    ConstantOperand,
     LoopEditor,
     ScanEditor,
     can_change,
@@ -79,7 +79,7 @@ MOST_SOONER = 16
 _MOVES = VIEWS - {"jaxpr.split", "jaxpr.unstack"}
 
 
-class Rows(NamedTuple):
+class ViewRows(NamedTuple):
     """The rows of a view, along its first dimension.
 
     Attributes:
@@ -90,7 +90,7 @@ class Rows(NamedTuple):
     view: StridedView
 
     @classmethod
-    def of(cls, value: ir.Value) -> Rows:
+    def of(cls, value: ir.Value) -> ViewRows:
         """The rows of a value, in the farthest array from which they can be read."""
         rows = cls(StridedView.whole(value))
         while (view := rows.view.through(_MOVES)) is not None and cls(view).are_dense:
@@ -130,7 +130,7 @@ class Rows(NamedTuple):
     def pays_to_write(self) -> bool:
         """Whether the rows are better written to the array than copied there in the end."""
         count, piece, distance = self._pieces
-        return piece >= LINE or count <= min(FEW, _kept(distance))
+        return piece >= LINE or count <= min(FEW, _cached_lines(distance))
 
     @property
     def pays_to_read(self) -> bool:
@@ -141,7 +141,7 @@ class Rows(NamedTuple):
             return False
         count, piece, distance = self._pieces
         is_small = piece >= LINE or size(array.type) <= CACHED
-        return is_small or count <= max(FEW, _kept(distance))
+        return is_small or count <= max(FEW, _cached_lines(distance))
 
     def read(self, array: ir.Value, index: ir.Value) -> ir.Value:
         """A row, at the insertion point.
@@ -174,7 +174,7 @@ class Rows(NamedTuple):
         return [index if d == self.along else filled(index.type, s) for d, s in starts]
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """The array and the place in it where the rows of a value end up.
 
     Attributes:
@@ -184,14 +184,14 @@ class Place(NamedTuple):
         among.
     """
 
-    rows: Rows
+    rows: ViewRows
     ops: tuple[tuple[Any, int], ...] = ()
     sooner: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, value: ir.Value, op: Any) -> Place:
+    def of(cls, value: ir.Value, op: Any) -> Destination:
         """The place where the ops that alone use a result of ``op`` put it."""
-        place = cls(Rows(StridedView.whole(value)))
+        place = cls(ViewRows(StridedView.whole(value)))
         while (farther := place._through(op)) is not None and farther.rows.are_dense:
             place = farther
         return place
@@ -223,7 +223,7 @@ class Place(NamedTuple):
         for op, _ in reversed(self.ops):
             erase(op)
 
-    def _through(self, before: Any) -> Place | None:
+    def _through(self, before: Any) -> Destination | None:
         uses = list(self.array.uses)
         if len(uses) != 1:
             return None
@@ -250,10 +250,10 @@ class Place(NamedTuple):
             if places is None:
                 return None
             view = view.placed(array, places)
-        return Place(Rows(view), (*self.ops, (op, number)), tuple(sooner))
+        return Destination(ViewRows(view), (*self.ops, (op, number)), tuple(sooner))
 
 
-def _kept(distance: int) -> int:
+def _cached_lines(distance: int) -> int:
     """The number of cache lines at a distance in bytes that the cache keeps."""
     shared = math.gcd(SETS, distance // LINE) if distance % LINE == 0 else 1
     return WAYS * SETS // shared
@@ -301,7 +301,7 @@ class InplaceScans(Pass):
         return visit_functions(program, scans.visit, graph, SCANS, scans.uses)
 
 
-class _Loop(NamedTuple):
+class _InplaceScan(NamedTuple):
     """A scan that is to read and write in place.
 
     Attributes:
@@ -313,8 +313,8 @@ class _Loop(NamedTuple):
     scan: ScanOp
     operands: list[list[ir.Value]]
     results: list[list[ir.Value]]
-    rows: list[Rows | None]
-    places: list[Place | None]
+    rows: list[ViewRows | None]
+    places: list[Destination | None]
 
     @property
     def likeness(self) -> Hashable:
@@ -327,7 +327,7 @@ class _Loop(NamedTuple):
         )
 
 
-class _Edited(NamedTuple):
+class _EditedScan(NamedTuple):
     """A scan as it was written anew, for others whose bodies are alike.
 
     Attributes:
@@ -350,10 +350,10 @@ class _Scans:
         self._bodies = LoopEditor(Rules(program), graph)
         # Of the function's values, which may be read by as many scans as there are: what
         # :meth:`_rows_of` gives.
-        self._rows: dict[ir.Value, Rows | None] = {}
+        self._rows: dict[ir.Value, ViewRows | None] = {}
         # What functions refer to, of those that are as they were read or copies of others.
         self.uses = graph.uses_in(program)
-        self._edited: dict[Hashable, _Edited] = {}
+        self._edited: dict[Hashable, _EditedScan] = {}
 
     def visit(self, function: func.FuncOp) -> bool:
         """Has the scans of a function read and write in place; whether any do so now."""
@@ -372,17 +372,17 @@ class _Scans:
         operands, results = scan.operands(list(op.operands)), scan.results(list(op.results))
         rows = [self._rows_of(v) for v in operands[2]]
         places = [_place(v, op) for v in results[1]]
-        loop = _Loop(op, scan, operands, results, rows, places)
+        loop = _InplaceScan(op, scan, operands, results, rows, places)
         function = self._program.function(scan.body)
-        read, written = (sum(x is not None for x in group) for group in (rows, places))
-        if not (read or written) or not can_change(function):
+        num_read, num_written = (sum(x is not None for x in group) for group in (rows, places))
+        if not (num_read or num_written) or not can_change(function):
             return False
-        remark(op, f"arrays read in place: {read}, written in place: {written}")
+        remark(op, f"arrays read in place: {num_read}, written in place: {num_written}")
         body = analyses_of(self._program).one_of_many(scan.body)
         key = body and (loop.likeness, body.likeness)
-        known = self._edited.get(key)
-        if known is not None:
-            self._edit_like(known, loop, body)
+        edited = self._edited.get(key)
+        if edited is not None:
+            self._edit_like(edited, loop, body)
         elif body is not None and is_model(body):
             self._edited[key] = self._edit(loop, body)
         else:
@@ -395,7 +395,7 @@ class _Scans:
         erase(op)
         return True
 
-    def _edit(self, loop: _Loop, body: FunctionView | None = None) -> _Edited | None:
+    def _edit(self, loop: _InplaceScan, body: FunctionView | None = None) -> _EditedScan | None:
         """Writes the op and its body anew; how, for others that are like it.
 
         Args:
@@ -405,11 +405,11 @@ class _Scans:
         editor = ScanEditor(self._bodies, op, loop.scan)
         self.uses.pop(editor.body.name.value, None)
         first = next(iter(body_of(editor.body).operations))
-        counter = _Counter(editor)
+        counter = _StepCounter(editor)
         for item, rows in zip(editor.xs, loop.rows, strict=True):
             if rows is not None:
                 whole = rows.view.array
-                array = Constant(whole, editor.new_argument(whole.type))
+                array = ConstantOperand(whole, editor.new_argument(whole.type))
                 editor.consts.append(array)
                 index = counter.along(rows)
                 with counter.behind(), op.location:
@@ -422,7 +422,7 @@ class _Scans:
                 with before_return(editor.body), op.location:
                     after = place.rows.write(argument, index, editor.out(item))
                 editor.ys.remove(item)
-                editor.carry.append(Carried(init, argument, after, place.array))
+                editor.carry.append(CarriedValue(init, argument, after, place.array))
         before = editor.consts, editor.xs
         editor.write()
         if body is None:
@@ -430,14 +430,14 @@ class _Scans:
         # Since each op has kept its users, what is new is before and behind them.
         start = list(body_of(editor.body).operations).index(first)
         sources = [*[None] * start, *range(len(body.ops))]
-        return _Edited(
+        return _EditedScan(
             ClonePlan(editor.body, body.signatures, sources),
             list(editor.body.type.results),
             [item in editor.consts for item in before[0]],
             [item in editor.xs for item in before[1]],
         )
 
-    def _edit_like(self, known: _Edited, loop: _Loop, body: FunctionView) -> None:
+    def _edit_like(self, known: _EditedScan, loop: _InplaceScan, body: FunctionView) -> None:
         """Writes an op and its body as others were that are alike."""
         op, scan, rules = loop.op, loop.scan, self._bodies.rules
         symbol = self._bodies.own_like(scan.body, known.pattern, body.signatures, self.uses)
@@ -446,30 +446,30 @@ class _Scans:
         consts = [*consts, *(rows.view.array for rows in loop.rows if rows is not None)]
         carry = [*carry, _first_number(op, scan), *(place.prepared(rules, op) for place in places)]
         args = [*chosen(consts, known.consts), *carry, *chosen(xs, known.xs)]
-        new = scan.with_body(symbol, sum(known.consts), len(carry))
+        edited = scan.with_body(symbol, sum(known.consts), len(carry))
         with ir.InsertionPoint(op), op.location:
-            results = new.write(rules, args, known.types)
+            results = edited.write(rules, args, known.types)
         left = [v for v, place in zip(stacked, loop.places, strict=True) if place is None]
         olds = [*final, None, *(place.array for place in places), *left]
         for old, value in zip(olds, results, strict=True):
             if old is not None:
                 old.replace_all_uses_with(value)
 
-    def _rows_of(self, value: ir.Value) -> Rows | None:
+    def _rows_of(self, value: ir.Value) -> ViewRows | None:
         """The rows of a value in the array that they are better read from, where loops are all that
         read them."""
         if value not in self._rows:
-            rows = Rows.of(value) if is_plain_array(value.type) else None
+            rows = ViewRows.of(value) if is_plain_array(value.type) else None
             pays = rows is not None and rows.view.array != value and rows.pays_to_read
             self._rows[value] = rows if pays and all(map(_is_scanned, value.uses)) else None
         return self._rows[value]
 
 
-def _place(value: ir.Value, op: Any) -> Place | None:
+def _place(value: ir.Value, op: Any) -> Destination | None:
     """The place where a stacked result ends up; ``None`` if it is not better written there."""
     if not is_plain_array(value.type):
         return None
-    place = Place.of(value, op)
+    place = Destination.of(value, op)
     return place if place.ops and place.rows.pays_to_write else None
 
 
@@ -481,7 +481,7 @@ def _is_scanned(use: ir.OpOperand) -> bool:
     return use.operand_number >= count_of(op, "num_consts") + count_of(op, "num_carry")
 
 
-class _Counter:
+class _StepCounter:
     """The number of the step, in the body of a loop; the last step first, if it runs backwards."""
 
     def __init__(self, editor: ScanEditor):
@@ -493,9 +493,9 @@ class _Counter:
         with ir.InsertionPoint.at_block_begin(self._block), self._location:
             after = build("add", [self._step, filled(type_, by)], type_)
         self._last = after.owner
-        editor.carry.append(Carried(init, self._step, after))
+        editor.carry.append(CarriedValue(init, self._step, after))
 
-    def along(self, rows: Rows) -> ir.Value:
+    def along(self, rows: ViewRows) -> ir.Value:
         """The index of the step's row along the array that it is in."""
         start, by = rows.view.starts[rows.along], rows.view.steps[rows.along]
         index = self._indices.get((start, by))

@@ -26,10 +26,10 @@ MAX_ELEMENTS = 1 << 20
 """Larger arrays of known integers are not looked at."""
 
 
-Bounds = tuple[int, int]
+IntBounds = tuple[int, int]
 
 
-class Known:
+class KnownIntegers:
     """The integers and booleans of a function that follow from its constants and some that are
     given.
 
@@ -37,24 +37,24 @@ class Known:
       depth: how many loops there are around it.
     """
 
-    def __init__(self, given: Mapping[ir.Value, np.ndarray], depth: int):
+    def __init__(self, arrays: Mapping[ir.Value, np.ndarray], depth: int):
         self.depth = depth
-        self._known = dict(given)
+        self._values = dict(arrays)
         self._unknown: set[ir.Value] = set()
-        self._bounds: dict[ir.Value, Bounds] = {}
+        self._bounds: dict[ir.Value, IntBounds] = {}
 
     def __contains__(self, value: ir.Value) -> bool:
         return self.get(value) is not None
 
     def __getitem__(self, value: ir.Value) -> np.ndarray:
-        return self._known[value]
+        return self._values[value]
 
     def get(self, value: ir.Value) -> np.ndarray | None:
         """A value's array, if it is known."""
-        known, unknown = self._known, self._unknown
-        found = known.get(value)
-        if found is not None or value in unknown or not _can_be_known(value.type):
-            return found
+        known, unknown = self._values, self._unknown
+        array = known.get(value)
+        if array is not None or value in unknown or not _can_be_known(value.type):
+            return array
         pending = [value]
         while pending:
             v = pending[-1]
@@ -65,34 +65,34 @@ class Known:
                 pending.pop()
         return known.get(value)
 
-    def bounds(self, value: ir.Value) -> Bounds | None:
+    def bounds(self, value: ir.Value) -> IntBounds | None:
         """The least and the greatest number that a scalar is in any iteration, if it is known."""
-        found = self._bounds.get(value)
-        if found is None and (array := self.get(value)) is not None:
-            found = self._bounds[value] = bounds_of(array)
-        return found
+        bounds = self._bounds.get(value)
+        if bounds is None and (array := self.get(value)) is not None:
+            bounds = self._bounds[value] = bounds_of(array)
+        return bounds
 
     def _look_at(self, value: ir.Value) -> list[ir.Value]:
         """Looks at the op that gives a value; the operands that have to be looked at before."""
-        op, found = value.owner, None
+        op, array = value.owner, None
         handler = None if isinstance(op, ir.Block) else _HANDLERS.get(op.name)
         if handler is not None and _can_be_known(value.type):
             operands = list(op.operands)
-            missing = [v for v in operands if v not in self._known]
+            missing = [v for v in operands if v not in self._values]
             if missing and self._unknown.isdisjoint(missing):
                 return missing
             if not missing:
-                arrays = [self._known[v] for v in operands]
-                found = handler(op, arrays, aval_of(value.type), self.depth)
-        if found is None or found.size > MAX_ELEMENTS or _is_huge(found):
+                arrays = [self._values[v] for v in operands]
+                array = handler(op, arrays, aval_of(value.type), self.depth)
+        if array is None or array.size > MAX_ELEMENTS or _is_huge(array):
             self._unknown.add(value)
         else:
-            self._known[value] = found
+            self._values[value] = array
         return []
 
     def give(self, value: ir.Value, array: np.ndarray) -> None:
         """Learns a value."""
-        self._known[value] = array
+        self._values[value] = array
         self._unknown.clear()
 
     def changed(self) -> None:
@@ -100,7 +100,7 @@ class Known:
         self._unknown.clear()
 
 
-def bounds_of(array: np.ndarray) -> Bounds:
+def bounds_of(array: np.ndarray) -> IntBounds:
     """The least and the greatest of some numbers; 0 of none, where no iteration runs."""
     if array.size > 1:
         return int(array.min()), int(array.max())
@@ -179,8 +179,8 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., np.ndarray | Non
             if np.broadcast(*arrays).size > MAX_ELEMENTS:
                 return None
         with np.errstate(all="ignore"):
-            found = function(*arrays)
-        return found if found is not None and found.dtype == aval.dtype else None
+            out = function(*arrays)
+        return out if out is not None and out.dtype == aval.dtype else None
 
     return handler
 
@@ -224,8 +224,8 @@ def _reshape(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.nda
 
 
 def _convert(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
-    found = arrays[0].astype(aval.dtype)
-    return found if np.array_equal(found, arrays[0]) else None
+    out = arrays[0].astype(aval.dtype)
+    return out if np.array_equal(out, arrays[0]) else None
 
 
 def _select(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np.ndarray | None:
@@ -251,14 +251,14 @@ def _concatenate(op: Any, arrays: list[np.ndarray], aval: Any, depth: int) -> np
     if math.prod(shape) > MAX_ELEMENTS:
         return None
     # A piece is spread out where it is put: to do that before takes longer than all the rest.
-    found = np.empty(shape, aval.dtype)
+    out = np.empty(shape, aval.dtype)
     axis = depth + attribute(op, "dimension")
     place = [slice(None)] * len(shape)
     end = 0
     for a in arrays:
         place[axis] = slice(end, end := end + a.shape[axis])
-        found[tuple(place)] = a
-    return found
+        out[tuple(place)] = a
+    return out
 
 
 _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
@@ -276,7 +276,7 @@ _HANDLERS: dict[str, Callable[..., np.ndarray | None]] = {
 }
 
 
-def vector(known: Known, value: ir.Value, length: int) -> np.ndarray | None:
+def vector(known: KnownIntegers, value: ir.Value, length: int) -> np.ndarray | None:
     """A scalar of a body as an array over its iterations, if it depends on no loop outside."""
     array = known.get(value)
     # Of a loop outside that has no iteration, there is none.

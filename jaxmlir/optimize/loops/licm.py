@@ -17,8 +17,8 @@ all that it is computed from, if::
 
     work(ops that compute v)  >  GROWTH * (bytes(v) - bytes(constants that only they need))
 
-and otherwise stays, and the question is asked of the operands of its op (:class:`Choice`).  So a
-product, a reduction or a slice is moved always, and a function of a matrix for the price of a
+and otherwise stays, and the question is asked of the operands of its op (:class:`HoistedOps`).  So
+a product, a reduction or a slice is moved always, and a function of a matrix for the price of a
 function; a broadcast, a mask or an outer product, which are quickly made and take long to read,
 stay where they are.
 
@@ -30,7 +30,7 @@ no derivative, like indices.  So it has to save more than a branch takes: a prod
 numbers, in loops of 5 to 20 iterations, made the gradient of two solvers 1.08 times as slow.  A
 ``scan`` of a symbolic length that may be 0 is left alone.
 
-A body is taken apart once (:class:`Splits`), for all loops that share it.
+A body is taken apart once (:class:`FunctionSplits`), for all loops that share it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, is_array, size
-from jaxmlir.analysis.purity import Counted, is_pure
+from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect import codec, op_signature, ops
 from jaxmlir.dialect.builder import SPREAD, inline, is_constant, is_used, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
@@ -74,7 +74,7 @@ from jaxmlir.transforms.templates import Rules
 _MOVABLE = frozenset({"jaxpr.remat2"})
 
 
-class Choice:
+class HoistedOps:
     """The ops that are taken out of a function, chosen by what they save; all by number.
 
     Attributes:
@@ -128,11 +128,11 @@ class Choice:
 
     def _used_elsewhere(self) -> set[int]:
         """The values that the function returns, or that ops read which are not invariant."""
-        found = set(self._body.returned)
+        used = set(self._body.returned)
         for index, operands in enumerate(self._body.operands):
             if index not in self._own:
-                found.update(operands)
-        return found
+                used.update(operands)
+        return used
 
     def _choose(self) -> None:
         body = self._body
@@ -152,13 +152,13 @@ class Choice:
         self.moved: list[int] = sorted(taken)
         self.work: float = sum([self._own[index] for index in taken])
 
-    def _tree(self, root: int, kept: int, taken: set[int]) -> set[int] | None:
+    def _tree(self, root: int, kept_bytes: int, taken: set[int]) -> set[int] | None:
         """The ops, not taken yet, that compute an op's results, if keeping these pays.
 
         Args:
-          kept: how many bytes the results are.
+          kept_bytes: how many bytes the results are.
         """
-        found, pending = {root}, [root]
+        tree, pending = {root}, [root]
         work = 0.0
         leaves: set[int] = set()
         while pending:
@@ -168,11 +168,11 @@ class Choice:
                 source = self._source.get(v)
                 if source is None:
                     leaves.add(v)
-                elif source not in found and source not in taken:
-                    found.add(source)
+                elif source not in tree and source not in taken:
+                    tree.add(source)
                     pending.append(source)
         freed = self._size(leaves & self._freed)
-        return found if work > self._growth * max(0, kept - freed) else None
+        return tree if work > self._growth * max(0, kept_bytes - freed) else None
 
     def _size(self, values: Iterable[int]) -> int:
         return sum(size(self._body.types[v]) for v in values)
@@ -194,7 +194,7 @@ def can_move(signature: Signature) -> bool:
 # rest.
 
 
-class Uses(NamedTuple):
+class CallingConvention(NamedTuple):
     """The way in which an op gives a function its arguments."""
 
     fixed: Mask
@@ -206,7 +206,7 @@ class Uses(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class FunctionSplit:
     """A function in two.
 
     Attributes:
@@ -220,7 +220,7 @@ class Split:
 
     symbol: str
     template: func.FuncOp
-    uses: Uses
+    uses: CallingConvention
     kept: Mask
     moved: Sequence[int]
     left: Sequence[int]
@@ -237,22 +237,22 @@ class Split:
         return sum(self.kept[: self.uses.place]) + len(self.template.type.results)
 
 
-class Computed:
+class ComputedSplits:
     """The values of splits that have been computed in a function, from the top."""
 
     def __init__(self) -> None:
-        self._found: dict[Any, list[ir.Value]] = {}
+        self._values: dict[Any, list[ir.Value]] = {}
 
-    def __call__(self, split: Split, operands: Sequence[ir.Value]) -> list[ir.Value]:
+    def __call__(self, split: FunctionSplit, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """The values for an op with those operands, at the insertion point or before."""
         args = chosen(operands, split.uses.fixed)
         key = (split, *args)
-        if key not in self._found:
-            self._found[key] = inline(split.template, args)
-        return self._found[key]
+        if key not in self._values:
+            self._values[key] = inline(split.template, args)
+        return self._values[key]
 
 
-class Splits:
+class FunctionSplits:
     """The functions of a program, each taken apart once for all ops that use it alike.
 
     Args:
@@ -271,12 +271,14 @@ class Splits:
         # The functions that are as they were read.
         self._unchanged = set(graph.uses)
         self._work = Work(rules.program)
-        self._counted = Counted(rules.program)
-        self._found: dict[tuple[str, str, Uses], Split | None] = {}
+        self._counted = CountedOps(rules.program)
+        self._by_pattern: dict[tuple[str, str, CallingConvention], FunctionSplit | None] = {}
         # By the structure of a body: of many the same is taken out, but for constants.
-        self._choices: dict[Hashable, Choice] = {}
+        self._choices: dict[Hashable, HoistedOps] = {}
 
-    def of_scan(self, scan: ScanOp, count: int, body: FunctionView | None = None) -> Split | None:
+    def of_scan(
+        self, scan: ScanOp, count: int, body: FunctionView | None = None
+    ) -> FunctionSplit | None:
         """The body of a scan of so many operands in two, if it has more than one iteration, or
         surely one where how many is not known: what is computed in vain has derivatives.
 
@@ -289,16 +291,20 @@ class Splits:
         consts, carry = scan.counts
         # Nobody misses constants and slices that the body does without.
         needed = tuple([consts <= i < consts + carry for i in range(count)])
-        return self.of(scan.body, Uses(_first(consts, count), needed, consts), body=body)
+        return self.of(
+            scan.body, CallingConvention(_first(consts, count), needed, consts), body=body
+        )
 
-    def of_while(self, symbol: str, consts: int, carry: int, may_not_run: bool) -> Split | None:
+    def of_while(
+        self, symbol: str, consts: int, carry: int, may_not_run: bool
+    ) -> FunctionSplit | None:
         """The condition or the body of a while in two; it takes all that is carried.
 
         Args:
           may_not_run: whether it is the body, which is run only if the condition holds.
         """
         count = consts + carry
-        uses = Uses(_first(consts, count), count * (True,), consts)
+        uses = CallingConvention(_first(consts, count), count * (True,), consts)
         return self.of(symbol, uses, may_not_run=may_not_run)
 
     def can_change(self, symbol: str) -> bool:
@@ -307,11 +313,11 @@ class Splits:
     def of(
         self,
         symbol: str,
-        uses: Uses,
+        uses: CallingConvention,
         name: str = "",
         body: FunctionView | None = None,
         may_not_run: bool = False,
-    ) -> Split | None:
+    ) -> FunctionSplit | None:
         """``@symbol`` in two; ``None`` if nothing is to be computed apart.
 
         Args:
@@ -322,16 +328,16 @@ class Splits:
         if True not in uses.fixed:
             return None
         key = (symbol, name, uses)
-        if key not in self._found:
-            self._found[key] = None
+        if key not in self._by_pattern:
+            self._by_pattern[key] = None
             function = self._bodies.copy(symbol) if name else self._bodies.own(symbol)
             if body is None or body.function is not function:
                 body = self._read(function)
             in_remat = name == "jaxpr.remat2"
-            found = self._found[key] = self._split(body, uses, in_remat, may_not_run)
-            if found is None:
+            split = self._by_pattern[key] = self._split(body, uses, in_remat, may_not_run)
+            if split is None:
                 self._bodies.drop(function) if name else self._bodies.give_back(symbol, function)
-        return self._found[key]
+        return self._by_pattern[key]
 
     def change(self, function: func.FuncOp) -> None:
         """Takes note of a function that is no more as it was read."""
@@ -347,8 +353,8 @@ class Splits:
         return body(function) if is_unchanged else FunctionView(function)
 
     def _split(
-        self, body: FunctionView, uses: Uses, in_remat: bool, may_not_run: bool
-    ) -> Split | None:
+        self, body: FunctionView, uses: CallingConvention, in_remat: bool, may_not_run: bool
+    ) -> FunctionSplit | None:
         """Takes a function apart that nobody else uses."""
         function = body.function
         arguments = list(body_of(function).arguments)
@@ -359,7 +365,9 @@ class Splits:
         key = body.structure, uses.fixed, in_remat
         choice = self._choices.get(key)
         if choice is None:
-            choice = Choice(body, uses.fixed, self._work, self._growth, in_remat, self._can_move)
+            choice = HoistedOps(
+                body, uses.fixed, self._work, self._growth, in_remat, self._can_move
+            )
             self._choices[key] = choice
         if not choice.kept or (may_not_run and not self._saves_asking(body, choice)):
             return None
@@ -369,19 +377,19 @@ class Splits:
         for value in values:
             argument = body_of(function).add_argument(value.type, ir.Location.unknown())
             value.replace_all_uses_with(argument)
-        new = list(body_of(function).arguments)[len(arguments) :]
+        new_args = list(body_of(function).arguments)[len(arguments) :]
         left = dict.fromkeys(range(len(body.ops)))
         # A constant may have lost its last user, too.
         for index in sorted({*choice.moved, *choice.constants.values()}, reverse=True):
             if not any(map(is_used, body.ops[index].results)):
                 body.ops[index].operation.erase()
                 del left[index]
-        kept = tuple([n or is_used(v) for n, v in zip(uses.needed, arguments, strict=True)])
-        split = Split(function.name.value, template, uses, kept, moved, tuple(left))
-        set_arguments(function, split.arguments(arguments, new))
+        mask = tuple([n or is_used(v) for n, v in zip(uses.needed, arguments, strict=True)])
+        split = FunctionSplit(function.name.value, template, uses, mask, moved, tuple(left))
+        set_arguments(function, split.arguments(arguments, new_args))
         return split
 
-    def _saves_asking(self, body: FunctionView, choice: Choice) -> bool:
+    def _saves_asking(self, body: FunctionView, choice: HoistedOps) -> bool:
         """Whether what is computed before a loop is worth a branch that asks if the loop runs."""
         costs = self._rules.program.target.costs
         names = [body.names[index] for index in choice.moved]
@@ -389,7 +397,7 @@ class Splits:
             return True
         return ITERATIONS * choice.work * costs.flop > costs.call
 
-    def _template(self, body: FunctionView, choice: Choice) -> tuple[func.FuncOp, list[int]]:
+    def _template(self, body: FunctionView, choice: HoistedOps) -> tuple[func.FuncOp, list[int]]:
         """The ops chosen, as a function of the fixed arguments, and in which order."""
         types = [body.types[v] for v in choice.fixed]
         new = NewFunction(self._rules, "invariant", types, body.function, detached=True)
@@ -416,14 +424,14 @@ class Splits:
     def _split_calls(self, function: func.FuncOp, fixed: Sequence[ir.Value]) -> bool:
         """Takes what fixed values determine out of calls, into the function; whether there was
         any."""
-        known, computed, found = set(fixed), Computed(), False
+        determined, computed, changed = set(fixed), ComputedSplits(), False
         for op, name, operands in toolbox.ops_of(function):
-            pattern = tuple([v in known for v in operands])
+            pattern = tuple([v in determined for v in operands])
             if True not in pattern:
                 continue
             if all(f or is_constant(v) for f, v in zip(pattern, operands, strict=True)):
                 if self._can_move(op_signature.of_op(op, name, operands)):
-                    known.update(op.results)
+                    determined.update(op.results)
                 continue
             if not _can_split(op, name):
                 continue
@@ -431,10 +439,10 @@ class Splits:
             if not self.can_change(symbol):
                 continue
             count = len(operands)
-            split = self.of(symbol, Uses(pattern, count * (False,), count), name)
+            split = self.of(symbol, CallingConvention(pattern, count * (False,), count), name)
             if split is None:
                 continue
-            found = self.changed = True
+            changed = self.changed = True
             with ir.InsertionPoint(op), op.location:
                 values = computed(split, operands)
                 attributes = dict(op.attributes.items())
@@ -443,9 +451,9 @@ class Splits:
                 results = list(op.results.types)
                 args = split.arguments(operands, values)
                 new = ir.Operation.create(name, results, args, attributes)
-            known.update(values)
+            determined.update(values)
             toolbox.replace(op, list(new.results))
-        return found
+        return changed
 
 
 def _first(number: int, count: int) -> Mask:
@@ -484,24 +492,26 @@ class Licm(Pass):
 
     def run(self, program: Module) -> bool:
         graph = analyses_of(program).graph
-        return visit_functions(program, _Motion(program, graph, self.growth).visit, graph, LOOPS)
+        return visit_functions(
+            program, _CodeMotion(program, graph, self.growth).visit, graph, LOOPS
+        )
 
 
-class _Motion:
+class _CodeMotion:
     """Code motion in one program."""
 
     def __init__(self, program: Module, graph: CallGraph, growth: float):
         self._program = program
         self._rules = Rules(program)
-        self._splits = Splits(self._rules, graph, LoopEditor(self._rules, graph), growth)
-        self._scans: dict[Signature, tuple[Split | None, dict[str, ir.Attribute]]] = {}
-        self._branches: dict[Split, ir.ArrayAttr] = {}
+        self._splits = FunctionSplits(self._rules, graph, LoopEditor(self._rules, graph), growth)
+        self._scans: dict[Signature, tuple[FunctionSplit | None, dict[str, ir.Attribute]]] = {}
+        self._branches: dict[FunctionSplit, ir.ArrayAttr] = {}
 
     def visit(self, function: func.FuncOp) -> bool:
         """Moves code out of the loops of a function, those in its loops being done; whether any
         function was changed meanwhile."""
         self._splits.changed = False
-        computed = Computed()
+        computed = ComputedSplits()
         for op, name in loops_of(function):
             if name == "jaxpr.scan":
                 self._scan(op, computed)
@@ -511,7 +521,7 @@ class _Motion:
             self._splits.change(function)
         return self._splits.changed
 
-    def _scan(self, op: Any, computed: Computed) -> None:
+    def _scan(self, op: Any, computed: ComputedSplits) -> None:
         operands = list(op.operands)
         signature = op_signature.of_op(op, "jaxpr.scan", operands)
         if signature not in self._scans:
@@ -526,7 +536,7 @@ class _Motion:
             new = ir.Operation.create("jaxpr.scan", signature.results, args, attributes)
         toolbox.replace(op, new.results)
 
-    def _split_scan(self, op: Any) -> tuple[Split | None, dict[str, ir.Attribute]]:
+    def _split_scan(self, op: Any) -> tuple[FunctionSplit | None, dict[str, ir.Attribute]]:
         """The body of a scan in two, and the attributes of the scan with what is left of it."""
         scan, attributes = ScanOp.of(op), dict(op.attributes.items())
         split = self._splits.of_scan(scan, len(op.operands))
@@ -535,7 +545,7 @@ class _Motion:
             attributes["num_consts"] = codec.encode(split.num_before)
         return split, attributes
 
-    def _while(self, op: Any, computed: Computed) -> None:
+    def _while(self, op: Any, computed: ComputedSplits) -> None:
         """The condition runs at least once; the body, if the condition says so."""
         loop = WhileOp.of(op)
         if not (self._splits.can_change(loop.cond) and self._splits.can_change(loop.body)):
@@ -564,7 +574,7 @@ class _Motion:
             toolbox.replace(op, loop.write(self._rules, [*of_cond, *of_body, *init]))
 
     def _guarded(
-        self, predicate: ir.Value, split: Split, consts: Sequence[ir.Value]
+        self, predicate: ir.Value, split: FunctionSplit, consts: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """Values that a template computes if the predicate holds, else any."""
         if split not in self._branches:
@@ -574,7 +584,7 @@ class _Motion:
         types = list(split.template.type.results)
         return list(ir.Operation.create("jaxpr.cond", types, [index, *consts], attributes).results)
 
-    def _write_branches(self, split: Split) -> ir.ArrayAttr:
+    def _write_branches(self, split: FunctionSplit) -> ir.ArrayAttr:
         template, like = split.template, self._program.function(split.symbol)
         branches = []
         for name in ("skip", "invariant"):
@@ -588,7 +598,7 @@ class _Motion:
         return ir.ArrayAttr.get(branches)
 
 
-def report(split: Split, often: str) -> None:
+def report(split: FunctionSplit, often: str) -> None:
     """Tells what is computed before a loop instead of in it.
 
     Args:

@@ -40,7 +40,7 @@ from jaxmlir.analysis.repeated_blocks import OpString, RepeatedBlock, op_string_
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.algebra.logsumexps import NEEDED, Reader, worthwhile
+from jaxmlir.optimize.algebra.logsumexps import NEEDED, LogSumExpReader, worthwhile
 from jaxmlir.optimize.cpu.order_in_place_updates import READS, WRITES
 from jaxmlir.optimize.vectorize.isomorphic import Column, Group, with_dynamic_slices
 from jaxmlir.passes.base import Amount, Count, Pass
@@ -95,10 +95,10 @@ class Reroll(Pass):
         if self.min_length is None and not program.target.is_cpu:
             return False
         min_length = MIN_LENGTH if self.min_length is None else self.min_length
-        return _Search(program, self.stored, self.max_work, min_length).run() > 0
+        return _RerollSearch(program, self.stored, self.max_work, min_length).run() > 0
 
 
-class _Search:
+class _RerollSearch:
     """The search for blocks of a program that are worth a loop."""
 
     def __init__(self, program: Module, stored: float, max_work: float, min_length: int):
@@ -134,12 +134,12 @@ class _Search:
             count += 1
         return count
 
-    def _loop(self, text: OpString, word: RepeatedBlock) -> _Loop | None:
+    def _loop(self, text: OpString, word: RepeatedBlock) -> _RolledBlocks | None:
         """The longest loop of blocks that are alike."""
         row = _in_a_row(text.alike(word))
         if len(row.starts) < self._min_length:
             return None
-        return _Loop.of(self._rules, self._fused_calls, text, row)
+        return _RolledBlocks.of(self._rules, self._fused_calls, text, row)
 
 
 def _in_a_row(word: RepeatedBlock) -> RepeatedBlock:
@@ -155,7 +155,7 @@ def _in_a_row(word: RepeatedBlock) -> RepeatedBlock:
     return RepeatedBlock(word.length, tuple(best))
 
 
-class _Loop(Group):
+class _RolledBlocks(Group):
     """Blocks that are to be the iterations of a loop.
 
     Attributes:
@@ -173,7 +173,7 @@ class _Loop(Group):
     @classmethod
     def of(
         cls, rules: Rules, fused_calls: dict[str, bool], text: OpString, word: RepeatedBlock
-    ) -> _Loop | None:
+    ) -> _RolledBlocks | None:
         """The loop; ``None`` if a block uses what is not carried to it."""
         loop = cls(rules, text.body, text.packs(word), constants=text.free)
         first, end = word.starts[0], word.starts[-1] + word.length
@@ -225,8 +225,8 @@ class _Loop(Group):
         kernels = [i for i in block if not self.is_fused(body.ops[i], body.names[i])]
         if not kernels:
             return False
-        own = sum(work.at(body, i) for i in block)
-        if own > max_work:
+        block_work = sum(work.at(body, i) for i in block)
+        if block_work > max_work:
             return False
         # Its kernels' results are stored by straight-line code as well.
         types = [t for i in block if body.names[i] in FUSED for t in body.signatures[i].results]
@@ -236,7 +236,7 @@ class _Loop(Group):
         types += map(self.type, self.outputs)
         # Put together, and taken apart; the same of its cotangent.
         types += [self.type(column) for column in apart for _ in range(APART)]
-        most = stored * (own + work.kernel * len(kernels))
+        most = stored * (block_work + work.kernel * len(kernels))
         if work.stored_byte * sum(map(size, types)) <= most:
             return True
         gone = self._made_products(work)
@@ -275,9 +275,9 @@ class _Loop(Group):
             return set()
         symbol, consts, _ = self.write_scan_body(self._name, self.carry, self.outputs)
         function = self.rules.program.functions.pop(symbol)
-        found = worthwhile(work, Reader(FunctionView(function), len(consts)))
+        log_sum_exps = worthwhile(work, LogSumExpReader(FunctionView(function), len(consts)))
         function.operation.erase()
-        return {f.sum.shape for f in found}
+        return {f.sum.shape for f in log_sum_exps}
 
     @property
     def _name(self) -> str:
@@ -298,12 +298,12 @@ class _Loop(Group):
         if name != "jaxpr.jit":
             return name in FUSIBLE
         symbol = op.attributes["jaxpr"].value
-        found = self.fused_calls.get(symbol)
-        if found is None:
+        fused = self.fused_calls.get(symbol)
+        if fused is None:
             function = self.rules.program.function(symbol)
-            found = all(self.is_fused(op, name) for op, name, _ in ops_of(function))
-            self.fused_calls[symbol] = found
-        return found
+            fused = all(self.is_fused(op, name) for op, name, _ in ops_of(function))
+            self.fused_calls[symbol] = fused
+        return fused
 
     def write(self) -> None:
         """Writes the loop in place of the blocks."""

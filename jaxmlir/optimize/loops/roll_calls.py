@@ -64,7 +64,7 @@ class RollCalls(Pass):
 
     def run(self, program: Module) -> bool:
         changed = False
-        mapping = _Mapping(Rules(program), self.min_calls)
+        mapping = _CallMapper(Rules(program), self.min_calls)
         for function in outside_kernels(program, NEEDED_OPS["jaxpr-roll-calls"]):
             body = analyses_of(program).body(function)
             while mapping.visit(body):
@@ -74,7 +74,7 @@ class RollCalls(Pass):
         return changed
 
 
-class _Mapping:
+class _CallMapper:
     def __init__(self, rules: Rules, min_calls: int):
         self.rules = rules
         self.min_calls = min_calls
@@ -143,13 +143,13 @@ def _computed_behind(body: FunctionView, calls: Sequence[int], above: Collection
     Args:
       above: the ops that are not there any more, but above a loop that was written before.
     """
-    found: set[int] = set()
+    needed: set[int] = set()
     pending = list(calls)
     while pending:
         for value in body.operands[pending.pop()]:
             maker = body.makers[value]
-            if maker is None or maker < calls[0] or maker in above or maker in found:
+            if maker is None or maker < calls[0] or maker in above or maker in needed:
                 continue
-            found.add(maker)
+            needed.add(maker)
             pending.append(maker)
-    return found
+    return needed

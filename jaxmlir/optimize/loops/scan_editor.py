@@ -16,7 +16,7 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import (
-    Uses,
+    SymbolUses,
     drop_dead_ops,
     erase,
     is_used,
@@ -59,7 +59,7 @@ class LoopEditor:
         return self.copy(symbol)
 
     def own_like(
-        self, symbol: str, pattern: ClonePlan, body: Sequence[Signature], uses: Uses
+        self, symbol: str, pattern: ClonePlan, body: Sequence[Signature], uses: SymbolUses
     ) -> str:
         """Gives ``@symbol`` or a copy as :meth:`own` does, changed as a plan says; its symbol.
 
@@ -87,10 +87,10 @@ class LoopEditor:
         Args:
           body: the same, from who has read it.
         """
-        new = copy_function(self.rules, symbol)
-        self._uses.update(references(new) if body is None else body.references())
-        self._uses[new.name.value] = 1
-        return new
+        function = copy_function(self.rules, symbol)
+        self._uses.update(references(function) if body is None else body.references())
+        self._uses[function.name.value] = 1
+        return function
 
     def drop(self, function: func.FuncOp) -> None:
         """Erases a copy that is not needed after all."""
@@ -128,19 +128,19 @@ def loop_constants(program: Module) -> dict[ir.Value, int]:
         for op, name in named_ops(function):
             if name == "jaxpr.scan" and "num_consts" in (attributes := op.attributes):
                 scans[tuple(attributes[n] for n in ("jaxpr", "num_consts", "length"))] = None
-    found: dict[ir.Value, int] = {}
+    constants: dict[ir.Value, int] = {}
     for body, num_consts, length in scans:
         trips = trip_count(codec.decode(length))
         if not trips:
             continue
         arguments = list(body_of(program.function(body.value)).arguments)
         for argument in arguments[: codec.decode(num_consts)]:
-            found[argument] = min(trips, found.get(argument, trips))
-    return found
+            constants[argument] = min(trips, constants.get(argument, trips))
+    return constants
 
 
 @dataclass(eq=False)
-class Constant:
+class ConstantOperand:
     """An operand that is the same in every iteration."""
 
     operand: ir.Value
@@ -148,7 +148,7 @@ class Constant:
 
 
 @dataclass(eq=False)
-class Carried:
+class CarriedValue:
     """A value that one iteration hands to the next."""
 
     init: ir.Value
@@ -160,7 +160,7 @@ class Carried:
 
 
 @dataclass(eq=False)
-class Sliced:
+class SlicedOperand:
     """An operand whose rows the iterations see."""
 
     operand: ir.Value
@@ -168,7 +168,7 @@ class Sliced:
 
 
 @dataclass(eq=False)
-class Stacked:
+class StackedResult:
     """A result whose rows the iterations give."""
 
     out: ir.Value | int
@@ -202,18 +202,22 @@ class ScanEditor:
         arguments = self.scan.operands(list(body_of(self.body).arguments))
         pairs = [list(zip(*group, strict=True)) for group in zip(operands, arguments, strict=True)]
         final, rows = self.scan.results(list(op.results))
-        self.consts: list[Constant] = [Constant(operand, arg) for operand, arg in pairs[0]]
-        self.carry: list[Carried] = [
-            Carried(init, arg, i, final[i]) for i, (init, arg) in enumerate(pairs[1])
+        self.consts: list[ConstantOperand] = [
+            ConstantOperand(operand, arg) for operand, arg in pairs[0]
         ]
-        self.xs: list[Sliced] = [Sliced(operand, arg) for operand, arg in pairs[2]]
-        self.ys: list[Stacked] = [Stacked(len(final) + i, result) for i, result in enumerate(rows)]
+        self.carry: list[CarriedValue] = [
+            CarriedValue(init, arg, i, final[i]) for i, (init, arg) in enumerate(pairs[1])
+        ]
+        self.xs: list[SlicedOperand] = [SlicedOperand(operand, arg) for operand, arg in pairs[2]]
+        self.ys: list[StackedResult] = [
+            StackedResult(len(final) + i, result) for i, result in enumerate(rows)
+        ]
 
     def new_argument(self, type_: ir.Type) -> ir.Value:
         """An argument of the body; its place is that of the record it is put in."""
         return body_of(self.body).add_argument(type_, ir.Location.unknown())
 
-    def out(self, item: Carried | Stacked) -> ir.Value:
+    def out(self, item: CarriedValue | StackedResult) -> ir.Value:
         """The value of the body that it returns for a carried or stacked item."""
         return returned(self.body)[item.out] if isinstance(item.out, int) else item.out
 

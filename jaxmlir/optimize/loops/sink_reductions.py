@@ -55,10 +55,10 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.loops.scan_editor import (
-    Carried,
+    CarriedValue,
     LoopEditor,
     ScanEditor,
-    Stacked,
+    StackedResult,
     can_change,
     loops_of,
 )
@@ -105,7 +105,7 @@ class SinkReductions(Pass):
 
 
 @dataclass(eq=False)
-class _Outside:
+class _SunkOp:
     """An op of the body, as it is done after the loop.
 
     Attributes:
@@ -124,7 +124,7 @@ class _Outside:
 
 
 @dataclass(eq=False)
-class _Term:
+class _Summand:
     """A value that an iteration adds to a sum, or subtracts from it.
 
     Attributes:
@@ -147,8 +147,8 @@ class _Term:
     node: OpView | None = None
     rows: list[ir.Value] = field(default_factory=list)
     type: ir.Type | None = None
-    after: list[_Outside] = field(default_factory=list)
-    carried: Carried | None = None
+    after: list[_SunkOp] = field(default_factory=list)
+    carried: CarriedValue | None = None
 
     @property
     def leaves(self) -> bool:
@@ -157,11 +157,11 @@ class _Term:
 
 
 @dataclass(eq=False)
-class _Sum:
+class _CarriedSum:
     """A carried value that an iteration only adds to."""
 
-    item: Carried
-    terms: list[_Term]
+    item: CarriedValue
+    terms: list[_Summand]
 
 
 class _Deferral:
@@ -198,7 +198,7 @@ class _Deferral:
         editor = ScanEditor(self._bodies, op)
         body = _Body(editor)
         repeats = editor.scan.is_counted and editor.scan.length > 1
-        sums = _Choice(self, editor, body).sums if repeats else []
+        sums = _SinkPlan(self, editor, body).sums if repeats else []
         if not sums:
             editor.cancel()
             return False
@@ -220,11 +220,11 @@ class _Body:
         """Whether a value is the same in all iterations, and known outside."""
         return value in self.constants or is_constant(value)
 
-    def terms(self, arg: ir.Value, out: ir.Value) -> list[_Term]:
+    def terms(self, arg: ir.Value, out: ir.Value) -> list[_Summand]:
         """The terms that an iteration adds to a carried value; none if it does more than that."""
         if out == arg or not _can_be_summed(arg.type) or not _used_once(arg):
             return []
-        found: list[_Term] = []
+        terms: list[_Summand] = []
         carried = False
         pending = [(out, False)]
         while pending:
@@ -238,10 +238,10 @@ class _Body:
                 second = negative != (node.name == "jaxpr.sub")
                 pending += [(node.operands[1], second), (node.operands[0], negative)]
             else:
-                found.append(self.term(value, negative))
-        return found if carried else []
+                terms.append(self.term(value, negative))
+        return terms if carried else []
 
-    def term(self, value: ir.Value, negative: bool) -> _Term:
+    def term(self, value: ir.Value, negative: bool) -> _Summand:
         """A value as linear ops on a core."""
         chain: list[OpView] = []
         core = value
@@ -250,12 +250,12 @@ class _Body:
                 break
             rows = self.rows(node)
             if rows:
-                return _Term(value, negative, chain, core, node, rows)
+                return _Summand(value, negative, chain, core, node, rows)
             if not self.is_linear(node):
                 break
             chain.append(node)
             core = self.varying(node)
-        return _Term(value, negative, chain, core)
+        return _Summand(value, negative, chain, core)
 
     def shared_core(self, value: ir.Value, stored: Collection[ir.Value]) -> ir.Value | None:
         """The stored value of which a value is linear ops that nothing but several sums read, as
@@ -306,7 +306,7 @@ class _Body:
         return number_of(value, self.nodes.get) == 0
 
 
-class _Choice:
+class _SinkPlan:
     """The choice of the sums that leave a loop, and how.
 
     Attributes:
@@ -323,23 +323,23 @@ class _Choice:
         slices = sum(size(v.type) for v in body.slices.values())
         self._left = max(FREE_BYTES, deferral.options.memory * slices)
         outs = returned(editor.body)
-        found = [_Sum(item, body.terms(item.arg, outs[item.out])) for item in editor.carry]
-        self._terms = terms = [term for one in found for term in one.terms]
+        sums = [_CarriedSum(item, body.terms(item.arg, outs[item.out])) for item in editor.carry]
+        self._terms = terms = [term for total in sums for term in total.terms]
         for term in terms:
             if term.node is not None and not self._pays(term):
                 term.node, term.rows = None, []
         for term in terms:
             if term.node is None:
                 self._settle(term)
-        self.sums = [one for one in found if any(term.leaves for term in one.terms)]
+        self.sums = [total for total in sums if any(term.leaves for term in total.terms)]
 
-    def _pays(self, term: _Term) -> bool:
+    def _pays(self, term: _Summand) -> bool:
         """Whether to stack the operands of a core, which is noted then."""
-        new = {v for v in term.rows if v not in self._body.slices} - self._stacked
-        stacked = sum(size(v.type) for v in new)
+        unstacked = {v for v in term.rows if v not in self._body.slices} - self._stacked
+        stacked = sum(size(v.type) for v in unstacked)
         added = size(term.core.type)
         is_small = added < self._options.min_bytes or stacked > self._options.moved * added
-        if is_small and not self._saves_kernels(term.node, new):
+        if is_small and not self._saves_kernels(term.node, unstacked):
             return False
         if (stacked + _copied(term.node)) * self._length > self._left:
             return False
@@ -359,8 +359,10 @@ class _Choice:
         costs = self._costs
         if not costs.waits_for_kernels or node.name != "jaxpr.dot_general":
             return False
-        there = new | self._stacked | {*self._body.slices}
-        products = {t.node.op: t.node for t in self._terms if t.node and there.issuperset(t.rows)}
+        available = new | self._stacked | {*self._body.slices}
+        products = {
+            t.node.op: t.node for t in self._terms if t.node and available.issuperset(t.rows)
+        }
         saved = sum(map(self._product, products.values()))
         # Sums of a stored value are those of its rows.
         cores = [t.core for t in self._terms if t.node is None and not t.chain]
@@ -377,7 +379,7 @@ class _Choice:
         is_outer = math.prod(shape[d] for d in summed) == 1
         return self._costs.launch if is_outer else self._costs.product
 
-    def _settle(self, term: _Term) -> None:
+    def _settle(self, term: _Summand) -> None:
         """Leaves as many ops to the sum as pays."""
         if self._costs.waits_for_kernels and not term.chain:
             shared = self._body.shared_core(term.core, self._stacked)
@@ -397,15 +399,15 @@ class _Choice:
         term.chain, term.core = term.chain[:best], values[best]
 
 
-def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_Sum]) -> None:
+def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_CarriedSum]) -> None:
     """Writes a loop anew, and its sums after it."""
-    results = [found.item.result for found in sums]
-    stacks: dict[ir.Value, Stacked] = {}
-    updates: dict[_Term, _Outside] = {}
+    results = [sum_.item.result for sum_ in sums]
+    stacks: dict[ir.Value, StackedResult] = {}
+    updates: dict[_Summand, _SunkOp] = {}
     before = ir.InsertionPoint(editor.op)
-    for found in sums:
-        found.item.result = None
-        for term in found.terms:
+    for sum_ in sums:
+        sum_.item.result = None
+        for term in sum_.terms:
             _report(term, editor.op)
             term.type = term.core.type
             with before, editor.op.location:
@@ -414,22 +416,22 @@ def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_Sum]) -> N
                     updates[term] = _outside(body, term.node, term.rows)
             for v in term.rows:
                 if v not in body.slices and v not in stacks:
-                    stacks[v] = Stacked(v)
+                    stacks[v] = StackedResult(v)
             if term.chain and not term.rows:
                 term.carried = _carry(editor, term.core)
-        staying = [term for term in found.terms if not term.leaves]
-        _keep(editor, found.item, staying)
+        staying = [term for term in sum_.terms if not term.leaves]
+        _keep(editor, sum_.item, staying)
     editor.ys += stacks.values()
     editor.write()
-    written = list(editor.written.results) if editor.written is not None else []
+    loop_results = list(editor.written.results) if editor.written is not None else []
 
-    def sum_of(item: Carried) -> ir.Value:
-        return written[editor.carry.index(item)] if item in editor.carry else item.init
+    def sum_of(item: CarriedValue) -> ir.Value:
+        return loop_results[editor.carry.index(item)] if item in editor.carry else item.init
 
-    for found, result in zip(sums, results, strict=True):
+    for sum_, result in zip(sums, results, strict=True):
         with before, editor.op.location:
-            total = sum_of(found.item)
-            for term in found.terms:
+            total = sum_of(sum_.item)
+            for term in sum_.terms:
                 if not term.leaves:
                     continue
                 if term.rows:
@@ -448,27 +450,27 @@ def _write(rules: Rules, editor: ScanEditor, body: _Body, sums: list[_Sum]) -> N
     editor.finish()
 
 
-def _outside(body: _Body, node: OpView, rows: Sequence[ir.Value]) -> _Outside:
+def _outside(body: _Body, node: OpView, rows: Sequence[ir.Value]) -> _SunkOp:
     """An op of a body on values that are known before the loop, at the insertion point."""
     operands = [
         None if v in rows else body.constants[v] if v in body.constants else clone(v)
         for v in node.operands
     ]
-    return _Outside(node.name, node.op.results[0].type, node.attributes, operands)
+    return _SunkOp(node.name, node.op.results[0].type, node.attributes, operands)
 
 
-def _carry(editor: ScanEditor, core: ir.Value) -> Carried:
+def _carry(editor: ScanEditor, core: ir.Value) -> CarriedValue:
     """A new carried value that adds up a value of the body."""
     arg = editor.new_argument(core.type)
     with before_return(editor.body), editor.body.location:
         out = _added(arg, core, False)
     with ir.InsertionPoint(editor.op), editor.op.location:
-        item = Carried(zeros(core.type), arg, out)
+        item = CarriedValue(zeros(core.type), arg, out)
     editor.carry.append(item)
     return item
 
 
-def _keep(editor: ScanEditor, item: Carried, terms: Sequence[_Term]) -> None:
+def _keep(editor: ScanEditor, item: CarriedValue, terms: Sequence[_Summand]) -> None:
     """Has a carried value add up these terms only; it goes if there are none."""
     if not terms:
         editor.carry.remove(item)
@@ -486,7 +488,7 @@ def _added(total: ir.Value, value: ir.Value, negative: bool) -> ir.Value:
 
 
 def _summed(
-    rules: Rules, term: _Term, rows: dict[ir.Value, ir.Value], op: _Outside | None, length: int
+    rules: Rules, term: _Summand, rows: dict[ir.Value, ir.Value], op: _SunkOp | None, length: int
 ) -> ir.Value:
     """The sum of a core over all iterations.
 
@@ -498,8 +500,8 @@ def _summed(
         (value,) = rows.values()
         return converted(total_of(rules, value), term.type)
     operands = [
-        rows[v] if known is None else known
-        for v, known in zip(term.node.operands, op.operands, strict=True)
+        rows[v] if operand is None else operand
+        for v, operand in zip(term.node.operands, op.operands, strict=True)
     ]
     if op.name == "jaxpr.dot_general":
         contracted, batch = term.node.get("dimension_numbers")
@@ -509,7 +511,7 @@ def _summed(
         )
         attributes = {**op.attributes, "dimension_numbers": codec.encode(numbers)}
         return ir.Operation.create(op.name, [op.type], operands, attributes).result
-    stacked = tuple(known is None for known in op.operands)
+    stacked = tuple(operand is None for operand in op.operands)
     of_op = {"numbers": term.node.get("dimension_numbers"), "mode": term.node.get("mode")}
     scatter = functools.partial(_scattered, length=length, stacked=stacked, **of_op)
     (value,) = rules.emit(scatter, operands)
@@ -568,14 +570,14 @@ def _copied(node: OpView) -> int:
     return copied
 
 
-def _report(term: _Term, loop: Any) -> None:
+def _report(term: _Summand, loop: Any) -> None:
     if term.leaves:
         node = term.node
-        of = f"'{node.name}' of {size(term.core.type)} bytes" if node else "the sum"
+        subject = f"'{node.name}' of {size(term.core.type)} bytes" if node else "the sum"
         later = "is computed" if term.rows else "is continued"
         place = term.value.owner
         place = loop if isinstance(place, ir.Block) else place
-        remark(place, f"moved out of the loop: {of} {later} once, after it")
+        remark(place, f"moved out of the loop: {subject} {later} once, after it")
 
 
 def _is_addition(node: OpView) -> bool:

@@ -105,8 +105,8 @@ class _Unrolling:
         _, stacks = scan.results(list(op.results))
         slices = scan.operands(list(op.operands))[2]
         arguments = body_of(self._functions[scan.body]).arguments
-        read = sum(map(_is_read_alone, scan.operands(list(arguments))[2]))
-        of_iteration = self._costs.iteration + self._costs.launch * read
+        num_read = sum(map(_is_read_alone, scan.operands(list(arguments))[2]))
+        of_iteration = self._costs.iteration + self._costs.launch * num_read
         of_iteration += self._costs.stored_value * len(stacks)
         rows = [v.type for v in (*slices, *stacks)]
         copied = sum(self._costs.launch + size(t) * self._costs.stored_byte_kept for t in rows)

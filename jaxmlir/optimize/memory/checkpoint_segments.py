@@ -30,7 +30,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short, total
-from jaxmlir.optimize.memory.straight import SEGMENTS, Line, Segment
+from jaxmlir.optimize.memory.straight import SEGMENTS, Segment, StraightLine
 from jaxmlir.passes.base import Amount, Count, Pass
 
 # How many numbers of segments are looked at, from the least one that could do.
@@ -71,7 +71,7 @@ class CheckpointSegments(Pass):
             most = steps.peak
             if most < max(min_peak, 1):
                 continue
-            line = Line.of(program, symbol)
+            line = StraightLine.of(program, symbol)
             segments, saved = _paying(line, steps, most, Prices(program, fence=costs.call))
             again = sum(len(part.ops) for part in segments)
             if segments and CompileTime(program, self.calls).pays(symbol, again, saved):
@@ -81,7 +81,7 @@ class CheckpointSegments(Pass):
 
 
 def _paying(
-    line: Line, steps: Timeline, most: float, prices: Prices
+    line: StraightLine, steps: Timeline, most: float, prices: Prices
 ) -> tuple[list[Segment], float]:
     """The segments that save most time, and how many nanoseconds; none, if none do."""
     costs = prices.program.target.costs
@@ -100,7 +100,7 @@ def _paying(
     return best, gain
 
 
-def memory_in_segments(segments: list[Segment], line: Line, steps: Timeline) -> np.ndarray:
+def memory_in_segments(segments: list[Segment], line: StraightLine, steps: Timeline) -> np.ndarray:
     """What each step needs, if segments are run again."""
     placed = [(part, bisect_left(steps.flat.tops, part.first)) for part in segments]
     early = steps.unread({steps.number(v): place for part, place in placed for v in part.values})

@@ -123,19 +123,19 @@ class Prices:
         name = signature.name
         if name == "jaxpr.optimization_barrier":
             return self.fence
-        found = self._leaves.get(signature)
-        if found is None:
+        price = self._leaves.get(signature)
+        if price is None:
             if signature.is_lasting or _is_distinct(name):
-                found = inf
+                price = inf
             elif self._partitioned and not _is_local(signature):
-                found = inf
+                price = inf
             elif may_have_functions(name) and any(True for _ in symbols_of(op)):
                 return self._calling(OpView(op, name, ()))
             else:
                 node = OpView(op, name, ())
-                found = _leaf(node, name.removeprefix("jaxpr."), self._costs)
-            self._leaves[signature] = found
-        return found
+                price = _leaf(node, name.removeprefix("jaxpr."), self._costs)
+            self._leaves[signature] = price
+        return price
 
     def _calling(self, node: OpView) -> float:
         calls = calls_of(node)
@@ -145,15 +145,15 @@ class Prices:
 
     def function(self, symbol: str) -> float:
         """Running a function of the program once more."""
-        found = self._functions.get(symbol)
-        if found is None:
+        price = self._functions.get(symbol)
+        if price is None:
             # A function that calls itself: how often is not known.
             self._functions[symbol] = inf
-            found = self._functions[symbol] = sum(
+            price = self._functions[symbol] = sum(
                 self.computing(op, op_signature.of_op(op, name, operands))
                 for op, name, operands in ops_of(self.program.function(symbol))
             )
-        return found
+        return price
 
 
 @functools.cache

@@ -193,21 +193,21 @@ class MemoryProfile:
         return float(self.bytes.max(initial=0))
 
     def needed(
-        self, steps: Iterable[int], given: Set[int] = frozenset(), without: Set[int] = frozenset()
+        self, steps: Iterable[int], before: Set[int] = frozenset(), without: Set[int] = frozenset()
     ) -> np.ndarray:
         """Bytes of the values that some steps, in order, have stored, at each of these.
 
         Args:
-          given: what is there before them, and counts too.
+          before: what is there before them, and counts too.
           without: what of their results does not count.
         """
         names, results, sizes = self.view.names, self.view.results, self.sizes
         ending: defaultdict[int, list[int]] = defaultdict(list)
-        for v in given:
+        for v in before:
             ending[self.ends[v]].append(sizes[v])
         ends = sorted(ending)
-        live = sum([sizes[v] for v in given])
-        found = []
+        live = sum([sizes[v] for v in before])
+        needed = []
         for i in steps:
             while ends and ends[0] < i:
                 live -= sum(ending.pop(heapq.heappop(ends)))
@@ -223,8 +223,8 @@ class MemoryProfile:
                     heapq.heappush(ends, end)
                 ending[end].append(sizes[v])
             inner = may_have_functions(names[i]) and not self.is_identity(i)
-            found.append(live + (self._inner(self.view.ops[i]) if inner else 0.0))
-        return np.array(found, float)
+            needed.append(live + (self._inner(self.view.ops[i]) if inner else 0.0))
+        return np.array(needed, float)
 
 
 @functools.cache
@@ -233,7 +233,7 @@ def _is_float(type_: ir.Type) -> bool:
     return dtype is not None and dtypes.issubdtype(dtype, np.floating)
 
 
-class Step(NamedTuple):
+class ProfiledOp(NamedTuple):
     """An op; its operands and results are numbers of values."""
 
     op: Any
@@ -258,12 +258,12 @@ class Timeline(MemoryProfile):
         super().__init__(self.flat, (peaks or Peaks(program)).of_op)
         self.types: list[Any] = self.flat.types
         self.outer: dict[int, list[int]] = {}
-        for own, number in enumerate(self.flat.own):
-            self.outer.setdefault(number, []).append(own)
+        for own_number, number in enumerate(self.flat.own):
+            self.outer.setdefault(number, []).append(own_number)
 
-    def step(self, index: int) -> Step:
+    def step(self, index: int) -> ProfiledOp:
         flat = self.flat
-        return Step(
+        return ProfiledOp(
             flat.ops[index], flat.names[index], flat.operands[index], range(*flat.results[index])
         )
 
@@ -275,7 +275,7 @@ class Timeline(MemoryProfile):
         """Which value one of the function's own values is."""
         return self.flat.own[own]
 
-    def maker(self, value: int) -> Step | None:
+    def maker(self, value: int) -> ProfiledOp | None:
         """The step that gives a value."""
         index = self.makers[value]
         return None if index is None else self.step(index)
@@ -283,10 +283,10 @@ class Timeline(MemoryProfile):
     @functools.cached_property
     def depths(self) -> list[int]:
         """The number of steps, one after another, that each value takes."""
-        found = [0] * self.flat.arity
+        depths = [0] * self.flat.arity
         for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
-            found += [1 + max([found[v] for v in operands], default=0)] * (last - first)
-        return found
+            depths += [1 + max([depths[v] for v in operands], default=0)] * (last - first)
+        return depths
 
     def unread(self, places: Mapping[int, int]) -> Timeline:
         """The timeline where nobody reads some values at a step or later.
@@ -294,14 +294,14 @@ class Timeline(MemoryProfile):
         Args:
           places: for each of these values that step.
         """
-        new = copy.copy(self)
-        new.__dict__.pop("bytes", None)
-        new.users = [
+        timeline = copy.copy(self)
+        timeline.__dict__.pop("bytes", None)
+        timeline.users = [
             [i for i in users if i < places[v]] if v in places else users
             for v, users in enumerate(self.users)
         ]
-        new._find_stored()
-        return new
+        timeline._find_stored()
+        return timeline
 
 
 class _Callees:
@@ -309,18 +309,18 @@ class _Callees:
 
     def __init__(self, program: Module):
         self._program = program
-        self._found: dict[str, FunctionView | None] = {}
+        self._by_symbol: dict[str, FunctionView | None] = {}
 
     def __call__(self, op: Any, name: str) -> FunctionView | None:
         symbol = _callee(op, name)
         if symbol is None:
             return None
-        if symbol not in self._found:
+        if symbol not in self._by_symbol:
             # In itself a function stays a call.
-            self._found[symbol] = None
+            self._by_symbol[symbol] = None
             body = analyses_of(self._program).body(self._program.function(symbol))
-            self._found[symbol] = body.with_calls_inlined(self)
-        return self._found[symbol]
+            self._by_symbol[symbol] = body.with_calls_inlined(self)
+        return self._by_symbol[symbol]
 
 
 def _callee(op: Any, name: str) -> str | None:
@@ -336,15 +336,15 @@ def is_short(program: Module, function: func.FuncOp) -> bool:
 
     def length(of: func.FuncOp) -> int:
         body = analyses_of(program).body(of)
-        found = len(body.ops)
+        steps = len(body.ops)
         for op, name in zip(body.ops, body.names, strict=True):
             symbol = _callee(op, name)
             if symbol is not None:
                 if symbol not in lengths:
                     lengths[symbol] = 1
                     lengths[symbol] = length(program.function(symbol))
-                found += lengths[symbol]
-        return found
+                steps += lengths[symbol]
+        return steps
 
     return length(function) <= MAX_STEPS
 
@@ -357,17 +357,17 @@ class Peaks:
 
     def __init__(self, program: Module):
         self._program = program
-        self._found: dict[str, float] = {}
+        self._by_symbol: dict[str, float] = {}
 
     def of(self, symbol: str) -> float:
-        if symbol not in self._found:
+        if symbol not in self._by_symbol:
             # Callees first: programs may be nested deeper than Python's stack.
             for callee in analyses_of(self._program).graph.callees_first([symbol]):
-                if callee not in self._found:
+                if callee not in self._by_symbol:
                     # A function that calls itself needs nothing for that.
-                    self._found[callee] = 0.0
-                    self._found[callee] = self.profile(callee).peak
-        return self._found[symbol]
+                    self._by_symbol[callee] = 0.0
+                    self._by_symbol[callee] = self.profile(callee).peak
+        return self._by_symbol[symbol]
 
     def of_op(self, op: Any) -> float:
         """The bytes that the functions of an op need: those of the one that needs most."""
@@ -394,16 +394,16 @@ def peak(program: Module) -> float:
 def peak_beside_results(program: Module) -> float:
     """Bytes that a program needs at once where each value is computed once, and the memory of
     results is used for others before."""
-    peaks, found = Peaks(program), [0.0]
+    peaks, needs = Peaks(program), [0.0]
     for symbol in analyses_of(program).graph.entry_points():
         body = analyses_of(program).body(program.function(symbol))
         profile = MemoryProfile(body, peaks.of_op, once=True)
         results = sum(profile.sizes[v] for v in body.outputs if v >= body.arity)
-        found.append(profile.needed(range(len(body.ops))).max(initial=0.0) - results)
-    return float(max(found))
+        needs.append(profile.needed(range(len(body.ops))).max(initial=0.0) - results)
+    return float(max(needs))
 
 
 def total(program: Module) -> int:
     """The bytes of all values that the ops of a program give: no fewer than it needs at once."""
     ops = analyses_of(program).graph.ops.values()
-    return sum([size(type_) for found in ops for op, _ in found for type_ in op.results.types])
+    return sum([size(type_) for pairs in ops for op, _ in pairs for type_ in op.results.types])

@@ -46,7 +46,7 @@ from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.optimize.barriers import Wait, waiting
+from jaxmlir.optimize.barriers import WaitFence, waiting
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import Timeline, is_short
@@ -68,7 +68,7 @@ MIN_DEPTH = 8
 MAX_BACK = 6
 
 
-class Late(NamedTuple):
+class LateValue(NamedTuple):
     """A value to be computed late."""
 
     value: int
@@ -91,7 +91,7 @@ class Late(NamedTuple):
     """In nanoseconds."""
 
 
-class Choice:
+class LateValueSearch:
     """The values of a function that are computed late."""
 
     def __init__(self, program: Module, line: Timeline, memory: np.ndarray, min_bytes: int):
@@ -111,7 +111,7 @@ class Choice:
             for v in dict.fromkeys(operands):
                 self._users.setdefault(v, []).append(i)
 
-    def find(self, slowdown: float, min_gain: float) -> list[Late]:
+    def find(self, slowdown: float, min_gain: float) -> list[LateValue]:
         """The values to compute late, in the order in which they are needed: those that save most
         bytes for their time.
 
@@ -120,25 +120,25 @@ class Choice:
           min_gain: the part of its memory that it has to save.
         """
         candidates = map(self._candidate, sorted(self._line.outer))
-        found = [c for c in candidates if c is not None]
+        options = [c for c in candidates if c is not None]
         left = slowdown * sum(filter(isfinite, self._prices))
         memory = self._memory.copy()
-        chosen: list[Late] = []
+        chosen: list[LateValue] = []
         gone: set[int] = set()
-        kept: set[int] = set()
-        for c in sorted(found, key=lambda c: c.cost / c.gain):
-            if c.cost > left or c.value in kept or not gone.isdisjoint(c.leaves):
+        leaves: set[int] = set()
+        for c in sorted(options, key=lambda c: c.cost / c.gain):
+            if c.cost > left or c.value in leaves or not gone.isdisjoint(c.leaves):
                 continue
             left -= c.cost
             gone.add(c.value)
-            kept.update(c.leaves)
+            leaves.update(c.leaves)
             memory[c.start + 1 : c.end] -= c.gain
             chosen.append(c)
         if memory.max() > (1 - min_gain) * self._memory.max():
             return []
         return sorted(chosen, key=lambda c: c.users[0])
 
-    def _candidate(self, value: int) -> Late | None:
+    def _candidate(self, value: int) -> LateValue | None:
         """How a value would be computed late; ``None`` if it cannot be, or there is no use."""
         line = self._line
         index = line.makers[value]
@@ -150,14 +150,14 @@ class Choice:
         late = self._late_users(value)
         if not late or name not in ELEMENTWISE:
             return None
-        read = self._read(value, late[0])
-        if read is None:
+        window = self._read(value, late[0])
+        if window is None:
             return None
-        start, depth, end, twice = read
-        made = self._made_of(value)
-        if made is None or not start < self._peak < end:
+        start, depth, end, twice = window
+        recipe = self._made_of(value)
+        if recipe is None or not start < self._peak < end:
             return None
-        tree, leaves, tied = made
+        tree, leaves, tied = recipe
         after = self._late_value(value, late[0], depth + MIN_DEPTH)
         gain = whole - sum(size(line.types[v]) for v in leaves if not self._is_there(v))
         if after is None or gain <= 0:
@@ -165,7 +165,7 @@ class Choice:
         cost = self._costs.call + sum(self._prices[i] for i in tree)
         # What is computed a second time is written and read in a cache.
         cost += self._costs.stored_byte_cached * whole if twice else -self._prices[index]
-        return Late(value, tree, leaves, tied, after, late, start, end, gain, cost)
+        return LateValue(value, tree, leaves, tied, after, late, start, end, gain, cost)
 
     def _late_users(self, value: int) -> list[int]:
         """The function's own ops that read a value when most memory is needed, or later."""
@@ -210,7 +210,7 @@ class Choice:
         whole = size(line.types[root])
         first = line.makers[root]
         assert first is not None
-        found, leaves, pending, expensive = {first}, set[int](), [first], 0
+        steps, leaves, pending, expensive = {first}, set[int](), [first], 0
         while pending:
             index = pending.pop()
             step = line.step(index)
@@ -220,7 +220,7 @@ class Choice:
             if (
                 not _is_cheap(line.flat.signatures[index])
                 or expensive > MAX_EXPENSIVE
-                or len(found) > MAX_OPS
+                or len(steps) > MAX_OPS
             ):
                 return None
             for v in step.operands:
@@ -231,12 +231,12 @@ class Choice:
                     leaves.add(v)
                 elif maker is None:
                     return None
-                elif maker not in found:
-                    found.add(maker)
+                elif maker not in steps:
+                    steps.add(maker)
                     pending.append(maker)
         ordered = sorted(leaves, key=lambda v: (-size(line.types[v]), v))
-        tied = self._tied(root, sorted(found), ordered)
-        return None if tied is None else (sorted(found), ordered, tied)
+        tied = self._tied(root, sorted(steps), ordered)
+        return None if tied is None else (sorted(steps), ordered, tied)
 
     def _tied(self, root: int, tree: list[int], leaves: list[int]) -> list[int] | None:
         """The leaves that have to wait so that no expensive step is done early: the small ones if
@@ -261,20 +261,20 @@ class Choice:
         """Something that an op of the function needs, and that is not there before so many steps
         one after another are done; if there is, something that is in memory."""
         line = self._line
-        read = [line.number(v) for v in line.body.operands[top]]
-        read = [v for v in read if v != value and is_plain_array(line.types[v])]
-        if not read:
+        operands = [line.number(v) for v in line.body.operands[top]]
+        operands = [v for v in operands if v != value and is_plain_array(line.types[v])]
+        if not operands:
             return None
-        latest = found = max(read, key=line.depths.__getitem__)
+        latest = current = max(operands, key=line.depths.__getitem__)
         for _ in range(MAX_BACK):
-            maker = line.maker(found)
-            if maker is None or line.depths[found] < depth:
+            maker = line.maker(current)
+            if maker is None or line.depths[current] < depth:
                 break
-            if line.stored[found]:
-                if found in line.outer and is_plain_array(line.types[found]):
-                    return line.own_value(found)
+            if line.stored[current]:
+                if current in line.outer and is_plain_array(line.types[current]):
+                    return line.own_value(current)
                 break
-            found = max(maker.operands, key=line.depths.__getitem__, default=found)
+            current = max(maker.operands, key=line.depths.__getitem__, default=current)
         return line.own_value(latest) if line.depths[latest] >= depth else None
 
 
@@ -325,7 +325,7 @@ class SinkRecompute(Pass):
             memory = line.bytes
             if memory.max(initial=0) < max(self.min_peak, 1):
                 continue
-            choice = Choice(program, line, memory, self.min_bytes)
+            choice = LateValueSearch(program, line, memory, self.min_bytes)
             compile_time = CompileTime(program, self.calls)
             for late in choice.find(self.slowdown, self.min_gain):
                 if compile_time.pays(symbol, len(late.tree), of_byte * late.gain):
@@ -334,7 +334,7 @@ class SinkRecompute(Pass):
         return changed
 
 
-def _write(line: Timeline, late: Late, wait: Wait) -> None:
+def _write(line: Timeline, late: LateValue, wait: WaitFence) -> None:
     """Computes a value where it is first read late."""
     root = line.maker(late.value)
     assert root is not None

@@ -32,16 +32,16 @@ from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
-from jaxmlir.analysis.purity import Counted, is_pure
+from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect.builder import copy, is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import JaxmlirError, count, message_of
-from jaxmlir.optimize.barriers import Wait, waiting
+from jaxmlir.optimize.barriers import WaitFence, waiting
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
 from jaxmlir.passes.remarks import remark, unheard
 from jaxmlir.support.options import in_units
-from jaxmlir.support.progress import Step, progress
+from jaxmlir.support.progress import ProgressReporter, progress
 from jaxmlir.support.warn import warn
 
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -50,7 +50,7 @@ SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 def in_segments(program: Module, symbol: str, number: int) -> bool:
     """Cuts a function into segments, in place; whether there was anything to compute again."""
-    line = Line.of(program, symbol)
+    line = StraightLine.of(program, symbol)
     again = line.segments(number)
     if again:
         line.write(program, again)
@@ -74,7 +74,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(eq=False)
-class Line:
+class StraightLine:
     """A function, and where most memory is needed in it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Line:
     fixed: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, program: Module, symbol: str) -> Line:
+    def of(cls, program: Module, symbol: str) -> StraightLine:
         body = analyses_of(program).body(program.function(symbol))
         every = range(len(body.ops))
         # Sums of derivatives will be stored on the way.
@@ -103,9 +103,9 @@ class Line:
         turn = int(np.argmax(needed)) if body.ops else 0
         profile = MemoryProfile(body, once=True)
         kernel = [*map(profile.kernel, every)]
-        new = cls(body, turn, profile.users, profile.sizes, set(body.returned), kernel)
-        counted = Counted(program)
-        new.fixed = {
+        line = cls(body, turn, profile.users, profile.sizes, set(body.returned), kernel)
+        counted = CountedOps(program)
+        line.fixed = {
             index
             for index, signature in enumerate(body.signatures)
             # What a policy says is stored has a name.
@@ -114,7 +114,7 @@ class Line:
             or not is_pure(signature.name)
             or counted(signature)
         }
-        return new
+        return line
 
     def late(self, value: int) -> list[int]:
         """The ops after the turn that read a value."""
@@ -124,14 +124,14 @@ class Line:
         """The segments, those that the backward pass reads first before the others."""
         bounds = self._cuts(number)
         dependent = self._dependent(bounds[-2])
-        found = []
+        segments = []
         earliest = self.turn
         for start, end in reversed([*itertools.pairwise(bounds[:-1])]):
             segment = self._segment(start, end, earliest, dependent)
             if segment is not None:
-                found.append(segment)
+                segments.append(segment)
                 earliest = segment.first
-        return found
+        return segments
 
     def _cuts(self, number: int) -> list[int]:
         """Where segments begin, and where the last one ends: between the ops of which least has to
@@ -164,16 +164,16 @@ class Line:
         """For each op the last one before it that depends on one of the last segment; -1: none."""
         body = self.body
         depends = [False] * len(body.types)
-        latest, found = -1, []
+        latest, dependent = -1, []
         for index, (operands, (first, last)) in enumerate(
             zip(body.operands, body.results, strict=True)
         ):
-            found.append(latest)
+            dependent.append(latest)
             if start <= index <= self.turn or any([depends[v] for v in operands]):
                 depends[first:last] = [True] * (last - first)
                 if index > self.turn and last > first and is_plain_array(body.types[first]):
                     latest = index
-        return found
+        return dependent
 
     def _segment(
         self, start: int, end: int, earliest: int, dependent: Sequence[int]
@@ -218,12 +218,12 @@ class Line:
         for index in ops:
             operands = self.body.operands[index]
             if waits.isdisjoint(operands):
-                given = [
+                arguments = [
                     v for v in operands if self.body.makers[v] is None and self._is_computed(v)
                 ]
-                if not given:
+                if not arguments:
                     continue
-                smallest = min(given, key=self.sizes.__getitem__)
+                smallest = min(arguments, key=self.sizes.__getitem__)
                 tied.append(smallest)
                 waits.add(smallest)
             waits.update(range(*self.body.results[index]))
@@ -239,7 +239,7 @@ class Line:
     def _begun(self, place: int) -> list[int]:
         """The values of the backward pass that are fused into ops after a place, and are smaller
         than what would have to stay for that.  They are taken to be stored there from now on."""
-        found = []
+        begun = []
         for index in range(self.turn + 1, place):
             (value, _), kernel = self.body.results[index], self.kernel[index]
             if kernel < place or self.users[value][0] < place:
@@ -248,35 +248,35 @@ class Line:
                 continue
             fused, freed = self._made_of(index, place)
             if sum(self.sizes[v] for v in freed) > self.sizes[value]:
-                found.append(value)
+                begun.append(value)
                 for op in fused:
                     self.kernel[op] = index
-        return found
+        return begun
 
     def _made_of(self, index: int, place: int) -> tuple[set[int], set[int]]:
         """The ops that are computed with one that is before a place, and the values that these
         alone read after it."""
-        fused, read, pending = {index}, set[int](), [index]
+        fused, inputs, pending = {index}, set[int](), [index]
         while pending:
             for v in self.body.operands[pending.pop()]:
                 maker = self.body.makers[v]
                 if maker is None:
                     continue
                 if self.kernel[maker] == maker:
-                    read.add(v)
+                    inputs.add(v)
                 elif maker not in fused:
                     fused.add(maker)
                     pending.append(maker)
         freed = {
             v
-            for v in read - self.given
+            for v in inputs - self.given
             if all(r in fused or self.kernel[r] < place for r in self.users[v])
         }
         return fused, freed
 
     def _blank(self, start: int, end: int) -> dict[int, int]:
         """The arrays of one number that are stored for ops between two places, and the number."""
-        found = {}
+        blank = {}
         for index in range(start, end):
             name = self.body.names[index]
             if name in FUSIBLE:
@@ -287,8 +287,8 @@ class Line:
                     number, *sizes = self.body.operands[maker]
                     is_of_number = not sizes and self._is_constant(number)
                     if is_of_number and self.sizes[v] > self.sizes[number]:
-                        found[v] = number
-        return found
+                        blank[v] = number
+        return blank
 
     def _at(self, value: int, place: int) -> ir.Value:
         """A value where it is to be read, which is written there if it is a constant of later."""
@@ -313,7 +313,7 @@ class Line:
         self._erase_unread()
         program.changed()
 
-    def _write(self, segment: Segment, end: int, wait: Wait) -> None:
+    def _write(self, segment: Segment, end: int, wait: WaitFence) -> None:
         """Computes values again before they are read.
 
         Args:
@@ -331,9 +331,9 @@ class Line:
             others = [*dict.fromkeys((*begun, *blank.values()))]
             tied = [values[v] for v in segment.tied]
             waiting = [self._at(v, segment.first) for v in others]
-            new, found = wait(tied, body.value(segment.after), waiting)
+            new, new_others = wait(tied, body.value(segment.after), waiting)
             values.update(zip(segment.tied, new, strict=True))
-            waited = dict(zip(others, found, strict=True))
+            waited = dict(zip(others, new_others, strict=True))
             for index in segment.ops:
                 with body.ops[index].location:
                     operands = [values[v] for v in body.operands[index]]
@@ -359,8 +359,8 @@ class Line:
     def _replace(self, value: int, readers: Sequence[int], new: ir.Value) -> None:
         for index in readers:
             operands = self.body.ops[index].operation.operands
-            for k, read in enumerate(self.body.operands[index]):
-                if read == value:
+            for k, operand in enumerate(self.body.operands[index]):
+                if operand == value:
                     operands[k] = new
 
 
@@ -387,7 +387,7 @@ LAST = 3
 TILES = (0.5, 0.125)
 
 
-class Way(NamedTuple):
+class MemoryStrategy(NamedTuple):
     """A way to get along with less memory.
 
     Attributes:
@@ -409,14 +409,14 @@ class Way(NamedTuple):
 
 # Ways for loops.
 _LOOPS = (
-    *(Way(price) for price in (0.0, 1.0, 4.0, 16.0, 64.0, 1e3, 1e9)),
-    *(Way(price, depth) for depth in (1, 2, 3) for price in (1.0, 64.0, 1e9)),
+    *(MemoryStrategy(price) for price in (0.0, 1.0, 4.0, 16.0, 64.0, 1e3, 1e9)),
+    *(MemoryStrategy(price, depth) for depth in (1, 2, 3) for price in (1.0, 64.0, 1e9)),
 )
 
 
 def within(
-    program: Module, budget: float, measure: bool, apply: Callable[[Module, Way], bool]
-) -> Way | None:
+    program: Module, budget: float, measure: bool, apply: Callable[[Module, MemoryStrategy], bool]
+) -> MemoryStrategy | None:
     """The first way that is within a budget, or else takes least; ``None``: as it is.
 
     Args:
@@ -427,7 +427,7 @@ def within(
     Warns where no way is within the budget.
     """
     with progress(f"@{program.name} within {budget if budget < 2 else in_units(budget)}") as step:
-        search = _Search.of(program, budget, measure, apply, step)
+        search = _BudgetSearch.of(program, budget, measure, apply, step)
         way = search.way()
     size, says = search.sizes.get(way), "the compiler"
     if size is None:
@@ -443,7 +443,7 @@ def within(
 
 
 @dataclass(eq=False)
-class _Search:
+class _BudgetSearch:
     """The ways of a program that were tried.
 
     Attributes:
@@ -456,12 +456,12 @@ class _Search:
     """
 
     program: Module
-    apply: Callable[[Module, Way], bool]
-    step: Step
+    apply: Callable[[Module, MemoryStrategy], bool]
+    step: ProgressReporter
     allowed: float
     off: float | None
-    estimates: dict[Way | None, float]
-    sizes: dict[Way | None, float] = field(default_factory=dict)
+    estimates: dict[MemoryStrategy | None, float]
+    sizes: dict[MemoryStrategy | None, float] = field(default_factory=dict)
     known: dict[bytes, float] = field(default_factory=dict)
 
     @classmethod
@@ -470,9 +470,9 @@ class _Search:
         program: Module,
         budget: float,
         measure: bool,
-        apply: Callable[[Module, Way], bool],
-        step: Step,
-    ) -> _Search:
+        apply: Callable[[Module, MemoryStrategy], bool],
+        step: ProgressReporter,
+    ) -> _BudgetSearch:
         estimate, size = peak_beside_results(program), None
         if measure:
             step("compiling it as it is")
@@ -483,27 +483,27 @@ class _Search:
                 remark(program.function(program.name).operation, f"memory is estimated: {why}")
         now = estimate if size is None else size
         allowed = budget if budget >= 2 else budget * now
-        new = cls(program, apply, step, allowed, None, {None: estimate})
+        search = cls(program, apply, step, allowed, None, {None: estimate})
         if size is not None:
-            new.off = size / max(estimate, 1.0)
-            new.sizes[None] = new.known[module_bytecode(program.module)] = size
-        return new
+            search.off = size / max(estimate, 1.0)
+            search.sizes[None] = search.known[module_bytecode(program.module)] = size
+        return search
 
-    def way(self) -> Way | None:
+    def way(self) -> MemoryStrategy | None:
         """The first way that is within the budget, or else takes least."""
         for way in self._ways():
-            found = self._estimated(way)
-            if found is not None:
-                return found
+            chosen = self._estimated(way)
+            if chosen is not None:
+                return chosen
         if self.off is None:
             return _first_of_least(self.estimates)
         for way in sorted(self.estimates, key=self.estimates.__getitem__)[:LAST]:
-            found = None if way in self.sizes else self._measured(way)
-            if found is not None:
-                return found
+            chosen = None if way in self.sizes else self._measured(way)
+            if chosen is not None:
+                return chosen
         return _first_of_least(self.sizes)
 
-    def _ways(self) -> Iterator[Way]:
+    def _ways(self) -> Iterator[MemoryStrategy]:
         """Ways, those that run fastest before those that take least memory."""
         have_loops = analyses_of(self.program).graph.outside_kernels(SCANS)
         yield from _LOOPS if have_loops else _LOOPS[:1]
@@ -514,17 +514,17 @@ class _Search:
         for segments in SEGMENTS:
             yield least._replace(segments=segments)
 
-    def _least(self) -> Way:
+    def _least(self) -> MemoryStrategy:
         """The way that takes least, by estimates."""
-        return min(self.estimates, key=self.estimates.__getitem__) or Way()
+        return min(self.estimates, key=self.estimates.__getitem__) or MemoryStrategy()
 
-    def _gone(self, way: Way) -> Module:
+    def _gone(self, way: MemoryStrategy) -> Module:
         trial = self.program.clone()
         with unheard():
             self.apply(trial, way)
         return trial
 
-    def _estimated(self, way: Way) -> Way | None:
+    def _estimated(self, way: MemoryStrategy) -> MemoryStrategy | None:
         """The way, if it is within the budget; nothing is compiled that is not to be expected to
         be, but for the first way: what fences do is not estimated."""
         self.step(f"estimating way {len(self.estimates)}")
@@ -538,7 +538,7 @@ class _Search:
             return None
         return self._measured(way)
 
-    def _measured(self, way: Way) -> Way | None:
+    def _measured(self, way: MemoryStrategy) -> MemoryStrategy | None:
         """The way, with fences or without, if it is within the budget by the compiler."""
         estimate, sizes = self.estimates[way], []
         for fences in (True, False):
@@ -556,7 +556,7 @@ class _Search:
         return None
 
 
-def _first_of_least(sizes: dict[Way | None, float]) -> Way | None:
+def _first_of_least(sizes: dict[MemoryStrategy | None, float]) -> MemoryStrategy | None:
     least = min(sizes.values())
     return next(way for way, size in sizes.items() if size <= (1 + MIN_GAIN) * least)
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.purity import Counted
+from jaxmlir.analysis.purity import CountedOps
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -36,11 +36,11 @@ class Cse(Pass):
     name: ClassVar[str] = "jaxpr-cse"
 
     def run(self, program: Module) -> bool:
-        counted, body = Counted(program), analyses_of(program).body
+        counted, body = CountedOps(program), analyses_of(program).body
         return sum(_merge(body(f), counted) for f in program.functions.values()) > 0
 
 
-def _merge(body: FunctionView, counted: Counted) -> int:
+def _merge(body: FunctionView, counted: CountedOps) -> int:
     """Merges common subexpressions of a function; how many ops went."""
     # Of each value the number of the first one that is the same.
     same = list(range(len(body.types)))
@@ -53,12 +53,12 @@ def _merge(body: FunctionView, counted: Counted) -> int:
         inputs = [same[v] for v in body.operands[i]]
         if kind.commutes and len(inputs) == 2:
             inputs.sort()
-        known = first.setdefault((kind.key, *inputs), i)
-        if known != i:
-            doubles.append((i, known))
-            same[slice(*body.results[i])] = range(*body.results[known])
-    for i, known in doubles:
-        for old, new in zip(body.ops[i].results, body.ops[known].results, strict=True):
+        earlier = first.setdefault((kind.key, *inputs), i)
+        if earlier != i:
+            doubles.append((i, earlier))
+            same[slice(*body.results[i])] = range(*body.results[earlier])
+    for i, earlier in doubles:
+        for old, new in zip(body.ops[i].results, body.ops[earlier].results, strict=True):
             old.replace_all_uses_with(new)
         if remarks_wanted():
             message = f"removed '{body.names[i]}': computed before from the same operands"
@@ -67,7 +67,7 @@ def _merge(body: FunctionView, counted: Counted) -> int:
     return len(doubles)
 
 
-class _Kind(NamedTuple):
+class _Opcode(NamedTuple):
     """Ops that compute the same of the same operands.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Kind(NamedTuple):
 
 
 @functools.cache
-def _kind_of(signature: Signature) -> _Kind | None:
+def _kind_of(signature: Signature) -> _Opcode | None:
     """The kind of a signature's ops; ``None`` if these are not merged."""
     record = ops.record_of(signature.name)
     # Of an op without a record we do not know what it does.
@@ -91,7 +91,9 @@ def _kind_of(signature: Signature) -> _Kind | None:
     # two terms only.
     dtype = getattr(aval_of(signature.results[0]), "dtype", None)
     exact = dtype is not None and getattr(dtype, "kind", "V") != "c"
-    return _Kind(_keys.setdefault(key, object()), ops.Trait.COMMUTATIVE in record.traits and exact)
+    return _Opcode(
+        _keys.setdefault(key, object()), ops.Trait.COMMUTATIVE in record.traits and exact
+    )
 
 
 _keys: dict[Any, object] = {}

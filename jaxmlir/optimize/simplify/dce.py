@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from jaxmlir.analysis.liveness import Cut, Liveness, Mask, Variant, whole
+from jaxmlir.analysis.liveness import FunctionVariant, Liveness, Mask, PrunedOp, whole
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect import codec, ops
 from jaxmlir.dialect.builder import erase
@@ -45,54 +45,65 @@ def dce(program: Module) -> bool:
     return _keep(program, liveness, [whole(functions[symbol]) for symbol in entries])
 
 
-def prune(program: Module, entry: Variant) -> None:
+def prune(program: Module, entry: FunctionVariant) -> None:
     """Cuts a program down to one variant of one function, in place; this keeps its name."""
     with scope():
         _keep(program, Liveness(program.functions), [entry])
 
 
-def _keep(program: Module, liveness: Liveness, entries: Sequence[Variant]) -> bool:
+def _keep(program: Module, liveness: Liveness, entries: Sequence[FunctionVariant]) -> bool:
     functions = liveness.functions
     variants = _variants(liveness, entries)
-    made = _make(program, variants)
-    trimmed = [_trim(function, variant, liveness, made) for variant, function in made.items()]
+    by_variant = _make(program, variants)
+    trimmed = [
+        _trim(function, variant, liveness, by_variant) for variant, function in by_variant.items()
+    ]
     dead = functions.keys() - variants.keys()
     for symbol in dead:
         functions[symbol].operation.erase()
-    changed = bool(dead) or len(made) > len(variants) or any(trimmed)
+    changed = bool(dead) or len(by_variant) > len(variants) or any(trimmed)
     if changed:
         program.changed()
     return changed
 
 
-def _variants(liveness: Liveness, entries: Sequence[Variant]) -> dict[str, list[Variant]]:
+def _variants(
+    liveness: Liveness, entries: Sequence[FunctionVariant]
+) -> dict[str, list[FunctionVariant]]:
     """The variants of each function that are needed, an unchanged one first."""
     functions = liveness.functions
-    found: dict[str, list[Variant]] = {}
+    variants: dict[str, list[FunctionVariant]] = {}
     for variant in liveness.needed(entries):
-        found.setdefault(variant.symbol, []).append(variant)
-    return {symbol: sorted(found[symbol], reverse=True) for symbol in functions if symbol in found}
+        variants.setdefault(variant.symbol, []).append(variant)
+    return {
+        symbol: sorted(variants[symbol], reverse=True) for symbol in functions if symbol in variants
+    }
 
 
-def _make(program: Module, variants: dict[str, list[Variant]]) -> dict[Variant, func.FuncOp]:
+def _make(
+    program: Module, variants: dict[str, list[FunctionVariant]]
+) -> dict[FunctionVariant, func.FuncOp]:
     """A function for each variant, all of them whole yet; the first keeps the name."""
     functions = program.functions
     taken = set(functions)
-    made = {}
+    by_variant = {}
     for symbol, (first, *others) in variants.items():
-        made[first] = functions[symbol]
+        by_variant[first] = functions[symbol]
         for variant in others:
             name = free_symbol(symbol, taken)
             taken.add(name)
             copy = functions[symbol].operation.clone(ir.InsertionPoint(program.module.body))
             copy.attributes["sym_name"] = ir.StringAttr.get(name)
             copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
-            made[variant] = copy.opview
-    return made
+            by_variant[variant] = copy.opview
+    return by_variant
 
 
 def _trim(
-    function: func.FuncOp, variant: Variant, liveness: Liveness, made: dict[Variant, func.FuncOp]
+    function: func.FuncOp,
+    variant: FunctionVariant,
+    liveness: Liveness,
+    by_variant: dict[FunctionVariant, func.FuncOp],
 ) -> bool:
     """Makes a whole function the variant that it is to be; whether it was another one."""
     live = liveness.of(variant.symbol, variant.results)
@@ -115,13 +126,13 @@ def _trim(
                 remark(body[i], f"removed '{body[i].operation.name}': nothing uses its results")
             erase(body[i])
         elif i in cuts:
-            _cut(body[i].operation, cuts[i], made, liveness)
+            _cut(body[i].operation, cuts[i], by_variant, liveness)
     if not all_kept:
         _drop_arguments(function, variant)
     return True
 
 
-def _drop_arguments(function: func.FuncOp, variant: Variant) -> None:
+def _drop_arguments(function: func.FuncOp, variant: FunctionVariant) -> None:
     arguments, results = variant.arguments, variant.results
     type_, attributes = function.type, function.attributes
     for i in range(len(arguments) - 1, -1, -1):
@@ -146,13 +157,18 @@ _ABOUT_WHOLE_FUNCTIONS = tuple(
 )
 
 
-def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp], liveness: Liveness) -> None:
+def _cut(
+    op: ir.Operation,
+    cut: PrunedOp,
+    by_variant: dict[FunctionVariant, func.FuncOp],
+    liveness: Liveness,
+) -> None:
     """Replaces an op by one with fewer operands and results, of other functions."""
     dropped = _dropped(cut)
     if dropped and remarks_wanted():
         remark(op, f"{dropped} of '{op.name}' dropped: nothing depends on them")
     with ir.InsertionPoint(op):
-        new = reduced(op, cut, lambda variant: made[variant].name.value, liveness)
+        new = reduced(op, cut, lambda variant: by_variant[variant].name.value, liveness)
     for old, replacement in zip(chosen(list(op.results), cut.results), new.results, strict=True):
         old.replace_all_uses_with(replacement)
     op.erase()
@@ -160,8 +176,8 @@ def _cut(op: ir.Operation, cut: Cut, made: dict[Variant, func.FuncOp], liveness:
 
 def reduced(
     op: Any,
-    cut: Cut,
-    symbol: Callable[[Variant], str],
+    cut: PrunedOp,
+    symbol: Callable[[FunctionVariant], str],
     liveness: Liveness,
     ip: ir.InsertionPoint | bool | None = None,
 ) -> ir.Operation:
@@ -199,7 +215,7 @@ def reduced(
     return ir.Operation.create(name, types, operands, attributes, loc=op.location, ip=ip)
 
 
-def _dropped(cut: Cut) -> str:
+def _dropped(cut: PrunedOp) -> str:
     counts = (cut.operands.count(False), "operand"), (cut.results.count(False), "result")
     return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
 
@@ -211,7 +227,7 @@ _ONE_EACH = {
 }
 
 
-def _one_each(name: str, cut: Cut) -> Iterator[tuple[str, Mask]]:
+def _one_each(name: str, cut: PrunedOp) -> Iterator[tuple[str, Mask]]:
     record = ops.OPS[name.removeprefix("jaxpr.")]
     named = [(a.name, a.each) for a in record.attributes if a.each]
     for attribute, each in (*named, *_ONE_EACH.get(name, ())):

@@ -148,8 +148,8 @@ def _drop_effects(program: Module) -> None:
                     below = set().union(*map(of_function, callees))
                     effects = {e for e in effects if e in below or not _is_of_host(e)}
                     if effects:
-                        found = ir.ArrayAttr.get(sorted(effects, key=str))
-                        op.attributes["jaxpr.effects"] = found
+                        attribute = ir.ArrayAttr.get(sorted(effects, key=str))
+                        op.attributes["jaxpr.effects"] = attribute
                     else:
                         del op.attributes["jaxpr.effects"]
                 listed[symbol] |= effects

@@ -54,7 +54,7 @@ class FoldUnitDims(Pass):
 
     def run(self, program: Module) -> bool:
         changed = _drop_of_rows(program)
-        return rewrite_ops(program, _Arrays().rewrites, drop_dead=True) > 0 or changed
+        return rewrite_ops(program, _UnitDimFolder().rewrites, drop_dead=True) > 0 or changed
 
 
 def _drop_of_rows(program: Module) -> bool:
@@ -84,11 +84,11 @@ def _drop_of(op: Any, rows: Sequence[int], bodies: LoopEditor) -> None:
         shape = shape_of(item.arg)
         units = [d for d, size in enumerate(shape) if size == 1]
         item.operand = _reshape_before(op, item.operand, [d + 1 for d in units])
-        old, item.arg = (
+        old_arg, item.arg = (
             item.arg,
             loop.new_argument(with_shape(item.arg.type, _without(shape, units))),
         )
-        for use in list(old.uses):
+        for use in list(old_arg.uses):
             _reshape_instead(use.owner, item.arg)
     loop.write()
     loop.finish()
@@ -133,13 +133,13 @@ def _reshape_instead(op: Any, value: ir.Value) -> None:
     op.erase()
 
 
-class _Arrays:
+class _UnitDimFolder:
     """Rewrites ops, and knows the smaller arrays that they give."""
 
     def __init__(self) -> None:
         # What was computed instead of a value, of the same elements.
         self._smaller: dict[ir.Value, ir.Value] = {}
-        self._made: dict[tuple[ir.Value, Shape], ir.Value] = {}
+        self._reshaped: dict[tuple[ir.Value, Shape], ir.Value] = {}
         self.rewrites = dict.fromkeys(_OPS, self._rewrite) | dict.fromkeys(_RESHAPES, self._note)
 
     def _rewrite(self, node: OpView) -> ir.Value | None:
@@ -165,9 +165,9 @@ class _Arrays:
         smaller = self._smaller.get(value, value)
         if shape_of(smaller) == shape:
             return smaller
-        made = self._made.get((smaller, shape))
+        made = self._reshaped.get((smaller, shape))
         if made is None:
-            made = self._made[smaller, shape] = reshaped(smaller, shape)
+            made = self._reshaped[smaller, shape] = reshaped(smaller, shape)
         return made
 
 
@@ -204,7 +204,7 @@ def _is_unit(type_: ir.Type) -> bool:
 # --- the ops --------------------------------------------------------------------------------------
 
 
-Write = Callable[[_Arrays, OpView], "ir.Value | None"]
+UnitDimRewrite = Callable[[_UnitDimFolder, OpView], "ir.Value | None"]
 
 
 def _without(shape: Shape, gone: Sequence[int]) -> Shape:
@@ -216,7 +216,7 @@ def _units_of(value: ir.Value) -> list[int]:
 
 
 # f(x[a,1], y[a,1])[a,1] = f(x[a], y[a])[a]; an operand may repeat what it has one of
-def _elementwise(f: _Arrays, node: OpView) -> ir.Value | None:
+def _elementwise(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     gone = _units_of(result)
     if not gone:
@@ -228,7 +228,7 @@ def _elementwise(f: _Arrays, node: OpView) -> ir.Value | None:
     return _build(node.name, operands, shape, node.attributes, result.type)
 
 
-def _broadcast(f: _Arrays, node: OpView) -> ir.Value | None:
+def _broadcast(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     gone = _units_of(result)
     if not gone or len(node.operands) != 1:
@@ -239,12 +239,12 @@ def _broadcast(f: _Arrays, node: OpView) -> ir.Value | None:
     shape = _without(shape_of(result), gone)
     if shape_of(value) == shape:
         return value
-    new = tuple(dims[d] - sum(k < dims[d] for k in gone) for d in left)
-    attributes = {"shape": codec.encode(shape), "broadcast_dimensions": codec.encode(new)}
+    out_dims = tuple(dims[d] - sum(k < dims[d] for k in gone) for d in left)
+    attributes = {"shape": codec.encode(shape), "broadcast_dimensions": codec.encode(out_dims)}
     return _build(node.name, [value], shape, attributes)
 
 
-def _transpose(f: _Arrays, node: OpView) -> ir.Value | None:
+def _transpose(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (value,), (result,) = node.operands, node.op.results
     gone = _units_of(value)
     left = [d for d in range(len(shape_of(value))) if d not in gone]
@@ -257,19 +257,19 @@ def _transpose(f: _Arrays, node: OpView) -> ir.Value | None:
 
 
 # sum_b x[a,b,1] = sum_b x[a,b]
-def _reduction(f: _Arrays, node: OpView) -> ir.Value | None:
+def _reduction(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (value,), (result,) = node.operands, node.op.results
     gone, axes = _units_of(value), node.get("axes")
     left = [d for d in range(len(shape_of(value))) if d not in gone]
-    new = tuple(left.index(d) for d in axes if d in left)
-    if not gone or not new:
+    kept_axes = tuple(left.index(d) for d in axes if d in left)
+    if not gone or not kept_axes:
         return None
     value = f.shaped(value, _without(shape_of(value), gone))
-    attributes = node.attributes | {"axes": codec.encode(new)}
+    attributes = node.attributes | {"axes": codec.encode(kept_axes)}
     return _build(node.name, [value], _without(shape_of(result), _units_of(result)), attributes)
 
 
-def _dot_general(f: _Arrays, node: OpView) -> ir.Value | None:
+def _dot_general(f: _UnitDimFolder, node: OpView) -> ir.Value | None:
     (result,) = node.op.results
     numbers = node.get("dimension_numbers")
     gone = [_units_of(v) for v in node.operands]
@@ -295,7 +295,7 @@ def _dot_general(f: _Arrays, node: OpView) -> ir.Value | None:
 # Left as they are: what uses them finds what they are made of.
 _RESHAPES = with_trait(Trait.RESHAPE)
 
-_OPS: dict[str, Write] = {
+_OPS: dict[str, UnitDimRewrite] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     "jaxpr.broadcast_in_dim": _broadcast,
     "jaxpr.transpose": _transpose,

@@ -64,9 +64,9 @@ class Outline(Pass):
         rules = Rules(program)
         pending = [analyses_of(program).body(function) for function in outside_kernels(program)]
         while pending:
-            made = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
-            pending += [FunctionView(program.function(symbol)) for symbol in made]
-            changed |= bool(made)
+            symbols = _outline(rules, pending.pop(), self.min_ops, self.keep_calls)
+            pending += [FunctionView(program.function(symbol)) for symbol in symbols]
+            changed |= bool(symbols)
         return changed
 
 
@@ -74,7 +74,7 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
     """Outlines the blocks of one function; the symbols of the new functions."""
     text = op_string_of(body)
     taken = np.zeros(len(text.letters), bool)
-    made = []
+    symbols = []
     for word in text.words:
         block = text.alike(_free(_long_enough(word, min_ops), taken))
         if len(block.starts) < 2 or block.length < min_ops or _saved(block, 0) < MIN_SAVED:
@@ -91,8 +91,8 @@ def _outline(rules: Rules, body: FunctionView, min_ops: int, keep_calls: bool) -
             f"outlined: {block.length} ops stand at {len(block.starts)} places, where "
             f"{num_inputs} values go in and {num_outputs} come out; {saved:.0f} ops less",
         )
-        made.append(_write(group, keep_calls))
-    return made
+        symbols.append(_write(group, keep_calls))
+    return symbols
 
 
 def _long_enough(word: RepeatedBlock, min_ops: int) -> RepeatedBlock:
@@ -135,7 +135,7 @@ def _write(group: Group, keep_calls: bool) -> str:
         # The last op of the block comes after all that the block reads.
         with ir.InsertionPoint(last), first.location:
             call = ir.Operation.create("jaxpr.jit", types, operands, attributes)
-        for column, new in zip(group.outputs, call.results, strict=True):
-            body.value(column[member]).replace_all_uses_with(new)
+        for column, result in zip(group.outputs, call.results, strict=True):
+            body.value(column[member]).replace_all_uses_with(result)
     group.erase()
     return symbol

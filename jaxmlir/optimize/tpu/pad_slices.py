@@ -52,7 +52,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.barriers import barrier
-from jaxmlir.optimize.cpu.pad_stencils import MOVES, Moves, padded
+from jaxmlir.optimize.cpu.pad_stencils import MOVES, PaddingOps, padded
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
@@ -76,42 +76,42 @@ class PadSlices(Pass):
         rules = Rules(program)
 
         def pad(function: func.FuncOp) -> int:
-            moves = Moves(program, function)
+            moves = PaddingOps(program, function)
             return sum(_write(rules, moves, node) for node in moves.order)
 
-        written = rewrite_functions(program, MOVES, pad)
-        return written + rewrite_functions(program, {_PAD}, _store, drop_dead=False) > 0
+        rewritten = rewrite_functions(program, MOVES, pad)
+        return rewritten + rewrite_functions(program, {_PAD}, _store, drop_dead=False) > 0
 
 
-def _write(rules: Rules, moves: Moves, node: OpView) -> bool:
+def _write(rules: Rules, moves: PaddingOps, node: OpView) -> bool:
     """Writes a padded slice, or a concatenation of slices, without these, if that pays."""
     (y,) = node.op.results
     if not is_plain_op(node) or not is_plain_array(y.type):
         return False
     is_pad = node.name == _PAD
-    found = _padded(moves, node) if is_pad else _concatenated(moves, node)
-    if found is None or not (is_pad or _pays(found, y.type, rules.program.target.costs)):
+    edged = _padded(moves, node) if is_pad else _concatenated(moves, node)
+    if edged is None or not (is_pad or _pays(edged, y.type, rules.program.target.costs)):
         return False
     remark(
         node.op,
-        f"without {count(found.slices, 'slice')}: edges of negative width cut off the same, in the "
+        f"without {count(edged.slices, 'slice')}: edges of negative width cut off the same, in the "
         "kernel that reads this",
     )
     with ir.InsertionPoint(node.op), node.op.location:
-        if found.fill is None:
-            form, operands = functools.partial(_sum, edges=found.edges), found.arrays
+        if edged.fill is None:
+            form, operands = functools.partial(_sum, edges=edged.edges), edged.arrays
         else:
-            form, fill = functools.partial(padded, edges=found.edges[0]), found.fill
+            form, fill = functools.partial(padded, edges=edged.edges[0]), edged.fill
             if not isinstance(fill, ir.Value):
                 scalar = ir.RankedTensorType.get([], y.type.element_type)
                 fill = toolbox.constant(rules.program, fill, scalar)
-            operands = [*found.arrays, fill]
+            operands = [*edged.arrays, fill]
         (value,) = rules.emit(form, operands)
         y.replace_all_uses_with(converted(value, y.type))
     return True
 
 
-class _Padded(NamedTuple):
+class _EdgedArrays(NamedTuple):
     """Arrays with their edges, how many of them were slices of arrays before, and what a single one
     is padded with: a value, or a number."""
 
@@ -121,16 +121,16 @@ class _Padded(NamedTuple):
     fill: ir.Value | np.generic | None = None
 
 
-def _padded(moves: Moves, node: OpView) -> _Padded | None:
+def _padded(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
     """``pad`` of a slice, which shows nothing that the slice has cut off."""
     if any(interior for *_, interior in node.get("padding_config")):
         return None
     edges = tuple((low, high) for low, high, _ in node.get("padding_config"))
     whole = _whole(moves, node.operands[0], edges)
-    return None if whole is None else _Padded([whole[0]], (whole[1],), 1, node.operands[1])
+    return None if whole is None else _EdgedArrays([whole[0]], (whole[1],), 1, node.operands[1])
 
 
-def _concatenated(moves: Moves, node: OpView) -> _Padded | None:
+def _concatenated(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
     """``concatenate``, at least one of whose operands is a slice that can be padded."""
     dtype = aval_of(node.op.results[0].type).dtype
     if isinstance(dtype, dtypes.ExtendedDType) or dtype == np.bool_:
@@ -153,27 +153,27 @@ def _concatenated(moves: Moves, node: OpView) -> _Padded | None:
         arrays.append(array)
         all_edges.append(edges)
     fill = next(iter(repeated.values())) if is_shift else None
-    return _Padded(arrays, (*all_edges,), slices, fill) if slices else None
+    return _EdgedArrays(arrays, (*all_edges,), slices, fill) if slices else None
 
 
-def _whole(moves: Moves, value: ir.Value, edges: Sequence[tuple[int, int]]) -> tuple | None:
+def _whole(moves: PaddingOps, value: ir.Value, edges: Sequence[tuple[int, int]]) -> tuple | None:
     """The array that a padded value is a slice of, and the edges of that."""
     part = moves.part(value)
     if part is None or not part.partial_dims:
         return None
-    found = []
+    new_edges = []
     for (low, high), first, limit, size in zip(
         edges, part.starts, part.limits, part.array.type.shape, strict=True
     ):
         if (first and low > 0) or (limit != size and high > 0):
             return None
-        found.append((low - first, high - (size - limit)))
-    return part.array, (*found,)
+        new_edges.append((low - first, high - (size - limit)))
+    return part.array, (*new_edges,)
 
 
-def _pays(found: _Padded, type_: ir.Type, costs: Costs) -> bool:
+def _pays(padded: _EdgedArrays, type_: ir.Type, costs: Costs) -> bool:
     """Whether kernels of slices take longer than padding each operand to the size of the result."""
-    return elements(type_) * len(found.arrays) * costs.flop < found.slices * costs.launch
+    return elements(type_) * len(padded.arrays) * costs.flop < padded.slices * costs.launch
 
 
 def _sum(*xs: Any, edges: tuple[Edges, ...]) -> list[Any]:

@@ -111,7 +111,7 @@ def _write(rules: Rules, places: dict[ir.Value, int], node: OpView) -> bool:
     if not is_plain_op(node) or aval_of(e.type).dtype != np.float32 or not _is_softmax(e):
         return False
     for product, side in _products(node):
-        form, v = _Product.of(product, side), product.operands[1 - side]
+        form, v = _NormalizedProduct.of(product, side), product.operands[1 - side]
         if not _pays(form, e, v, rules.program.target.costs):
             continue
         later = _later(v, places, places[total])
@@ -213,21 +213,23 @@ def _products(node: OpView) -> Iterator[tuple[OpView, int]]:
         view = view_of(quotient.operands[1])
         if view is None or view.array != total or view.partial_dims or set(view.steps) - {1}:
             continue
-        kept = [d for d in range(len(e.type.shape)) if d not in axes]
-        if any(d is not None and kept[d] != i for i, d in enumerate(view.dims)):
+        out_dims = [d for d in range(len(e.type.shape)) if d not in axes]
+        if any(d is not None and out_dims[d] != i for i, d in enumerate(view.dims)):
             continue
-        for read in quotient.op.results[0].uses:
-            product = OpView(read.owner, read.owner.name, list(read.owner.operands))
+        for quotient_use in quotient.op.results[0].uses:
+            product = OpView(
+                quotient_use.owner, quotient_use.owner.name, list(quotient_use.owner.operands)
+            )
             if product.name != _PRODUCT or not is_plain_op(product):
                 continue
-            side = read.operand_number
+            side = quotient_use.operand_number
             summed = product.get("dimension_numbers")[0][side]
             others = aval_of(product.operands[1 - side].type)
             if sorted(summed) == sorted(axes) and others.dtype == np.float32:
                 yield product, side
 
 
-class _Product(NamedTuple):
+class _NormalizedProduct(NamedTuple):
     """``[e @ v / s, s]`` where ``s`` is the sum of ``e`` along what is summed up; hashable.
 
     Attributes:
@@ -242,7 +244,7 @@ class _Product(NamedTuple):
     other: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, product: OpView, side: int) -> _Product:
+    def of(cls, product: OpView, side: int) -> _NormalizedProduct:
         dims = [tuple(map(tuple, sides)) for sides in product.get("dimension_numbers")]
         named = ("precision", "preferred_element_type")
         return cls(side, *dims, tuple((name, product.get(name)) for name in named))
@@ -253,7 +255,7 @@ class _Product(NamedTuple):
         return [d for d in range(rank) if d not in taken]
 
     def __call__(self, e: Any, v: Any) -> list[Any]:
-        own, columns = self.free(self.side, e.ndim), self.free(1 - self.side, v.ndim)
+        row_dims, columns = self.free(self.side, e.ndim), self.free(1 - self.side, v.ndim)
         edges = [(0, int(d == columns[-1]), 0) for d in range(v.ndim)]
         sides = [e, lax.pad(v, np.ones((), v.dtype), edges)]
         if self.side:
@@ -262,8 +264,8 @@ class _Product(NamedTuple):
         # The dimensions of the batch, what the first side has, what the second has.
         batch = len(self.batch[0])
         first = batch + self.side * len(columns)
-        rows = [*range(batch), *range(first, first + len(own))]
-        column = batch + (0 if self.side else len(own)) + len(columns) - 1
+        rows = [*range(batch), *range(first, first + len(row_dims))]
+        column = batch + (0 if self.side else len(row_dims)) + len(columns) - 1
         values = lax.slice_in_dim(product, 0, -1, axis=column)
         starts = [0] * product.ndim
         starts[column] = product.shape[column] - 1
@@ -272,11 +274,11 @@ class _Product(NamedTuple):
         total = lax.reshape(sums, [product.shape[d] for d in rows])
         return [
             lax.div(values, lax.broadcast_in_dim(total, values.shape, rows)),
-            lax.transpose(total, np.argsort([*self.batch[self.side], *own])),
+            lax.transpose(total, np.argsort([*self.batch[self.side], *row_dims])),
         ]
 
 
-def _pays(form: _Product, e: ir.Value, v: ir.Value, costs: Costs) -> bool:
+def _pays(form: _NormalizedProduct, e: ir.Value, v: ir.Value, costs: Costs) -> bool:
     """Whether reading the exponentials once more takes longer than a wider product, and the kernels
     that take its result apart."""
     shape = v.type.shape
@@ -295,16 +297,16 @@ def _pays(form: _Product, e: ir.Value, v: ir.Value, costs: Costs) -> bool:
 def _later(value: ir.Value, places: dict[ir.Value, int], place: int) -> list[Any] | None:
     """The ops after a place that a value is computed by, in order; ``None`` if one of them does
     more than compute, or needs what is computed at the place."""
-    found: dict[int, Any] = {}
+    ops: dict[int, Any] = {}
     pending = [value]
     while pending:
         value = pending.pop()
         at = places.get(value, -1)
-        node = node_of(value) if at >= place and at not in found else None
+        node = node_of(value) if at >= place and at not in ops else None
         if node is None:
             continue
         if at == place or not is_pure(node.name) or has_lasting_effects(node.op, node.name):
             return None
-        found[at] = node.op
+        ops[at] = node.op
         pending += node.operands
-    return [found[at] for at in sorted(found)]
+    return [ops[at] for at in sorted(ops)]

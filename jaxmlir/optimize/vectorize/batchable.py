@@ -8,7 +8,7 @@ from jaxmlir._compat import batching
 from jaxmlir.analysis.call_graph import CALLS
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import is_plain_signature
-from jaxmlir.analysis.purity import Counted, is_pure, is_same_in_a_batch
+from jaxmlir.analysis.purity import CountedOps, is_pure, is_same_in_a_batch
 from jaxmlir.dialect import codec, custom_rule_ops, ops, primitives
 from jaxmlir.dialect.builder import reached_ops
 from jaxmlir.dialect.ir import ir, symbol_uses
@@ -76,7 +76,7 @@ class SharedRules:
 
     def __init__(self, program: Module):
         self._program = program
-        self._counted = Counted(program)
+        self._counted = CountedOps(program)
 
     def of_op(self, signature: Signature, varying: Callable[[], Sequence[bool]]) -> bool:
         """Whether there is such an op in what ops of a signature do.
@@ -122,7 +122,7 @@ class Batchable:
 
     def __init__(self, rules: Rules):
         self._rules = rules
-        self._known: dict[Signature, bool] = {}
+        self._by_signature: dict[Signature, bool] = {}
         self._shared = SharedRules(rules.program)
 
     def is_so(self, signature: Signature, is_common: Callable[[int], bool]) -> bool:
@@ -139,10 +139,10 @@ class Batchable:
         )
 
     def _may_be(self, signature: Signature) -> bool:
-        found = self._known.get(signature)
-        if found is None:
-            found = self._known[signature] = self._find(signature)
-        return found
+        batchable = self._by_signature.get(signature)
+        if batchable is None:
+            batchable = self._by_signature[signature] = self._find(signature)
+        return batchable
 
     def _find(self, signature: Signature) -> bool:
         name = signature.name

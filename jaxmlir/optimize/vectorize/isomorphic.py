@@ -107,17 +107,17 @@ class Group:
     @functools.cached_property
     def _readers(self) -> dict[Column, tuple[Column, int]]:
         """The first pack that reads a column, and as which operand."""
-        found: dict[Column, tuple[Column, int]] = {}
+        readers: dict[Column, tuple[Column, int]] = {}
         for pack in self.packs:
             for j, column in enumerate(self.operands(pack)):
-                found.setdefault(column, (pack, j))
-        return found
+                readers.setdefault(column, (pack, j))
+        return readers
 
     @functools.cached_property
     def inputs(self) -> list[Column]:
         """The columns that are read from outside of the group, in order of their first use."""
-        given = {column for pack in self.packs for column in self.results(pack)}
-        return [column for column in self._readers if column not in given]
+        produced = {column for pack in self.packs for column in self.results(pack)}
+        return [column for column in self._readers if column not in produced]
 
     def value(self, column: Column, member: int) -> ir.Value:
         """The value that a member reads as one of the inputs, as it is now."""
@@ -350,9 +350,9 @@ def independent_groups(
     # Groups as bits: those of a key, and those that each value depends on.
     alike: dict[Hashable, int] = collections.defaultdict(int)
     reached: dict[int, int] = {}
-    for index, (read, given) in enumerate(zip(operands, results, strict=True)):
+    for index, (consumed, produced) in enumerate(zip(operands, results, strict=True)):
         depends = 0
-        for value in read:
+        for value in consumed:
             depends |= reached.get(value, 0)
         key = keys.get(index)
         if key is not None and count[key] > 1:
@@ -365,19 +365,19 @@ def independent_groups(
             groups[bit.bit_length() - 1].append(index)
             depends |= bit
         if depends:
-            reached.update(dict.fromkeys(given, depends))
+            reached.update(dict.fromkeys(produced, depends))
     return groups
 
 
 def dependents_between(body: FunctionView, members: Collection[int]) -> list[int]:
     """The ops between the first and the last of some ops that depend on any of these, by index."""
     dependent = {value for op in members for value in range(*body.results[op])}
-    found = []
+    between = []
     for op in range(min(members) + 1, max(members)):
         if op not in members and not dependent.isdisjoint(body.operands[op]):
             dependent.update(range(*body.results[op]))
-            found.append(op)
-    return found
+            between.append(op)
+    return between
 
 
 def move_behind(body: FunctionView, moved: Iterable[int], place: Any) -> None:
@@ -412,11 +412,11 @@ def with_dynamic_slices(
     Args:
       search: reads a function, and changes it.
     """
-    own = _own_slices(body)
-    if not own:
+    slices = _own_slices(body)
+    if not slices:
         return search(body)
-    attributes = [dict(op.attributes.items()) for op in own]
-    dynamic = [_as_dynamic(op) for op in own]
+    attributes = [dict(op.attributes.items()) for op in slices]
+    dynamic = [_as_dynamic(op) for op in slices]
     count = search(FunctionView(body.function))
     if not count:
         for op, of_slice in zip(dynamic, attributes, strict=True):
@@ -461,18 +461,18 @@ def _as_dynamic(op: Any) -> Any:
             for start in codec.decode(op.attributes["start_indices"])
         ]
         sizes = tuple(result.type.shape)
-        new = build("dynamic_slice", [x, *starts], result.type, slice_sizes=sizes)
-    result.replace_all_uses_with(new)
+        dynamic = build("dynamic_slice", [x, *starts], result.type, slice_sizes=sizes)
+    result.replace_all_uses_with(dynamic)
     op.operation.erase()
-    return new.owner
+    return dynamic.owner
 
 
 def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
     """Undoes :func:`_as_dynamic`, of a slice of those attributes."""
     x, *indices = op.operands
     with ir.InsertionPoint(op), op.location:
-        new = ir.Operation.create(_SLICE, [op.result.type], [x], attributes).result
-    op.result.replace_all_uses_with(new)
+        static = ir.Operation.create(_SLICE, [op.result.type], [x], attributes).result
+    op.result.replace_all_uses_with(static)
     for dead in (op, *(v.owner for v in indices)):
         erase(dead)
 
@@ -480,7 +480,7 @@ def _as_static(op: Any, attributes: dict[str, ir.Attribute]) -> None:
 # -- Functions that differ in constants only: one function that takes these --
 
 
-class Bodies:
+class BodyClasses:
     """The private functions of a program, told apart by all but the values of their constants.
 
     Args:
@@ -535,11 +535,11 @@ class Bodies:
         new = NewFunction(self._rules, symbol, types, function)
         count = len(varying[0])
         values = dict(zip(body_of(function).arguments, new.args[count:], strict=True))
-        given = {op.results[0]: arg for op, arg in zip(varying[0], new.args, strict=False)}
+        lifted = {op.results[0]: arg for op, arg in zip(varying[0], new.args, strict=False)}
         with new.body():
             for op, name, operands in ops_of(function):
-                if op.results and op.results[0] in given:
-                    values[op.results[0]] = given[op.results[0]]
+                if op.results and op.results[0] in lifted:
+                    values[op.results[0]] = lifted[op.results[0]]
                 else:
                     results = copy(op, name, [values[v] for v in operands])
                     values.update(zip(op.results, results, strict=True))
@@ -549,7 +549,7 @@ class Bodies:
 # -- Looking for groups in all functions --
 
 
-class Search:
+class GroupSearch:
     """A search for groups in functions, which writes batches of those that pay.
 
     Attributes:
@@ -578,7 +578,7 @@ class BatchGroups(Pass):
         take.
     """
 
-    search: ClassVar[type[Search]]
+    search: ClassVar[type[GroupSearch]]
     """What finds the groups, and batches them."""
     max_rounds: ClassVar[int]
     """How often a function is read, as long as batches were made of it."""

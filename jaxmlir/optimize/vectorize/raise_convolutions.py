@@ -42,7 +42,7 @@ from jaxmlir.transforms.templates import Rules
 # -- The terms of a sum that are products of a slice of an array and a matrix --
 
 
-class Product(NamedTuple):
+class SliceProduct(NamedTuple):
     """A product of a slice of an array, apart from where the slice is; hashable.
 
     Attributes:
@@ -70,7 +70,7 @@ class Tap(NamedTuple):
     array: ir.Value
     start: tuple[int, ...]
     matrix: ir.Value
-    product: Product
+    product: SliceProduct
 
 
 def taps_of(term: ir.Value) -> Iterator[Tap]:
@@ -96,7 +96,7 @@ def taps_of(term: ir.Value) -> Iterator[Tap]:
         if order is not None:
             dims, features = [order.index(d) for d in dims], order.index(features)
         precision = node.get("precision")
-        product = Product(
+        product = SliceProduct(
             shape,
             sliced.steps,
             int(channel),
@@ -160,7 +160,7 @@ MAX_SPATIAL = 3
 #   8 x 16 x 16, 3 x 3      64 -> 64    0.42      2 x 16 x 16, 3 x 3   128 -> 128     1.13
 #   8 x 256, 3            256 -> 256    0.56      4 x 256, 3           256 -> 256     1.84
 #   32 x 64, 3             32 -> 32     0.48      2 x 512, 4           128 -> 128     2.21
-def window_of(product: Product, taps: Sequence[Tap], min_batch: int) -> Convolution | None:
+def window_of(product: SliceProduct, taps: Sequence[Tap], min_batch: int) -> Convolution | None:
     """The convolution whose window has a place for each of some terms; ``None`` if there is none,
     or it does not pay."""
     weights = aval_of(taps[0].matrix.type).shape
@@ -202,7 +202,7 @@ class Convolution(NamedTuple):
       apart: how far apart these are.
     """
 
-    product: Product
+    product: SliceProduct
     start: tuple[int, ...]
     batch: int | None
     spatial: tuple[int, ...]
@@ -254,8 +254,8 @@ class Convolution(NamedTuple):
 def kernel_of(rules: Rules, window: Convolution, taps: Sequence[Tap]) -> ir.Value:
     """The matrices of the places of a window, in order, as one array: ``[*places, *matrix]``."""
     matrices = [tap.matrix for tap in taps]
-    read = [_part(matrix) for matrix in matrices]
-    parts = [part for part in read if part is not None]
+    slices = [_part(matrix) for matrix in matrices]
+    parts = [part for part in slices if part is not None]
     whole = _whole(window, parts) if len(parts) == len(matrices) else None
     if whole is not None:
         return rules.emit(whole, [parts[0].array])[0]
@@ -362,7 +362,7 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
     terms = [*_terms(last)][::-1]
     if len(terms) < MIN_TAPS:
         return None
-    groups: dict[tuple[ir.Value, Product], list[Tap]] = defaultdict(list)
+    groups: dict[tuple[ir.Value, SliceProduct], list[Tap]] = defaultdict(list)
     for term in terms:
         if shape_of(term) == shape_of(total):
             for tap in taps_of(term):
@@ -375,10 +375,10 @@ def _raised(rules: Rules, last: OpView) -> ir.Value | None:
             continue
         remark(last.op, f"{len(taps)} products with slices of an array are a convolution")
         kernel = kernel_of(rules, window, sorted(taps, key=lambda tap: tap.start))
-        (found,) = rules.emit(window, [array, kernel])
+        (convolution,) = rules.emit(window, [array, kernel])
         members = {tap.term for tap in taps}
         first = next(term for term in terms if term in members)
-        places |= dict.fromkeys(members) | {first: found}
+        places |= dict.fromkeys(members) | {first: convolution}
     if not places:
         return None
     values = (places.get(term, term) for term in terms)

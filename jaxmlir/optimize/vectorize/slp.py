@@ -39,10 +39,17 @@ from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, type_of
-from jaxmlir.optimize.loops.known import Known
+from jaxmlir.optimize.loops.known import KnownIntegers
 from jaxmlir.optimize.vectorize.batchable import Batchable
-from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, Search
-from jaxmlir.optimize.vectorize.stacking import JOINS, Level, joined, levels_of, rows_of, total_of
+from jaxmlir.optimize.vectorize.isomorphic import BatchGroups, Column, Group, GroupSearch
+from jaxmlir.optimize.vectorize.stacking import (
+    JOINS,
+    WindowLevel,
+    joined,
+    levels_of,
+    rows_of,
+    total_of,
+)
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.templates import Rules
 
@@ -62,17 +69,17 @@ _MOST = int(np.iinfo(np.int32).max)
 
 def chain(body: FunctionView, last: int) -> list[int]:
     """Scatters of one kind, from the top: each is used by the next one only, up to the last one."""
-    found = [last]
+    scatters = [last]
     while True:
-        array = body.operands[found[-1]][0]
+        array = body.operands[scatters[-1]][0]
         before = body.makers[array]
         is_one = before is not None and body.signatures[before] == body.signatures[last]
         if not is_one or body.use_counts[array] != 1:
-            return found[::-1]
-        found.append(before)
+            return scatters[::-1]
+        scatters.append(before)
 
 
-def parts_of(body: FunctionView, ops: Sequence[int]) -> Parts | None:
+def parts_of(body: FunctionView, ops: Sequence[int]) -> ArrayParts | None:
     """The parts that scatters of one kind write, if they can be one: single parts, where is known,
     and apart unless they are added."""
     first = ops[0]
@@ -80,11 +87,11 @@ def parts_of(body: FunctionView, ops: Sequence[int]) -> Parts | None:
         return None
     if body.names[first] == "jaxpr.scatter" and not overwrites(body.ops[first]):
         return None
-    parts = Parts.of(body, ops)
+    parts = ArrayParts.of(body, ops)
     return parts if parts is not None and (parts.adds or parts.apart) else None
 
 
-class Parts(NamedTuple):
+class ArrayParts(NamedTuple):
     """Parts of an array and how they are written: a function of the array and what is written, one
     part for each row; hashable.
 
@@ -101,7 +108,7 @@ class Parts(NamedTuple):
     adds: bool
 
     @classmethod
-    def of(cls, body: FunctionView, ops: Sequence[int]) -> Parts | None:
+    def of(cls, body: FunctionView, ops: Sequence[int]) -> ArrayParts | None:
         first = body.ops[ops[0]]
         numbers = toolbox.attribute(first, "dimension_numbers")
         array, indices, update = (tuple(v.type.shape) for v in first.operands)
@@ -109,13 +116,13 @@ class Parts(NamedTuple):
         if len(indices) != 1 or numbers.operand_batching_dims or not array:
             return None
         sizes = window_sizes(numbers, update)
-        known = Known({}, 0)
+        known = KnownIntegers({}, 0)
         starts = np.zeros((len(ops), len(array)), np.int64)
         for start, op in zip(starts, ops, strict=True):
-            found = known.get(body.ops[op].operands[1])
-            if found is None:
+            index = known.get(body.ops[op].operands[1])
+            if index is None:
                 return None
-            start[list(numbers.scatter_dims_to_operand_dims)] = found
+            start[list(numbers.scatter_dims_to_operand_dims)] = index
         adds = body.names[ops[0]] == "jaxpr.scatter_add"
         mode = toolbox.attribute(first, "mode")
         if mode == lax.GatherScatterMode.CLIP:
@@ -136,7 +143,7 @@ class Parts(NamedTuple):
         near = (abs(starts[:, None] - starts) < self.sizes).all(-1)
         return int(near.sum()) == len(starts)
 
-    def _layout(self, shape: Sequence[int]) -> tuple[Level, ...] | None:
+    def _layout(self, shape: Sequence[int]) -> tuple[WindowLevel, ...] | None:
         """The loops over parts that are one part within the array; ``None`` of others."""
         starts = np.array(self.starts)
         if (starts < 0).any() or (starts + self.sizes > shape).any():
@@ -176,10 +183,10 @@ class Parts(NamedTuple):
         return scatter(array, indices, updates, batch, unique_indices=self.apart, mode=self.mode)
 
 
-def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | None:
+def _side_by_side(starts: np.ndarray, sizes: Sequence[int]) -> tuple[WindowLevel, ...] | None:
     """The loops over parts each of which begins where the one before it ends."""
-    found = levels_of(starts, sizes)
-    return found if found is not None and all(level.is_exact for level in found) else None
+    levels = levels_of(starts, sizes)
+    return levels if levels is not None and all(level.is_exact for level in levels) else None
 
 
 # -- Where values that may be alike meet: in a concatenation, a sum, or as parts of one array --
@@ -203,7 +210,7 @@ class Seed(NamedTuple):
     values: tuple[int, ...]
     meeting: tuple[int, ...]
     chain: tuple[int, ...]
-    parts: Parts | None = None
+    parts: ArrayParts | None = None
 
     @property
     def sink(self) -> int:
@@ -315,9 +322,9 @@ def _runs(kinds: list[Hashable], items: list[int], least: int) -> Iterator[tuple
     """Runs of consecutive items of one kind, each of at least so many."""
     pairs = zip(kinds, items, strict=True)
     for _, run in itertools.groupby(pairs, key=operator.itemgetter(0)):
-        found = tuple([item for _, item in run])
-        if len(found) >= least:
-            yield found
+        members = tuple([item for _, item in run])
+        if len(members) >= least:
+            yield members
 
 
 def _kinds(body: FunctionView, values: list[int]) -> list[Hashable]:
@@ -384,7 +391,7 @@ MANY_LANES = 16
 _VIEWS = with_trait(Trait.VIEW)
 
 
-class Tree(Group):
+class SlpTree(Group):
     """The ops of each lane that a batch takes the place of.
 
     Its inputs are values that are made elsewhere, in the order of their use; its outputs are used
@@ -401,7 +408,9 @@ class Tree(Group):
         self._grow(batchable)
 
     @classmethod
-    def of(cls, rules: Rules, body: FunctionView, seed: Seed, batchable: Batchable) -> Tree | None:
+    def of(
+        cls, rules: Rules, body: FunctionView, seed: Seed, batchable: Batchable
+    ) -> SlpTree | None:
         """The tree of a seed; ``None`` if nothing can be packed, or not as plain arrays."""
         tree = cls(rules, body, seed, batchable)
         types = map(tree.type, (*tree.inputs, *tree.outputs))
@@ -485,7 +494,7 @@ class Tree(Group):
         """All inputs as arguments: a constant of a batch is as good where it is."""
         return self.inputs, []
 
-    def is_worth_it(self, search: Search) -> bool:
+    def is_worth_it(self, search: GroupSearch) -> bool:
         """Whether what is saved is worth what is put together and taken apart."""
 
         def apart() -> list[Column]:
@@ -531,16 +540,16 @@ class Tree(Group):
         results = list(dict.fromkeys([seed.values, *self.outputs]))
         name, location = f"{body.function.name.value}.lane", body.ops[self.packs[-1][0]].location
         batch = self.write_batch(name, results, sink, location)
-        made = dict(zip(results, batch, strict=True))
+        batched = dict(zip(results, batch, strict=True))
         with ir.InsertionPoint(sink), location:
             for lanes in self.outputs:
-                rows = rows_of(rules, made[lanes])
-                for old, row in zip(self.given(lanes), rows, strict=True):
-                    old.replace_all_uses_with(row)
-        seed.write(rules, body, made[seed.values])
+                rows = rows_of(rules, batched[lanes])
+                for original, row in zip(self.given(lanes), rows, strict=True):
+                    original.replace_all_uses_with(row)
+        seed.write(rules, body, batched[seed.values])
 
 
-class _Search(Search):
+class _PackSearch(GroupSearch):
     """The search for what is worth packing."""
 
     def batch(self, body: FunctionView) -> int:
@@ -552,7 +561,7 @@ class _Search(Search):
         for seed in seeds(body):
             if seed.sink in gone:
                 continue
-            tree = Tree.of(self.rules, body, seed, self.batchable)
+            tree = SlpTree.of(self.rules, body, seed, self.batchable)
             if tree is None or not gone.isdisjoint(tree.read()):
                 continue
             replaced = {*tree.gone, *seed.chain}
@@ -575,5 +584,5 @@ class SlpVectorize(BatchGroups):
     """Compute together, as a batch, what is made alike and then put together or added up."""
 
     name: ClassVar[str] = "jaxpr-slp-vectorize"
-    search: ClassVar = _Search
+    search: ClassVar = _PackSearch
     max_rounds: ClassVar[int] = 6

@@ -37,9 +37,9 @@ def stack(rules: Rules, values: Sequence[ir.Value]) -> ir.Value:
     """Values of one type, stacked at the insertion point: what they are windows of, if that is one
     array, or a constant, if they are."""
     type_ = stacked(values[0].type, len(values))
-    known = [toolbox.constant_value(rules.program, v) for v in values]
-    if all(k is not None for k in known):
-        return toolbox.constant(rules.program, _stack_known(known), type_)
+    constants = [toolbox.constant_value(rules.program, v) for v in values]
+    if all(k is not None for k in constants):
+        return toolbox.constant(rules.program, _stack_known(constants), type_)
     windows = Windows.of(values)
     if windows is not None:
         return windows.array if windows.are_rows else windows.write(rules)
@@ -146,13 +146,13 @@ class Windows:
         return cls(first.array, tuple([v.starts for v in views]), first.sizes, tuple(shape))
 
     @functools.cached_property
-    def _layout(self) -> tuple[Level, ...] | None:
-        found = levels_of(np.array(self.starts), self.sizes)
+    def _layout(self) -> tuple[WindowLevel, ...] | None:
+        levels = levels_of(np.array(self.starts), self.sizes)
         extended = isinstance(aval_of(self.array.type).dtype, dtypes.ExtendedDType)
-        if found is None or (extended and not all(level.is_exact for level in found)):
+        if levels is None or (extended and not all(level.is_exact for level in levels)):
             # Random keys cannot be padded.
             return None
-        return found
+        return levels
 
     @property
     def is_view(self) -> bool:
@@ -163,18 +163,18 @@ class Windows:
     def are_rows(self) -> bool:
         """Whether they are the rows of the array: all of it."""
         count = len(self.starts)
-        one_after_another = self._layout == (Level(0, 1, count, 1),)
+        one_after_another = self._layout == (WindowLevel(0, 1, count, 1),)
         return one_after_another and tuple(self.array.type.shape) == (count, *self.shape)
 
     def write(self, rules: Rules) -> ir.Value:
         """The windows as one array, along a leading dimension, at the insertion point."""
         windows = {"starts": self.starts, "sizes": self.sizes, "shape": self.shape}
-        read = functools.partial(_read, **windows, layout=self._layout)
-        return rules.emit(read, [self.array])[0]
+        reader = functools.partial(_read, **windows, layout=self._layout)
+        return rules.emit(reader, [self.array])[0]
 
 
 @dataclass(frozen=True)
-class Level:
+class WindowLevel:
     """Windows at equal distances along a dimension.
 
     Attributes:
@@ -223,10 +223,10 @@ class Level:
         return lax.reshape(x, (*x.shape[:axis], size, *x.shape[axis + 2 :]))
 
 
-def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | None:
+def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[WindowLevel, ...] | None:
     """The loops, the outermost first, in which windows begin where they do; ``None`` if they begin
     in no such order, or consist of too many pieces."""
-    levels: list[Level] = []
+    levels: list[WindowLevel] = []
     extent = list(sizes)
     while len(starts) > 1:
         steps = np.diff(starts, axis=0)
@@ -239,7 +239,7 @@ def levels_of(starts: np.ndarray, sizes: Sequence[int]) -> tuple[Level, ...] | N
         if (turns - turns[:, :1] != turns[0] - turns[0, 0]).any():
             return None
         axis = int(axes[0])
-        level = Level(axis, int(steps[0, axis]), count, extent[axis])
+        level = WindowLevel(axis, int(steps[0, axis]), count, extent[axis])
         if not 0 < level.pieces <= MOST_PIECES:
             # Windows of nothing have none.
             return None
@@ -255,7 +255,7 @@ def _read(
     starts: tuple[tuple[int, ...], ...],
     sizes: tuple[int, ...],
     shape: tuple[int, ...],
-    layout: tuple[Level, ...] | None,
+    layout: tuple[WindowLevel, ...] | None,
 ) -> list[Any]:
     """Windows of an array."""
     places = np.array(starts, np.int32)

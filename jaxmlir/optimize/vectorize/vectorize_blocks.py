@@ -41,7 +41,7 @@ from jaxmlir.optimize.vectorize.isomorphic import (
     BatchGroups,
     Column,
     Group,
-    Search,
+    GroupSearch,
     dependents_between,
     move_behind,
     with_dynamic_slices,
@@ -100,7 +100,7 @@ class _Sinks:
 MIN_OPS = 2
 
 
-class Candidate(Group):
+class BlockBatch(Group):
     """The free ops of blocks, which are to be one batch.
 
     Attributes:
@@ -112,7 +112,7 @@ class Candidate(Group):
     @classmethod
     def of(
         cls, rules: Rules, text: OpString, block: RepeatedBlock, batchable: Batchable
-    ) -> Candidate | None:
+    ) -> BlockBatch | None:
         """The batch of repeated blocks; ``None`` if they cannot be one."""
         body, packs = text.body, text.packs(block)
         signatures = [body.signatures[pack[0]] for pack in packs]
@@ -146,11 +146,11 @@ class Candidate(Group):
         moved = [index for index in sorted({*between, *stay}) if index < last]
         if any(body.signatures[index].effects is not None for index in moved):
             return None
-        found = cls(rules, body, free, constants=text.free)
-        found.behind = moved
-        found.outputs = found._used_outside(text, block)
-        types = map(found.type, (*found.inputs, *found.outputs))
-        return found if all(map(is_plain_array, types)) else None
+        candidate = cls(rules, body, free, constants=text.free)
+        candidate.behind = moved
+        candidate.outputs = candidate._used_outside(text, block)
+        types = map(candidate.type, (*candidate.inputs, *candidate.outputs))
+        return candidate if all(map(is_plain_array, types)) else None
 
     def _used_outside(self, text: OpString, block: RepeatedBlock) -> list[Column]:
         """The results that something else reads, be it in the blocks or not."""
@@ -165,7 +165,7 @@ class Candidate(Group):
             if not used.isdisjoint(column) or (text.last_use[list(column)] >= end).any()
         ]
 
-    def is_worth_it(self, search: Search, sinks: _Sinks) -> bool:
+    def is_worth_it(self, search: GroupSearch, sinks: _Sinks) -> bool:
         """Whether what is saved is worth what is put together and taken apart."""
 
         def apart() -> list[Column]:
@@ -219,16 +219,16 @@ def _bound(text: OpString, block: RepeatedBlock, between: Sequence[int]) -> set[
     member = np.full(block.starts[-1] + block.length - first, -1)
     for number, start in enumerate(block.starts):
         member[start - first :][: block.length] = number
-    values, made = text.sources(block)
-    maker = np.where(made < first, -1, member[np.maximum(made - first, 0)])
+    values, sources = text.sources(block)
+    maker = np.where(sources < first, -1, member[np.maximum(sources - first, 0)])
     of_others = (maker >= 0) & (maker != np.arange(len(block.starts))[:, None])
-    given = [value for index in between for value in range(*text.body.results[index])]
-    if given:
-        of_others |= np.isin(values, given)
+    derived = [value for index in between for value in range(*text.body.results[index])]
+    if derived:
+        of_others |= np.isin(values, derived)
     return set(text.readers(block)[of_others.any(0)].tolist())
 
 
-class _Search(Search):
+class _BlockSearch(GroupSearch):
     """The search for blocks of a program that are worth batching."""
 
     def batch(self, body: FunctionView) -> int:
@@ -245,7 +245,7 @@ class _Search(Search):
             span = slice(block.starts[0], block.starts[-1] + block.length)
             if len(block.starts) < 2 or block.length < MIN_OPS or taken[span].any():
                 continue
-            blocks = Candidate.of(self.rules, text, block, self.batchable)
+            blocks = BlockBatch.of(self.rules, text, block, self.batchable)
             if blocks is None:
                 continue
             sinks = sinks or _Sinks(body)
@@ -277,5 +277,5 @@ class VectorizeBlocks(BatchGroups):
     """Make blocks of ops that are alike and independent of each other one block on a batch."""
 
     name: ClassVar[str] = "jaxpr-vectorize-blocks"
-    search: ClassVar = _Search
+    search: ClassVar = _BlockSearch
     max_rounds: ClassVar[int] = 4

@@ -50,7 +50,7 @@ def vmap(
         if not isinstance(name, Hashable):
             raise ArgumentError(f"{what}: expected the name of an axis, got {name!r}")
     if axis_size is None:
-        return _Unsized(program, in_axes, out_axes, axis_name, spmd_axis_name)
+        return _UnsizedBatch(program, in_axes, out_axes, axis_name, spmd_axis_name)
     axis_size = _size(axis_size)
     if not isinstance(spmd_axis_name, tuple | None):
         spmd_axis_name = (spmd_axis_name,)
@@ -59,10 +59,10 @@ def vmap(
     result, rules, symbol = start(program, custom_rules="none", lends=lends)
     with scope():
         axis = batch_axis(axis_size, axis_name, spmd_axis_name)
-        new, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
-        copied = rules.functions.copy_in(new)
+        batched, _ = vmap_function(rules, symbol, in_dims, axis, out_dims)
+        copied = rules.functions.copy_in(batched)
     trees = program.in_tree, _batched_tree(program, axis_size, out_axes)
-    return finish(result, new, *trees, arg_names=program.arg_names, copied=copied)
+    return finish(result, batched, *trees, arg_names=program.arg_names, copied=copied)
 
 
 def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:
@@ -74,19 +74,19 @@ def _batched_tree(program: Program, axis_size: Any, out_axes: Any) -> Any:
     def result(_: Any) -> Any:
         return tree.unflatten([jax.numpy.zeros(x.shape, x.dtype) for x in program.out_avals])
 
-    given = jax.ShapeDtypeStruct((axis_size,), bool)
-    return jax.tree.structure(jax.eval_shape(jax.vmap(result, 0, out_axes), given))
+    placeholder = jax.ShapeDtypeStruct((axis_size,), bool)
+    return jax.tree.structure(jax.eval_shape(jax.vmap(result, 0, out_axes), placeholder))
 
 
-def _size(given: Any) -> Any:
+def _size(axis_size: Any) -> Any:
     """The size of a batch, a number or a symbolic one."""
-    size = given if core.is_symbolic_dim(given) else integer(given)
+    size = axis_size if core.is_symbolic_dim(axis_size) else integer(axis_size)
     if size is None or (isinstance(size, int) and size < 0):
-        raise ArgumentError(f"axis_size: expected a size from 0 on, got {given!r}")
+        raise ArgumentError(f"axis_size: expected a size from 0 on, got {axis_size!r}")
     return size
 
 
-class _Unsized:
+class _UnsizedBatch:
     """A batched program that waits for its arguments to learn the size of the batch."""
 
     def __init__(self, program: Program, *options: Any):
@@ -119,13 +119,13 @@ class _Unsized:
             # JAX knows what becomes of that.
             return self._in_jax(*args, **kwargs)
         if len(set(sizes)) != 1:
-            found = ", ".join(
+            sizes_text = ", ".join(
                 f"{path} has {size} along axis {d}"
                 for (path, _, d), size in zip(batched, sizes, strict=True)
             )
             raise ArgumentError(
                 f"vmap of @{self._program.name}: expected batched arguments of one size, got "
-                f"{found or 'none that is batched'}"
+                f"{sizes_text or 'none that is batched'}"
             )
         return self._of_size(sizes[0])(*args, **kwargs)
 

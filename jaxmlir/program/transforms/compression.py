@@ -68,13 +68,13 @@ class Compression:
         chosen = [args[i] for i in self.positions]
 
         def function(*xs: Any) -> Any:
-            given = list(args)
+            replaced = list(args)
             for i, x in zip(self.positions, xs, strict=True):
-                given[i] = x
-            return self.program(*given, **kwargs)
+                replaced[i] = x
+            return self.program(*replaced, **kwargs)
 
-        given = [*self.program.out_avals, *jax.tree.leaves(chosen)]
-        dtype = jax.numpy.result_type(*(x.dtype for x in given if is_inexact(x)))
+        arrays = [*self.program.out_avals, *jax.tree.leaves(chosen)]
+        dtype = jax.numpy.result_type(*(x.dtype for x in arrays if is_inexact(x)))
         return function, chosen, dtype
 
     def pushed(
@@ -133,16 +133,16 @@ class ColoredCompression(Compression):
     def _elements(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The elements of the pattern, in row-major order."""
         coloring, pattern = self.coloring, self.pattern
-        given = self.function_of(args, kwargs)
+        subject = self.function_of(args, kwargs)
         parts = []
         if coloring.forward:
             colors = _of_leaves(coloring.columns, pattern.in_shapes)
-            parts.append(self.pushed(*given, (coloring.forward, colors)))
+            parts.append(self.pushed(*subject, (coloring.forward, colors)))
         if coloring.reverse:
             colors = _of_leaves(coloring.rows, pattern.out_shapes)
-            parts.append(self.pulled(*given, (coloring.reverse, colors)))
+            parts.append(self.pulled(*subject, (coloring.reverse, colors)))
         if not parts:
-            return jax.numpy.zeros(0, given[2])
+            return jax.numpy.zeros(0, subject[2])
         source = coloring.source
         if len(parts) == 1:
             # One product for each row, as it were: XLA fuses it into the gather, which then is all
@@ -193,14 +193,14 @@ def _seeds(colors: Sequence[Any], numbers: Any, leaves: Sequence[Any]) -> list[A
       colors: of the elements of these.
       numbers: of colours, ``[colours]``, or of one.
     """
-    found = []
+    seeds = []
     for of_leaf, leaf in zip(colors, leaves, strict=True):
         chosen = of_leaf == numbers.reshape(*numbers.shape, *(1,) * leaf.ndim)
         if is_inexact(leaf):
-            found.append(jax.numpy.asarray(chosen).astype(leaf.dtype))
+            seeds.append(jax.numpy.asarray(chosen).astype(leaf.dtype))
         else:
-            found.append(np.zeros(chosen.shape, jax.dtypes.float0))
-    return found
+            seeds.append(np.zeros(chosen.shape, jax.dtypes.float0))
+    return seeds
 
 
 def _joined(tree: Any, dtype: Any) -> Any:

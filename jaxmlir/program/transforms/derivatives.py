@@ -30,7 +30,7 @@ from jaxmlir.support.options import integer
 from jaxmlir.transforms.imports import library_first
 from jaxmlir.transforms.jvp import active_arguments
 from jaxmlir.transforms.jvp import jvp as jvp_function
-from jaxmlir.transforms.linearize import Linearized
+from jaxmlir.transforms.linearize import LinearizedFunctions
 from jaxmlir.transforms.linearize import linearize as linearize_function
 from jaxmlir.transforms.new_function import adapt
 from jaxmlir.transforms.templates import Rules
@@ -73,10 +73,10 @@ def jvp(program: Program, custom_vjp_forward: str = "error") -> Program:
         ]
         if custom_vjp_forward == "transpose":
             _expand_custom_lin(rules, core_symbol)
-        new = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
-        copied = rules.functions.copy_in(new)
+        adapted = adapt(rules, core_symbol, f"{symbol}.jvp", arguments, results)
+        copied = rules.functions.copy_in(adapted)
     in_tree, tree = arguments_of(args_tree, args_tree), tuple_of([out_tree, out_tree])
-    return finish(result, new, in_tree, tree, f"{symbol}.jvp", copied=copied)
+    return finish(result, adapted, in_tree, tree, f"{symbol}.jvp", copied=copied)
 
 
 def _check_forward(custom_vjp_forward: str) -> None:
@@ -112,14 +112,14 @@ def linearize(
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
-        found = linearize_function(rules, symbol, active)
+        halves = linearize_function(rules, symbol, active)
         if custom_vjp_forward == "transpose":
-            _expand_custom_lin(rules, found.lin)
+            _expand_custom_lin(rules, halves.lin)
         inputs, outputs = function.type.inputs, function.type.results
         tangents = list(zip(map(tangent_type_of, inputs), active, strict=True))
-        results = list(zip(map(tangent_type_of, outputs), found.active_out, strict=True))
+        results = list(zip(map(tangent_type_of, outputs), halves.active_out, strict=True))
     trees = args_tree.children(), out_tree
-    return _pair(program, rules, found, found.lin, f"{symbol}.lin", tangents, results, *trees)
+    return _pair(program, rules, halves, halves.lin, f"{symbol}.lin", tangents, results, *trees)
 
 
 @library_first
@@ -133,18 +133,18 @@ def vjp(
     with scope():
         function = result.function(symbol)
         active = active_arguments(result, symbol, ())
-        found = vjp_function(rules, symbol, active)
+        halves = vjp_function(rules, symbol, active)
         inputs, outputs = function.type.inputs, function.type.results
-        cotangents = list(zip(map(cotangent_type, outputs), found.active_out, strict=True))
+        cotangents = list(zip(map(cotangent_type, outputs), halves.active_out, strict=True))
         results = list(zip(map(cotangent_type, inputs), active, strict=True))
     trees = [out_tree], args_tree
-    return _pair(program, rules, found, found.bwd, f"{symbol}.bwd", cotangents, results, *trees)
+    return _pair(program, rules, halves, halves.bwd, f"{symbol}.bwd", cotangents, results, *trees)
 
 
 def _pair(
     program: Program,
     rules: Rules,
-    halves: Linearized | Pullback,
+    halves: LinearizedFunctions | Pullback,
     linear: str,
     name: str,
     operands: Sequence[tuple[ir.Type, bool]],
@@ -166,8 +166,8 @@ def _pair(
         residuals = [(t, True) for t in inputs[: halves.num_residuals]]
         fwd, sizes = _with_sizes(program, rules, halves, [*residuals, *operands])
         residuals += [(t, False) for t in sizes]
-        new = adapt(rules, linear, name, [*residuals, *operands], results)
-        copied = rules.functions.copy_in(fwd, new)
+        adapted = adapt(rules, linear, name, [*residuals, *operands], results)
+        copied = rules.functions.copy_in(fwd, adapted)
         rules.program.changed()
         of_first = reachable(rules.program.functions, fwd, uses=copied.uses)
     residual_tree = jax.tree.structure((0,) * len(residuals))
@@ -176,14 +176,14 @@ def _pair(
     first, names = rules.program.clone(among=of_first), (f"{program.name}.fwd", program.arg_names)
     return (
         finish(first, fwd, program.in_tree, fwd_out, *names, copied=copied),
-        finish(rules.program, new, in_tree, out_tree, name, copied=copied),
+        finish(rules.program, adapted, in_tree, out_tree, name, copied=copied),
     )
 
 
 def _with_sizes(
     program: Program,
     rules: Rules,
-    halves: Linearized | Pullback,
+    halves: LinearizedFunctions | Pullback,
     operands: Sequence[tuple[ir.Type, bool]],
 ) -> tuple[str, list[ir.Type]]:
     """``@halves.fwd`` with what is to be handed on beside its residuals, and the types of that.
@@ -246,22 +246,23 @@ def grad(
     with scope():
         inputs = list(result.function(symbol).type.inputs)
         tangible = active_arguments(result, symbol, ())
-        wanted = frozenset(chosen)
-        active = tuple(i in wanted and a for i, a in enumerate(tangible))
-        new = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
-        function = result.function(new)
+        selected = frozenset(chosen)
+        active = tuple(i in selected and a for i, a in enumerate(tangible))
+        gradient = grad_function(rules, symbol, active, has_aux=has_aux, value=value)
+        function = result.function(gradient)
         outs = returned(function)
         values, outs = (outs[:1], outs[1:]) if value else ([], outs)
         n = sum(active)
-        found = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
+        cotangents = dict(zip((i for i, a in enumerate(active) if a), outs[:n], strict=True))
         aux = outs[n:]
         with ir.InsertionPoint.at_block_terminator(function.entry_block), function.location:
             gradients = [
-                found[i] if i in found else zeros(cotangent_type(inputs[i])) for i in chosen
+                cotangents[i] if i in cotangents else zeros(cotangent_type(inputs[i]))
+                for i in chosen
             ]
         first = [*values, *aux] if value else []
         set_results(function, [*first, *gradients, *([] if value else aux)])
-        copied = rules.functions.copy_in(new)
+        copied = rules.functions.copy_in(gradient)
     pieces = [args_tree.children()[i] for i in positions]
     grads = tuple_of(pieces) if integer(argnums) is None else pieces[0]
     if value:
@@ -270,7 +271,7 @@ def grad(
     else:
         tree = grads if aux_tree is None else tuple_of([grads, aux_tree])
     return finish(
-        result, new, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copied=copied
+        result, gradient, program.in_tree, tree, f"{symbol}.grad", program.arg_names, copied=copied
     )
 
 
@@ -312,11 +313,11 @@ def _check_dtypes(
                 + ("" if holomorphic else "; allow_int=True gives integers a gradient of float0"),
             )
     dtype = program.out_avals[0].dtype if program.out_avals else None
-    wanted = jnp.complexfloating if holomorphic else jnp.floating
-    if dtype is None or not jax.dtypes.issubdtype(dtype, wanted):
+    result_kind = jnp.complexfloating if holomorphic else jnp.floating
+    if dtype is None or not jax.dtypes.issubdtype(dtype, result_kind):
         raise at_public(
             program,
-            f"grad of @{program.name}: the result must have a dtype under {wanted.__name__}, "
+            f"grad of @{program.name}: the result must have a dtype under {result_kind.__name__}, "
             f"got {dtype}",
         )
 
@@ -344,15 +345,15 @@ def jacobian(
     """
     to_differentiate(options["argnums"], program.in_tree.children()[0])
     program, _, _ = start(program, while_loops, checkpoints, custom_rules="all")
-    found = composed(program, kind, getattr(jax, kind)(program, **options))
-    if not _needs_forward_mode(found):
-        return found
+    derivative = composed(program, kind, getattr(jax, kind)(program, **options))
+    if not _needs_forward_mode(derivative):
+        return derivative
     if kind == "hessian":
         return composed(program, kind, jax.jacrev(jax.jacrev(program, **options), **options))
     # Lowering says of which function, and on what line of the user's.
     by_keyword = program.in_tree.children()[1].num_leaves
-    (found if by_keyword else program.jvp()).lower()
-    return found
+    (derivative if by_keyword else program.jvp()).lower()
+    return derivative
 
 
 def _needs_forward_mode(program: Program) -> bool:

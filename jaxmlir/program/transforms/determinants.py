@@ -40,9 +40,9 @@ def determinant_of(program: Module, node: Node) -> str | None:
         is_real = jax.dtypes.issubdtype(aval.dtype, np.floating)
         if not is_real or len(aval.shape) < 2 or aval.shape[-1] != aval.shape[-2]:
             return None
-        found = _text(program, node.op)
-        known = _texts_by_jax(name, aval.shape, aval.dtype)
-        return name if found is not None and found in known else None
+        text = _text(program, node.op)
+        texts = _texts_by_jax(name, aval.shape, aval.dtype)
+        return name if text is not None and text in texts else None
 
 
 _by_jax = kept_for_settings()
@@ -54,9 +54,9 @@ def _texts_by_jax(name: str, shape: tuple[Any, ...], dtype: Any) -> list[Any]:
 
     key = name, shape, dtype, setting()
     if key not in _by_jax:
-        known = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(shape, dtype))
-        ops = (op for f in known.functions.values() for op, kind in named_ops(f) if kind == _RULE)
-        _by_jax[key] = [_text(known, op) for op in ops]
+        program = trace(getattr(jnp.linalg, name))(jax.ShapeDtypeStruct(shape, dtype))
+        ops = (op for f in program.functions.values() for op, kind in named_ops(f) if kind == _RULE)
+        _by_jax[key] = [_text(program, op) for op in ops]
     return _by_jax[key]
 
 
@@ -97,7 +97,7 @@ def log_det(
     return jnp.trace(moved, axis1=-2, axis2=-1), bent
 
 
-def det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: Lines, inputs: int) -> Any:
+def det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: MatrixLines, inputs: int) -> Any:
     """The derivatives of ``det a`` in all inputs, and its Laplacian.
 
     Args:
@@ -110,7 +110,7 @@ def det(cofactors: Any, jacobian: Any, laplacian: Any, by_line: Lines, inputs: i
     return derivatives, None if laplacian is None else jnp.sum(cofactors * laplacian, (-2, -1))
 
 
-class Lines(NamedTuple):
+class MatrixLines(NamedTuple):
     """The inputs of a matrix, each of which is in one row of it, or each in one column.
 
     Attributes:
@@ -122,19 +122,19 @@ class Lines(NamedTuple):
     layout: slots.Layout
 
 
-def lines(layout: slots.Layout | None, shape: Sequence[int]) -> Lines | None:
-    """The :class:`Lines` of matrices of a shape, if there are such."""
+def lines(layout: slots.Layout | None, shape: Sequence[int]) -> MatrixLines | None:
+    """The :class:`MatrixLines` of matrices of a shape, if there are such."""
     if layout is None:
         return None
     by_element = layout.reshape(-1, *shape)
     for axis in (-1, -2):
         if _is_one_row(by_element if axis == -1 else by_element.swapaxes(-2, -1)):
             rows = np.take(by_element, 0, axis)
-            return Lines(axis, rows.reshape(len(layout), -1))
+            return MatrixLines(axis, rows.reshape(len(layout), -1))
     return None
 
 
-def _traces(factors: Any, jacobian: Any, by_line: Lines) -> Any:
+def _traces(factors: Any, jacobian: Any, by_line: MatrixLines) -> Any:
     """The sums of the derivatives of each line's elements, times their factors."""
     return jnp.sum(jacobian * factors, by_line.axis)
 

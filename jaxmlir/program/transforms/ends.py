@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.builder import Uses, make_public, put_in_order
+from jaxmlir.dialect.builder import SymbolUses, make_public, put_in_order
 from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.ir import is_private, scope
 from jaxmlir.errors import ArgumentError, count
@@ -17,7 +17,7 @@ from jaxmlir.support.options import integer
 from jaxmlir.transforms.checkpoint_while import checkpoint_while
 from jaxmlir.transforms.discharge_refs import discharge_refs, makes_references
 from jaxmlir.transforms.imports import Loans, SharedFunctions, Unavailable, volumes_for
-from jaxmlir.transforms.memo import Copied
+from jaxmlir.transforms.memo import CopiedFunctions
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.weak_types import infer_weak_types
 
@@ -66,11 +66,11 @@ def _copy(
 ) -> tuple[Program, dict[str, SharedFunctions]]:
     """The copy, and what the library has for it."""
     volumes: dict[str, SharedFunctions] = {}
-    own: set[str] = set()
+    reached: set[str] = set()
     if lends and while_loops == "error":
         rules_wait = custom_rules == "none"
-        volumes, own = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
-    among = own if volumes else None
+        volumes, reached = volumes_for(program, reverse=reverse, rules_wait=rules_wait)
+    among = reached if volumes else None
     return program.clone(hold_rules=custom_rules != "all", among=among), volumes
 
 
@@ -82,7 +82,7 @@ def finish(
     name: str | None = None,
     arg_names: Sequence[str] = (),
     *,
-    copied: Copied,
+    copied: CopiedFunctions,
 ) -> Program:
     """Makes ``@symbol`` the program's function, under ``name`` where that is free.
 
@@ -97,7 +97,7 @@ def finish(
         copies = {name: copy for name, copy in copies.items() if name in program.functions}
         # Rules are run on exported functions, and their copies come back.
         if dedupe_functions(program, copies):
-            uses = Uses(program)
+            uses = SymbolUses(program)
         program.changed(put_in_order(program.functions, symbol, uses))
         function = program.function(symbol)
         names = _short_names(program)

@@ -40,19 +40,19 @@ def inverse(
     # The rules of inversion are many, and most programs are never inverted.
     from jaxmlir.transforms.inverse import inverse as inverse_function
 
-    args_tree, found, given = _question(program, "inverse", argnums, known)
+    args_tree, unknown, given = _question(program, "inverse", argnums, known)
     children = args_tree.children()
     result, rules, symbol = start(program, custom_rules="all")
-    with scope(), program.widths, _explained(program, found, given):
-        flat = (leaves_of(args_tree, positions) for positions in (found, given))
-        new = inverse_function(rules, symbol, *map(tuple, flat), log_det, newton)
-    single = len(found) == 1 and (argnums is None or integer(argnums) is not None)
-    tree = children[found[0]] if single else tuple_of([children[i] for i in found])
+    with scope(), program.widths, _explained(program, unknown, given):
+        flat = (leaves_of(args_tree, positions) for positions in (unknown, given))
+        inverted = inverse_function(rules, symbol, *map(tuple, flat), log_det, newton)
+    single = len(unknown) == 1 and (argnums is None or integer(argnums) is not None)
+    tree = children[unknown[0]] if single else tuple_of([children[i] for i in unknown])
     if log_det:
         tree = tuple_of([tree, jax.tree.structure(0)])
-    copied = rules.functions.copy_in(new)
+    copied = rules.functions.copy_in(inverted)
     in_tree = arguments_of(program.out_tree, *[children[i] for i in given])
-    return finish(result, new, in_tree, tree, f"{symbol}.inverse", copied=copied)
+    return finish(result, inverted, in_tree, tree, f"{symbol}.inverse", copied=copied)
 
 
 def forward_and_log_det(
@@ -61,17 +61,17 @@ def forward_and_log_det(
     """The program ``(*arguments) -> (result, log|det|)``; fails as :func:`inverse` does."""
     from jaxmlir.transforms.inverse import forward_and_log_det as forward_function
 
-    args_tree, found, given = _question(program, "forward_and_log_det", argnums, known)
+    args_tree, unknown, given = _question(program, "forward_and_log_det", argnums, known)
     result, rules, symbol = start(program, custom_rules="all")
-    with scope(), program.widths, _explained(program, found, given):
+    with scope(), program.widths, _explained(program, unknown, given):
         # What is neither known nor to be found has no part in the determinant.
-        others = [i for i in range(len(args_tree.children())) if i not in found]
+        others = [i for i in range(len(args_tree.children())) if i not in unknown]
         flat = tuple(leaves_of(args_tree, others))
-        new = forward_function(rules, symbol, flat, newton)
+        forward = forward_function(rules, symbol, flat, newton)
     tree = tuple_of([program.out_tree, jax.tree.structure(0)])
-    copied = rules.functions.copy_in(new)
+    copied = rules.functions.copy_in(forward)
     name = f"{symbol}.forward_and_log_det"
-    return finish(result, new, program.in_tree, tree, name, copied=copied)
+    return finish(result, forward, program.in_tree, tree, name, copied=copied)
 
 
 def _question(
@@ -82,27 +82,27 @@ def _question(
     count = len(args_tree.children())
     given = [] if known is None else positions_of(known, args_tree, "known")
     if argnums is None:
-        found = [i for i in range(count) if i not in given]
+        unknown = [i for i in range(count) if i not in given]
     else:
-        found = positions_of(argnums, args_tree)
+        unknown = positions_of(argnums, args_tree)
         if known is None:
-            given = [i for i in range(count) if i not in found]
-    if set(found) & set(given):
+            given = [i for i in range(count) if i not in unknown]
+    if set(unknown) & set(given):
         raise ArgumentError(
             f"{what} of @{program.name}: argnums={argnums} and known={known} overlap"
         )
-    return args_tree, found, sorted(given)
+    return args_tree, unknown, sorted(given)
 
 
 @contextmanager
-def _explained(program: Program, found: list[int], given: list[int]) -> Iterator[None]:
+def _explained(program: Program, unknown: list[int], given: list[int]) -> Iterator[None]:
     """Where nothing was said of what is given, errors say how to."""
     try:
         yield
     except TransformError as e:
-        if len(found) > 1 and not given:
+        if len(unknown) > 1 and not given:
             e.add_note(
-                f"all {len(found)} arguments of @{program.name} are to be found; argnums= or "
+                f"all {len(unknown)} arguments of @{program.name} are to be found; argnums= or "
                 "known= says which are given"
             )
         raise

@@ -70,16 +70,18 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
             )
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        given = [_Value(x) for x in jax.tree.leaves((args, kwargs))]
-        starts = np.cumsum([0, *(given[i].value.size for i in chosen)])
+        values = [_LaplacianValue(x) for x in jax.tree.leaves((args, kwargs))]
+        starts = np.cumsum([0, *(values[i].value.size for i in chosen)])
         for i, start in zip(chosen, starts, strict=False):
-            given[i] = _input(given[i].value, start)
-        results = _ForwardLaplacian(program, int(starts[-1])).run(program.name, given)
+            values[i] = _input(values[i].value, start)
+        results = _ForwardLaplacian(program, int(starts[-1])).run(program.name, values)
         return jax.tree.unflatten(program.out_tree, [_laplacian_of(x) for x in results])
 
-    made = composed(program, "laplacian", transformed)
-    rewrite_ops(made, {"jaxpr.triangular_solve": functools.partial(_by_inverse, made)})
-    return made
+    new_program = composed(program, "laplacian", transformed)
+    rewrite_ops(
+        new_program, {"jaxpr.triangular_solve": functools.partial(_by_inverse, new_program)}
+    )
+    return new_program
 
 
 def _by_inverse(program: Program, op: OpView) -> Any:
@@ -98,8 +100,8 @@ def _by_inverse(program: Program, op: OpView) -> Any:
 @functools.cache
 def _multiplied_by_inverse(left_side: bool, **flags: bool) -> Callable[[Any, Any], list[Any]]:
     def product(a: Any, b: Any) -> list[Any]:
-        one = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
-        inverse = jax.lax.linalg.triangular_solve(a, one, left_side=left_side, **flags)
+        identity = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+        inverse = jax.lax.linalg.triangular_solve(a, identity, left_side=left_side, **flags)
         factors = (inverse, b) if left_side else (b, inverse)
         return [jnp.matmul(*factors, precision="highest")]
 
@@ -110,7 +112,7 @@ _FLAGS = ("lower", "transpose_a", "conjugate_a", "unit_diagonal")
 _MANY_SIDES = 4
 
 
-class _Base:
+class _SharedDerivatives:
     """Derivatives that a chain of elementwise ops has in common.
 
     Attributes:
@@ -127,11 +129,11 @@ class _Base:
         return jnp.sum(self.jacobian**2, 0)
 
 
-_Part = dict[int, Any]
+_ArgumentDirections = dict[int, Any]
 """Directions in some of a function's arguments, by their numbers."""
 
 
-class _Value(NamedTuple):
+class _LaplacianValue(NamedTuple):
     """A value with what goes along with it.
 
     Attributes:
@@ -142,7 +144,7 @@ class _Value(NamedTuple):
     """
 
     value: Any
-    base: _Base | None = None
+    base: _SharedDerivatives | None = None
     laplacian: Any = None
     factor: Any = None
     first: bool = False
@@ -160,13 +162,13 @@ class _Value(NamedTuple):
         return self.base.layout
 
 
-def _input(x: Any, start: int) -> _Value:
+def _input(x: Any, start: int) -> _LaplacianValue:
     """A value that is a range of the inputs."""
     layout = np.arange(start, start + x.size)[None, :]
-    return _Value(x, _Base(jnp.ones((1, *x.shape), x.dtype), layout))
+    return _LaplacianValue(x, _SharedDerivatives(jnp.ones((1, *x.shape), x.dtype), layout))
 
 
-def _spread(x: _Value, shape: Sequence[int]) -> _Value:
+def _spread(x: _LaplacianValue, shape: Sequence[int]) -> _LaplacianValue:
     """A value where it serves every place of an elementwise op's result."""
     have = jnp.shape(x.value)
     if have == tuple(shape) or x.base is None:
@@ -175,15 +177,15 @@ def _spread(x: _Value, shape: Sequence[int]) -> _Value:
     if layout is not None:
         layout = np.broadcast_to(layout.reshape(-1, *have), (len(layout), *shape))
         layout = layout.reshape(len(layout), -1)
-    return _Value(
+    return _LaplacianValue(
         jnp.broadcast_to(x.value, shape),
-        _Base(jnp.broadcast_to(jacobian, (len(jacobian), *shape)), layout),
+        _SharedDerivatives(jnp.broadcast_to(jacobian, (len(jacobian), *shape)), layout),
         None if x.laplacian is None else jnp.broadcast_to(x.laplacian, shape),
         first=x.first,
     )
 
 
-def _laplacian_of(x: _Value) -> Any:
+def _laplacian_of(x: _LaplacianValue) -> Any:
     return jnp.zeros_like(x.value) if x.laplacian is None else x.laplacian
 
 
@@ -203,16 +205,18 @@ class _ForwardLaplacian(Interpreter):
             return self.enter(Frame(node.get(CALLEES[node.name]), node), operands)
         return self.leaf(node, operands)
 
-    def constant(self, array: Any) -> _Value:
-        return _Value(array)
+    def constant(self, array: Any) -> _LaplacianValue:
+        return _LaplacianValue(array)
 
     def leaf(self, node: Node, operands: list[Any]) -> list[Any]:
         depending = [i for i, x in enumerate(operands) if x.base is not None]
         if not depending or node.name == "jaxpr.stop_gradient":
-            return [_Value(x) for x in self._independent(node, [x.value for x in operands])]
+            return [
+                _LaplacianValue(x) for x in self._independent(node, [x.value for x in operands])
+            ]
         if node.name == "jaxpr.custom_jvp_call_jaxpr":
-            found = self._determinant(node, operands)
-            return self._by_rule(node, operands, depending) if found is None else found
+            determinant = self._determinant(node, operands)
+            return self._by_rule(node, operands, depending) if determinant is None else determinant
         if node.name == "jaxpr.custom_linear_solve":
             return self._solution(node, operands)
         if node.name in ELEMENTWISE:
@@ -229,16 +233,16 @@ class _ForwardLaplacian(Interpreter):
 
     def _independent(self, node: Node, values: list[Any]) -> list[Any]:
         """The results of an op that no input reaches; indices that are known stay constants."""
-        known = VALUES.get(node.name.removeprefix("jaxpr."))
+        compute = VALUES.get(node.name.removeprefix("jaxpr."))
         is_index = all(np.issubdtype(aval.dtype, np.integer) for aval in node.avals())
-        if known and is_index and not any(isinstance(x, jax.core.Tracer) for x in values):
-            found = known(node, [np.asarray(x) for x in values])
-            if found is not None:
-                return found
+        if compute and is_index and not any(isinstance(x, jax.core.Tracer) for x in values):
+            indices = compute(node, [np.asarray(x) for x in values])
+            if indices is not None:
+                return indices
         return node.bind(self.program)(*values)
 
     def _layouts(
-        self, node: Node, operands: list[_Value], depending: list[int]
+        self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> tuple[list[slots.Layout], list[slots.Layout]] | None:
         """The layouts of operands that depend, and of results, in which the op is differentiated
         slot by slot; ``None`` where that takes a slot for each input."""
@@ -251,20 +255,22 @@ class _ForwardLaplacian(Interpreter):
             return None
         return [joint[:, g] for g in mixing.operands], [joint[:, g] for g in mixing.results]
 
-    def _elementwise(self, node: Node, operands: list[_Value], depending: list[int]) -> _Value:
+    def _elementwise(
+        self, node: Node, operands: list[_LaplacianValue], depending: list[int]
+    ) -> _LaplacianValue:
         """The result of an elementwise op on values of one shape and type.
 
         Its derivatives are those of its operands' bases, times what it has for each of them.
         """
-        given = [operands[i] for i in depending]
-        xs, function = [x.value for x in given], self._function(node, operands, depending)
-        parts: dict[_Base, _Part] = {}
-        for i, x in enumerate(given):
+        varying = [operands[i] for i in depending]
+        xs, function = [x.value for x in varying], self._function(node, operands, depending)
+        parts: dict[_SharedDerivatives, _ArgumentDirections] = {}
+        for i, x in enumerate(varying):
             assert x.base is not None
             of_base = parts.setdefault(x.base, {})
             of_base[i] = jnp.ones_like(x.value) if x.factor is None else x.factor
         coefficients = [_along(function, part)(*xs)[0] for part in parts.values()]
-        curved = {i: x.laplacian for i, x in enumerate(given) if x.laplacian is not None}
+        curved = {i: x.laplacian for i, x in enumerate(varying) if x.laplacian is not None}
         laplacian = _along(function, curved)(*xs)[0] if curved else None
         layouts = [base.layout for base in parts]
         layout = layouts[0]
@@ -274,7 +280,7 @@ class _ForwardLaplacian(Interpreter):
         jacobians = [
             slots.aligned(base.jacobian, base.layout, layout, self.inputs) for base in parts
         ]
-        first = all(x.first for x in given)
+        first = all(x.first for x in varying)
         pairs: Iterable[Any] = ()
         if not first and not _is_linear(node, operands, depending):
             pairs = itertools.combinations_with_replacement(zip(parts, jacobians, strict=True), 2)
@@ -286,11 +292,11 @@ class _ForwardLaplacian(Interpreter):
                 laplacian = _sum(laplacian, bent * along)
         (value,) = function(*xs)
         if len(parts) == 1:
-            return _Value(value, *parts, laplacian, *coefficients, first)
+            return _LaplacianValue(value, *parts, laplacian, *coefficients, first)
         jacobian = sum(c * j for c, j in zip(coefficients, jacobians, strict=True))
         return _with_derivatives(value, jacobian, laplacian, layout, first)
 
-    def _total(self, node: Node, x: _Value) -> list[_Value]:
+    def _total(self, node: Node, x: _LaplacianValue) -> list[_LaplacianValue]:
         """The sums of elements, which together depend on most inputs."""
         bind, axes = node.bind(self.program), node.get("axes")
         if x.layout is None:
@@ -301,40 +307,40 @@ class _ForwardLaplacian(Interpreter):
         return [_with_derivatives(*bind(x.value), jacobian, laplacian, first=x.first)]
 
     def _function(
-        self, node: Node, operands: list[_Value], depending: list[int]
+        self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> Callable[..., list[Any]]:
         """The results of an op that have derivatives, as a function of operands that have some."""
         bind, values = node.bind(self.program), [x.value for x in operands]
 
         def function(*xs: Any) -> list[Any]:
-            given = list(values)
+            replaced = list(values)
             for i, x in zip(depending, xs, strict=True):
-                given[i] = x
-            return [x for x in bind(*given) if _has_derivative(x)]
+                replaced[i] = x
+            return [x for x in bind(*replaced) if _has_derivative(x)]
 
         return function
 
     def _differentiated(
         self,
         node: Node,
-        operands: list[_Value],
+        operands: list[_LaplacianValue],
         depending: list[int],
         layouts: tuple[list[slots.Layout], list[slots.Layout]] | None,
-    ) -> list[_Value]:
+    ) -> list[_LaplacianValue]:
         """The results by the op's own first and second derivatives."""
         outs = node.bind(self.program)(*(x.value for x in operands))
         function = self._function(node, operands, depending)
-        given = [operands[i] for i in depending]
-        wanted = layouts[0] if layouts else [None] * len(given)
+        varying = [operands[i] for i in depending]
+        of_operands = layouts[0] if layouts else [None] * len(varying)
         of_results = layouts[1] if layouts else [None] * len(outs)
-        xs = [x.value for x in given]
-        jacobians = [self._aligned(x, to) for x, to in zip(given, wanted, strict=True)]
+        xs = [x.value for x in varying]
+        jacobians = [self._aligned(x, to) for x, to in zip(varying, of_operands, strict=True)]
         _, push = jax.linearize(function, *xs)
         news = jax.vmap(push)(*jacobians)
         laplacians = [None] * len(news)
-        if any(x.laplacian is not None for x in given):
-            laplacians = push(*map(_laplacian_of, given))
-        first = all(x.first for x in given)
+        if any(x.laplacian is not None for x in varying):
+            laplacians = push(*map(_laplacian_of, varying))
+        first = all(x.first for x in varying)
         if not first and not _is_linear(node, operands, depending):
 
             def second(*directions: Any) -> list[Any]:
@@ -345,18 +351,20 @@ class _ForwardLaplacian(Interpreter):
             laplacians = list(map(_sum, laplacians, bent))
         along = iter(zip(news, laplacians, strict=True))
         return [
-            _with_derivatives(x, *next(along), layout, first) if _has_derivative(x) else _Value(x)
+            _with_derivatives(x, *next(along), layout, first)
+            if _has_derivative(x)
+            else _LaplacianValue(x)
             for x, layout in zip(outs, of_results, strict=True)
         ]
 
-    def _aligned(self, x: _Value, layout: slots.Layout | None = None) -> Any:
+    def _aligned(self, x: _LaplacianValue, layout: slots.Layout | None = None) -> Any:
         """The derivatives of a value in a layout, by default in all inputs."""
         return slots.aligned(x.jacobian, x.layout, layout, self.inputs)
 
-    def _product(self, node: Node, operands: list[_Value]) -> list[_Value]:
+    def _product(self, node: Node, operands: list[_LaplacianValue]) -> list[_LaplacianValue]:
         """``u v``, of which both depend on inputs."""
         u, v = operands
-        parts = [[u, _Value(v.value)], [_Value(u.value), v]]
+        parts = [[u, _LaplacianValue(v.value)], [_LaplacianValue(u.value), v]]
         (by_u,), (by_v,) = (
             self._differentiated(node, part, [i], self._layouts(node, part, [i]))
             for i, part in enumerate(parts)
@@ -368,7 +376,7 @@ class _ForwardLaplacian(Interpreter):
             laplacian = _sum(laplacian, 2 * both)
         return [_with_derivatives(by_u.value, jacobian, laplacian, first=first)]
 
-    def _crossed(self, node: Node, u: _Value, v: _Value) -> Any:
+    def _crossed(self, node: Node, u: _LaplacianValue, v: _LaplacianValue) -> Any:
         """The sum over all inputs of ``du dv``.
 
         If the elements of a factor depend on few inputs, the derivatives of the other one in these
@@ -412,7 +420,7 @@ class _ForwardLaplacian(Interpreter):
         kept = tuple(tuple(d + 1 for d in dims) for dims in batch)
         return jax.lax.dot_general(self._aligned(u), self._aligned(v), (summed, kept), **options)
 
-    def _solution(self, node: Node, operands: list[_Value]) -> list[_Value]:
+    def _solution(self, node: Node, operands: list[_LaplacianValue]) -> list[_LaplacianValue]:
         """``x`` with ``A x = b``: two further solves, one of them for all inputs at once."""
         values, bind = [x.value for x in operands], node.bind(self.program)
         lengths, total = node.get("const_lengths"), sum(node.get("const_lengths"))
@@ -424,27 +432,32 @@ class _ForwardLaplacian(Interpreter):
         def solve(sides: Sequence[Any]) -> list[Any]:
             return bind(*values[:total], *sides)[: len(b)]
 
-        moved = self.enter(matvec, [*matrix, *map(_Value, xs)])
+        moved = self.enter(matvec, [*matrix, *map(_LaplacianValue, xs)])
         sides = [self._difference(y, z) for y, z in zip(b, moved, strict=True)]
         jacobians = jax.vmap(solve)(sides)
         followed = [x for x in (*matrix, *b) if x.base is not None]
         first, laplacians = all(x.first for x in followed), [None] * len(b)
         if not first:
-            along = [_Value(x, _Base(j)) for x, j in zip(xs, jacobians, strict=True)]
+            along = [
+                _LaplacianValue(x, _SharedDerivatives(j))
+                for x, j in zip(xs, jacobians, strict=True)
+            ]
             bent = self.enter(matvec, [*matrix, *along])
             laplacians = solve(
                 [_laplacian_of(y) - _laplacian_of(z) for y, z in zip(b, bent, strict=True)]
             )
         results = zip(xs, jacobians, laplacians, strict=True)
-        return [*(_with_derivatives(*x, first=first) for x in results), *map(_Value, aux)]
+        return [*(_with_derivatives(*x, first=first) for x in results), *map(_LaplacianValue, aux)]
 
-    def _difference(self, y: _Value, z: _Value) -> Any:
+    def _difference(self, y: _LaplacianValue, z: _LaplacianValue) -> Any:
         """The derivatives of ``y - z`` in all inputs."""
         zeros = jnp.zeros((self.inputs, *y.value.shape), y.value.dtype)
         left, right = (zeros if x.base is None else self._aligned(x) for x in (y, z))
         return left - right
 
-    def _determinant(self, node: Node, operands: list[_Value]) -> list[_Value] | None:
+    def _determinant(
+        self, node: Node, operands: list[_LaplacianValue]
+    ) -> list[_LaplacianValue] | None:
         """The results of ``slogdet`` and, where an input is in one row of the matrix, ``det``."""
         name, (x, *_) = determinants.determinant_of(self.program, node), operands
         if name is None:
@@ -452,25 +465,29 @@ class _ForwardLaplacian(Interpreter):
         bind, sign = node.bind(self.program), []
         if name == "slogdet":
             *sign, value = bind(x.value)
-            found = determinants.log_det(x.value, x.jacobian, x.laplacian, x.layout, self.inputs)
+            derivatives = determinants.log_det(
+                x.value, x.jacobian, x.laplacian, x.layout, self.inputs
+            )
         else:
             by_line = determinants.lines(x.layout, x.value.shape)
             if by_line is None:
                 return None
             (value,), pull = jax.vjp(bind, x.value)
             (cofactors,) = pull([jnp.ones_like(value)])
-            found = determinants.det(cofactors, x.jacobian, x.laplacian, by_line, self.inputs)
-        jacobian, laplacian = found[0], None if x.first else found[1]
+            derivatives = determinants.det(cofactors, x.jacobian, x.laplacian, by_line, self.inputs)
+        jacobian, laplacian = derivatives[0], None if x.first else derivatives[1]
         result = _with_derivatives(value, jacobian, laplacian, first=x.first)
-        return [*map(_Value, sign), result]
+        return [*map(_LaplacianValue, sign), result]
 
-    def _by_rule(self, node: Node, operands: list[_Value], depending: list[int]) -> list[_Value]:
+    def _by_rule(
+        self, node: Node, operands: list[_LaplacianValue], depending: list[int]
+    ) -> list[_LaplacianValue]:
         """The results of an op with a custom rule, of which the rule's own program tells."""
         from jaxmlir.program.staging import trace
 
         bind, values = node.bind(self.program), [x.value for x in operands]
-        given = [operands[i] for i in depending]
-        if all(x.first for x in given):
+        varying = [operands[i] for i in depending]
+        if all(x.first for x in varying):
             return self._differentiated(node, operands, depending, None)
 
         def rule(values: Any, directions: Any) -> list[Any]:
@@ -483,23 +500,23 @@ class _ForwardLaplacian(Interpreter):
             return jax.jvp(function, [values[i] for i in depending], directions)[1]
 
         xs = [x._replace(laplacian=None, first=True) for x in operands]
-        twice = [None if x.laplacian is None else 2 * x.laplacian for x in given]
+        twice = [None if x.laplacian is None else 2 * x.laplacian for x in varying]
         directions = [
             x._replace(value=jnp.zeros_like(x.value), laplacian=laplacian)
-            for x, laplacian in zip(given, twice, strict=True)
+            for x, laplacian in zip(varying, twice, strict=True)
         ]
         program = trace(rule)(values, [x.value for x in directions])
-        found = _ForwardLaplacian(program, self.inputs).run(program.name, [*xs, *directions])
+        tangents = _ForwardLaplacian(program, self.inputs).run(program.name, [*xs, *directions])
         halves = iter(
-            x._replace(laplacian=None if x.laplacian is None else x.laplacian / 2) for x in found
+            x._replace(laplacian=None if x.laplacian is None else x.laplacian / 2) for x in tangents
         )
         return [
-            next(halves)._replace(value=x) if _has_derivative(x) else _Value(x)
+            next(halves)._replace(value=x) if _has_derivative(x) else _LaplacianValue(x)
             for x in bind(*values)
         ]
 
 
-def _pays(x: _Value, y: _Value, free: int, inputs: int) -> bool:
+def _pays(x: _LaplacianValue, y: _LaplacianValue, free: int, inputs: int) -> bool:
     """Whether derivatives are taken element by element of ``x``, and not multiplied with zeros.
 
     Args:
@@ -512,31 +529,33 @@ def _pays(x: _Value, y: _Value, free: int, inputs: int) -> bool:
 
 def _with_derivatives(
     x: Any, jacobian: Any, laplacian: Any, layout: slots.Layout | None = None, first: bool = False
-) -> _Value:
-    return _Value(x, _Base(jacobian, layout), laplacian, first=first)
+) -> _LaplacianValue:
+    return _LaplacianValue(x, _SharedDerivatives(jacobian, layout), laplacian, first=first)
 
 
-def _is_uniform(node: Node, given: Sequence[_Value]) -> bool:
-    """Whether an op's result is real numbers, of the shape and type of the operands ``given``."""
+def _is_uniform(node: Node, values: Sequence[_LaplacianValue]) -> bool:
+    """Whether an op's result is real numbers, of the shape and type of these operands."""
     (aval, *more) = node.avals()
     is_real = not more and jax.dtypes.issubdtype(aval.dtype, np.floating)
     return is_real and all(
-        (x.value.shape, x.value.dtype) == (aval.shape, aval.dtype) for x in given
+        (x.value.shape, x.value.dtype) == (aval.shape, aval.dtype) for x in values
     )
 
 
-def _is_linear(node: Node, operands: Sequence[_Value], depending: Sequence[int]) -> bool:
+def _is_linear(node: Node, operands: Sequence[_LaplacianValue], depending: Sequence[int]) -> bool:
     record = OPS.get(node.name.removeprefix("jaxpr."))
     return record is not None and {*depending} <= {*record.linear_operands(len(operands))}
 
 
-def _along(function: Callable[..., list[Any]], part: _Part) -> Callable[..., list[Any]]:
+def _along(
+    function: Callable[..., list[Any]], part: _ArgumentDirections
+) -> Callable[..., list[Any]]:
     """The derivatives of a function along directions of some of its arguments."""
 
     def derivative(*xs: Any) -> list[Any]:
         def of_part(*ys: Any) -> list[Any]:
-            given = dict(enumerate(xs)) | dict(zip(part, ys, strict=True))
-            return function(*given.values())
+            replaced = dict(enumerate(xs)) | dict(zip(part, ys, strict=True))
+            return function(*replaced.values())
 
         return jax.jvp(of_part, [xs[i] for i in part], list(part.values()))[1]
 

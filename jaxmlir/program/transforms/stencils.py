@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmlir._compat import core
 from jaxmlir.program.transforms.compression import Compression, gathered
-from jaxmlir.sparse.relations import Piece, Size, Sum, at_most, larger
+from jaxmlir.sparse.relations import AffineSum, Piece, Size, at_most, larger
 from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern, may_repeat
 
 if TYPE_CHECKING:
@@ -51,25 +51,25 @@ class StencilCompression(Compression):
         colors = self.stencil.colors, of_columns
         products = self.pushed(*self.function_of(args, kwargs), colors)
         parts: list[list[Any]] = [[jnp.zeros(0, np.int32)] for _ in range(3)]
-        kept: list[Any] = [jnp.zeros(0, bool)]
+        masks: list[Any] = [jnp.zeros(0, bool)]
         before = _starts(self.pattern.out_shapes)
         of_results = zip(self.stencil.pieces, self.pattern.out_shapes, before, strict=True)
         for pieces, shape, first in of_results:
             for i, piece in enumerate(pieces):
                 grid, k = _Grid(piece, shape), piece.argument
-                read = [grid.at(x) for x in piece.read]
-                found = (
+                in_index = [grid.at(x) for x in piece.read]
+                coordinates = (
                     _number([grid.at(x) for x in piece.result], shape, first),
-                    _number(read, shapes[k], starts[k]),
-                    self._colors(k, read, grid.shape),
+                    _number(in_index, shapes[k], starts[k]),
+                    self._colors(k, in_index, grid.shape),
                 )
-                for part, numbers in zip(parts, found, strict=True):
+                for part, numbers in zip(parts, coordinates, strict=True):
                     part.append(grid.flat(numbers))
                 again = [~grid.has(x) for x in pieces[:i] if may_repeat(x, piece)]
-                kept.append(grid.flat(functools.reduce(operator.and_, again, grid.inside)))
+                masks.append(grid.flat(functools.reduce(operator.and_, again, grid.inside)))
         rows, columns, of_each = map(jnp.concatenate, parts)
         data = gathered(products, jnp.stack([of_each, rows], axis=1))
-        is_kept = jnp.concatenate(kept)
+        is_kept = jnp.concatenate(masks)
         return (
             jnp.where(is_kept, data, jnp.zeros((), data.dtype)),
             *(
@@ -117,12 +117,12 @@ class _Grid:
                 index = _line(self.shape, t)
                 self.inside = self.inside & (index >= _value(low)) & (index < _value(high))
 
-    def at(self, sum_: Sum) -> Any:
+    def at(self, sum_: AffineSum) -> Any:
         """An index, of each element."""
-        found: Any = _value(sum_.constant)
+        index: Any = _value(sum_.constant)
         for t, c in sum_.terms:
-            found = found + _value(c) * (_line(self.shape, t) + _value(self.starts[t]))
-        return found
+            index = index + _value(c) * (_line(self.shape, t) + _value(self.starts[t]))
+        return index
 
     def has(self, other: Piece) -> Any:
         """Which elements another piece has, too."""
@@ -137,11 +137,11 @@ class _Grid:
             put[t] = index - _value(x.constant)
             low, high = other.ranges[t]
             same = same & (put[t] >= _value(low)) & (put[t] < _value(high))
-        for own, x in zip(self.piece.read, other.read, strict=True):
-            read: Any = _value(x.constant)
+        for ours, x in zip(self.piece.read, other.read, strict=True):
+            theirs: Any = _value(x.constant)
             for t, c in x.terms:
-                read = read + _value(c) * put[t]
-            same = same & (self.at(own) == read)
+                theirs = theirs + _value(c) * put[t]
+            same = same & (self.at(ours) == theirs)
         return same
 
     def flat(self, numbers: Any) -> Any:

@@ -170,8 +170,8 @@ def _loop_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], li
             c0, c, x, recorded, y = split(args, nc, nb, nx, nx + 3)
             pullback = _pullback(body_jaxpr, in_consts, active)
             sums, y = sweep.run(cond_jaxpr, forward, pullback, c0, c, x, recorded, y)
-            given = filled(y, active, [None] * nx)
-            return [*sums, *chosen(given, in_first)]
+            cotangents = filled(y, active, [None] * nx)
+            return [*sums, *chosen(cotangents, in_first)]
 
         dout = _linear_map(
             forth,
@@ -366,7 +366,7 @@ def _sweep_transpose(cotangents: Any, *args: Any, **params: Any) -> list[Any]:
         y = filled(y, linear, [zeros(a) for a in g.out_avals[sums:]])
         return reverse_sweep_p.bind(*values, *y, **params)
 
-    given = _linear_map(
+    outs = _linear_map(
         forth,
         back,
         residuals,
@@ -374,7 +374,7 @@ def _sweep_transpose(cotangents: Any, *args: Any, **params: Any) -> list[Any]:
         [v.aval for v in chosen(last, linear)],
         "sweep.transpose",
     )
-    return [*[None] * len(residuals), *filled(given, linear, [None] * ny)]
+    return [*[None] * len(residuals), *filled(outs, linear, [None] * ny)]
 
 
 ad.primitive_transposes[reverse_sweep_p] = _sweep_transpose

@@ -65,12 +65,12 @@ def check_types(what: str, expected: Sequence[Any], given: Sequence[Any]) -> Non
 
 def primitive(name: str, abstract_eval: Callable[..., Any], evaluate: Callable[..., Any]) -> Any:
     """A primitive with several results that is lowered to what a JAX function does."""
-    new = core.Primitive(name)
-    new.multiple_results = True
-    new.def_abstract_eval(abstract_eval)
-    new.def_impl(lambda *args, **params: jax.jit(lambda *xs: new.bind(*xs, **params))(*args))
-    mlir.register_lowering(new, mlir.lower_fun(evaluate, multiple_results=True))
-    return new
+    prim = core.Primitive(name)
+    prim.multiple_results = True
+    prim.def_abstract_eval(abstract_eval)
+    prim.def_impl(lambda *args, **params: jax.jit(lambda *xs: prim.bind(*xs, **params))(*args))
+    mlir.register_lowering(prim, mlir.lower_fun(evaluate, multiple_results=True))
+    return prim
 
 
 def jvp_jaxpr(jaxpr: Any, active: Sequence[bool], keep: Sequence[bool]) -> tuple[Any, list[bool]]:
@@ -78,8 +78,8 @@ def jvp_jaxpr(jaxpr: Any, active: Sequence[bool], keep: Sequence[bool]) -> tuple
 
     Those to ``keep`` have one, be it zero.
     """
-    new, active_out = ad.jvp_jaxpr(jaxpr, tuple(active), instantiate=tuple(keep))
-    return new, list(active_out)
+    derivative, active_out = ad.jvp_jaxpr(jaxpr, tuple(active), instantiate=tuple(keep))
+    return derivative, list(active_out)
 
 
 def _evaluate(*args: Any, call_jaxpr: Any, transpose_jaxpr: Any, num_res: int) -> list[Any]:
@@ -120,9 +120,9 @@ def _transpose(
 ) -> list[Any]:
     residuals, xs = split(args, num_res)
     cotangents = map(ad.instantiate_zeros, cotangents)
-    given = call(transpose_jaxpr, *residuals, *cotangents)
+    outs = call(transpose_jaxpr, *residuals, *cotangents)
     linear = [ad.is_undefined_primal(x) for x in xs]
-    return [None] * num_res + [ct if lin else None for ct, lin in zip(given, linear, strict=True)]
+    return [None] * num_res + [ct if lin else None for ct, lin in zip(outs, linear, strict=True)]
 
 
 ad.primitive_transposes[linear_map_p] = _transpose

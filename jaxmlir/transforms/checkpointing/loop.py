@@ -67,18 +67,18 @@ def _evaluate(*args: Any, checkpoints: int, record: bool, **params: Any) -> list
         return call(cond_jaxpr, *cond_consts, *state[0])[0]
 
     def step(state: Any) -> Any:
-        carry, buffers, known = state
+        carry, buffers, places = state
         if record:
-            row, known = placement.place(known)
+            row, places = placement.place(places)
             buffers = [
                 lax.dynamic_update_index_in_dim(buffer, x, row, 0)
                 for buffer, x in zip(buffers, carry, strict=True)
             ]
-        return call(body_jaxpr, *body_consts, *carry), buffers, known
+        return call(body_jaxpr, *body_consts, *carry), buffers, places
 
-    known = placement.start(checkpoints) if record else ()
-    carry, buffers, known = lax.while_loop(goes_on, step, (carry, buffers, known))
-    return [*carry, *buffers, *known[:3]]
+    places = placement.start(checkpoints) if record else ()
+    carry, buffers, places = lax.while_loop(goes_on, step, (carry, buffers, places))
+    return [*carry, *buffers, *places[:3]]
 
 
 def _abstract_eval(*avals: Any, checkpoints: int, record: bool, **params: Any) -> list[Any]:
@@ -130,10 +130,10 @@ def guarded(
     def both(*args: Any) -> list[Any]:
         cond_consts, args = args[:n], args[n:]
         (holds,) = call(guard, *cond_consts, *args[nconsts : nconsts + size])
-        given = args if on_batches is None else going_on(holds, args, on_batches)
+        inputs = args if on_batches is None else going_on(holds, args, on_batches)
         return [
             where(holds, new, old)
-            for new, old in zip(call(step, *given), otherwise(args), strict=True)
+            for new, old in zip(call(step, *inputs), otherwise(args), strict=True)
         ]
 
     return traced(both, [*guard.in_avals[:n], *step.in_avals], name_of(step))
@@ -197,18 +197,20 @@ def _batch(
     cond_jaxpr, body_jaxpr, in_body = with_one_condition(
         params["cond_jaxpr"], params["body_jaxpr"], in_cond, in_body
     )
-    new = BatchedLoop(axis, cond_jaxpr, body_jaxpr, in_cond, in_body, in_carry)
+    batched = BatchedLoop(axis, cond_jaxpr, body_jaxpr, in_cond, in_body, in_carry)
     carry = [
         x if had or not has else to_front(x, None, axis, True)
-        for x, had, has in zip(carry, in_carry, new.carry, strict=True)
+        for x, had, has in zip(carry, in_carry, batched.carry, strict=True)
     ]
     consts = [*cond_consts, *body_consts] if len(in_body) > len(body_consts) else body_consts
-    if new.guarded:
+    if batched.guarded:
         consts = [*cond_consts, *consts]
-    final, recorded = run(new.cond, new.body, cond_consts, consts, carry, checkpoints, record)
-    out_dims: list[int | None] = [0 if b else None for b in new.carry]
+    final, recorded = run(
+        batched.cond, batched.body, cond_consts, consts, carry, checkpoints, record
+    )
+    out_dims: list[int | None] = [0 if b else None for b in batched.carry]
     if record:
-        out_dims += [1 if b else None for b in new.carry] + [None] * 3
+        out_dims += [1 if b else None for b in batched.carry] + [None] * 3
     return [*final, *recorded], out_dims
 
 

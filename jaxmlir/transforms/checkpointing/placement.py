@@ -29,7 +29,7 @@ from jax import lax
 INDEX = np.dtype(np.int32)
 
 
-class Record(NamedTuple):
+class CheckpointRecord(NamedTuple):
     """Where the checkpoints of a running loop are."""
 
     rows: Any
@@ -44,11 +44,11 @@ class Record(NamedTuple):
     """``i32[]``: r, how often a step is computed at most."""
 
 
-def start(checkpoints: int) -> Record:
+def start(checkpoints: int) -> CheckpointRecord:
     """The record of a loop that has not begun."""
     rows = np.arange(checkpoints + 1, dtype=INDEX)
     zero, one = INDEX.type(0), INDEX.type(1)
-    return Record(rows, np.zeros_like(rows), zero, np.ones(checkpoints, INDEX), one)
+    return CheckpointRecord(rows, np.zeros_like(rows), zero, np.ones(checkpoints, INDEX), one)
 
 
 def _next(reach: Any, checkpoints: Any, repetitions: Any) -> Any:
@@ -57,7 +57,7 @@ def _next(reach: Any, checkpoints: Any, repetitions: Any) -> Any:
     return reach + whole * checkpoints + lax.div(rest * checkpoints, repetitions)
 
 
-def place(record: Record) -> tuple[Any, Record]:
+def place(record: CheckpointRecord) -> tuple[Any, CheckpointRecord]:
     """The row for the loop's next state, and the record with it."""
     rows, positions, steps, limits, repetitions = record
     last = limits.shape[0]
@@ -72,16 +72,18 @@ def place(record: Record) -> tuple[Any, Record]:
     repetitions = repetitions + (1 - enough.astype(INDEX))
     after = jnp.where(merged <= limits, gaps[1:], np.iinfo(INDEX).max)
     dropped = jnp.where(filling, last + 1, 1 + jnp.argmin(after).astype(INDEX))
-    new = jnp.where(filling, steps, last)
-    row = rows[jnp.where(filling, new, dropped)]
+    slot = jnp.where(filling, steps, last)
+    row = rows[jnp.where(filling, slot, dropped)]
 
     index = np.arange(last + 1, dtype=INDEX)
 
     def moved(values: Any, value: Any) -> Any:
-        kept = jnp.where(index < dropped, values, jnp.roll(values, -1))
-        return jnp.where(index == new, value, kept)
+        shifted = jnp.where(index < dropped, values, jnp.roll(values, -1))
+        return jnp.where(index == slot, value, shifted)
 
-    return row, Record(moved(rows, row), moved(positions, steps), steps + 1, limits, repetitions)
+    return row, CheckpointRecord(
+        moved(rows, row), moved(positions, steps), steps + 1, limits, repetitions
+    )
 
 
 def stride(length: Any, checkpoints: Any, most: int) -> Any:

@@ -111,8 +111,8 @@ def _evaluate(*args: Any, **params: Any) -> list[Any]:
             lambda s: s[1] < k, lambda s: leg(k, s), (x, position, buffers, positions, top)
         )
         top = top - (positions[top] == k).astype(top.dtype)
-        new, y = split(call(params["step_jaxpr"], *consts, *x, *y), len(sums))
-        sums = [ad.add_jaxvals(a, b) for a, b in zip(sums, new, strict=True)]
+        terms, y = split(call(params["step_jaxpr"], *consts, *x, *y), len(sums))
+        sums = [ad.add_jaxvals(a, b) for a, b in zip(sums, terms, strict=True)]
         return k - one, buffers, positions, top, sums, y
 
     top = jnp.minimum(steps, n + 1).astype(placement.INDEX) - one
@@ -151,18 +151,18 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
     cond_dims, const_dims, first_dims, record_dims, last_dims = operands(dims, params)
     # A value of the carry is on batches if the buffer of its states is.
     started = [a or b for a, b in zip(in_first, in_record, strict=False)]
-    new = loop.BatchedLoop(
+    batched = loop.BatchedLoop(
         axis, params["cond_jaxpr"], params["advance_jaxpr"], in_cond, in_consts, started
     )
     step, sums = params["step_jaxpr"], num_sums(params)
 
     def batch_step(y: list[bool], keep: list[bool] | bool) -> tuple[Any, list[bool]]:
-        return batching.batch_jaxpr(step, axis, in_consts + new.carry + y, keep)
+        return batching.batch_jaxpr(step, axis, in_consts + batched.carry + y, keep)
 
-    if new.guarded:
+    if batched.guarded:
         batched_y = [True] * len(last)
         step, out = batch_step(batched_y, True)
-        step = new.guard(step, in_consts, _zeros_and_last(step, sums, len(last)), batched_y)
+        step = batched.guard(step, in_consts, _zeros_and_last(step, sums, len(last)), batched_y)
     else:
         batched_y = fixpoint(in_last, lambda y: batch_step(y, [False] * sums + y)[1][sums:])
         step, out = batch_step(batched_y, [False] * sums + batched_y)
@@ -175,15 +175,15 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
     buffers, places = split(record, len(first))
     buffers = [
         jnp.moveaxis(loop.to_front(x, d, axis, True), 0, 1) if w else x
-        for x, d, w in zip(buffers, record_dims, new.carry, strict=False)
+        for x, d, w in zip(buffers, record_dims, batched.carry, strict=False)
     ]
     a, y = run(
-        new.cond,
-        new.body,
+        batched.cond,
+        batched.body,
         step,
         cond_consts,
-        [*cond_consts, *consts] if new.guarded else consts,
-        front(first, first_dims, new.carry),
+        [*cond_consts, *consts] if batched.guarded else consts,
+        front(first, first_dims, batched.carry),
         [*buffers, *places],
         front(last, last_dims, batched_y),
     )

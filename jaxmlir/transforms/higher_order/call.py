@@ -26,7 +26,7 @@ from jaxmlir.transforms.vmap import batched_results, vmap_of
 # already.  Returned once more it would be a second buffer to keep until the backward pass.
 
 
-class Source(NamedTuple):
+class ResidualSource(NamedTuple):
     """Where a caller finds a residual."""
 
     kind: Literal["operand", "result", "extra"]
@@ -34,14 +34,14 @@ class Source(NamedTuple):
     """Among the operands, the results, or the results that were added for residuals."""
 
 
-class Forwarded(NamedTuple):
+class ForwardedFunction(NamedTuple):
     """A function in two halves, of which the second needs residuals of the first."""
 
     first: str
     """``(*operands) -> (*results, *extra results)``."""
     second: str
     """``(*residuals, *operands) -> (*results)``."""
-    residuals: tuple[Source, ...]
+    residuals: tuple[ResidualSource, ...]
     pattern: Mask
     """Which results the second half gives: tangents, or unknown ones."""
 
@@ -51,8 +51,8 @@ class Forwarded(NamedTuple):
         """The results and the residuals, of a call of the first half that gave ``outs``."""
         extra = sum(source.kind == "extra" for source in self.residuals)
         results = list(outs[: len(outs) - extra])
-        known = {"operand": operands, "result": results, "extra": outs[len(results) :]}
-        return results, [known[kind][i] for kind, i in self.residuals]
+        groups = {"operand": operands, "result": results, "extra": outs[len(results) :]}
+        return results, [groups[kind][i] for kind, i in self.residuals]
 
     def transpose(self, rules: Rules, num_operands: int, nonzero: Mask) -> tuple[str, Mask]:
         """The transpose of the second half in its operands, as :func:`transpose_of` gives it."""
@@ -60,18 +60,18 @@ class Forwarded(NamedTuple):
         return transpose_of(rules, self.second, linear, nonzero)
 
 
-def linearize_call(rules: Rules, symbol: str, active: Mask, *how: Any) -> Forwarded:
+def linearize_call(rules: Rules, symbol: str, active: Mask, *how: Any) -> ForwardedFunction:
     """Linearizes a function for its callers."""
-    found = linearize(rules, symbol, active, *how)
-    sources = _forward(rules.program.function(found.fwd), found.num_residuals)
-    return Forwarded(found.fwd, found.lin, sources, found.active_out)
+    halves = linearize(rules, symbol, active, *how)
+    sources = _forward(rules.program.function(halves.fwd), halves.num_residuals)
+    return ForwardedFunction(halves.fwd, halves.lin, sources, halves.active_out)
 
 
-def partial_eval_call(rules: Rules, symbol: str, unknown: Mask, *how: Any) -> Forwarded:
+def partial_eval_call(rules: Rules, symbol: str, unknown: Mask, *how: Any) -> ForwardedFunction:
     """Splits a function for its callers."""
-    found = partial_eval(rules, symbol, unknown, *how)
-    sources = _forward(rules.program.function(found.known), found.num_residuals)
-    return Forwarded(found.known, found.unknown, sources, found.unknown_out)
+    halves = partial_eval(rules, symbol, unknown, *how)
+    sources = _forward(rules.program.function(halves.known), halves.num_residuals)
+    return ForwardedFunction(halves.known, halves.unknown, sources, halves.unknown_out)
 
 
 linearize_call_of = derived(linearize_call)
@@ -80,26 +80,26 @@ partial_eval_call_of = derived(partial_eval_call)
 """What :func:`partial_eval_call` gives for a function and a pattern, written once."""
 
 
-def linearize_rule_of(rules: Rules, symbol: str, unknown: Mask, wanted: Mask) -> Forwarded:
+def linearize_rule_of(rules: Rules, symbol: str, unknown: Mask, wanted: Mask) -> ForwardedFunction:
     """A JVP rule as ``@symbol.fwd`` and ``@symbol.lin``: split by which tangents there are."""
     return partial_eval_call_of(rules, symbol, unknown, wanted, None, ("fwd", "lin"))
 
 
-def _forward(function: func.FuncOp, num_residuals: int) -> tuple[Source, ...]:
+def _forward(function: func.FuncOp, num_residuals: int) -> tuple[ResidualSource, ...]:
     """Takes the residuals that a caller has from a function's results."""
     values = returned(function)
     results = values[: len(values) - num_residuals]
-    own: dict[ir.Value, Source] = {}
+    source_of: dict[ir.Value, ResidualSource] = {}
     extra = []
     for i, v in enumerate(results):
-        own.setdefault(v, Source("result", i))
-    own.update((v, Source("operand", i)) for i, v in enumerate(function.arguments))
+        source_of.setdefault(v, ResidualSource("result", i))
+    source_of.update((v, ResidualSource("operand", i)) for i, v in enumerate(function.arguments))
     sources = []
     for v in values[len(results) :]:
-        if v not in own:
-            own[v] = Source("extra", len(extra))
+        if v not in source_of:
+            source_of[v] = ResidualSource("extra", len(extra))
             extra.append(v)
-        sources.append(own[v])
+        sources.append(source_of[v])
     set_results(function, [*results, *extra])
     set_attribute(function, "jaxpr.num_res", len(extra))
     return tuple(sources)
@@ -125,18 +125,18 @@ class Call(HigherOrderRule):
         symbol = self._symbol(op)
         uses = used_arguments(rules, symbol, active, wanted)
         active = relevant_arguments(rules, symbol, active, uses)
-        found = linearize_call_of(rules, symbol, active, wanted, None, uses)
+        halves = linearize_call_of(rules, symbol, active, wanted, None, uses)
         name, attributes = op.operation.name, dict(op.attributes.items())
 
         def pull(nonzero: Mask) -> Emitter:
-            transposed = found.transpose(rules, uses.count(True), nonzero)
+            transposed = halves.transpose(rules, uses.count(True), nonzero)
             return self._written(rules, name, attributes, *transposed)
 
-        return Linearization(*self._halves(rules, op, found), uses, pull=pull)
+        return Linearization(*self._halves(rules, op, halves), uses, pull=pull)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation:
-        found = partial_eval_call_of(rules, self._symbol(op), unknown)
-        return PartialEvaluation(*self._halves(rules, op, found))
+        halves = partial_eval_call_of(rules, self._symbol(op), unknown)
+        return PartialEvaluation(*self._halves(rules, op, halves))
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         return self._call(rules, op, *transpose_of(rules, self._symbol(op), linear, nonzero))
@@ -171,12 +171,17 @@ class Call(HigherOrderRule):
 
         return Emitter(pattern, write)
 
-    def _halves(self, rules: Rules, like: Any, found: Forwarded) -> tuple[Emitter, Emitter]:
+    def _halves(
+        self, rules: Rules, like: Any, halves: ForwardedFunction
+    ) -> tuple[Emitter, Emitter]:
         """Calls of the two halves of a function."""
-        first = self._call(rules, like, found.first, found.pattern)
+        first = self._call(rules, like, halves.first, halves.pattern)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            results, residuals = found.values(args, first.write(args))
+            results, residuals = halves.values(args, first.write(args))
             return [*results, *residuals]
 
-        return (Emitter(found.pattern, write), self._call(rules, like, found.second, found.pattern))
+        return (
+            Emitter(halves.pattern, write),
+            self._call(rules, like, halves.second, halves.pattern),
+        )

@@ -24,8 +24,8 @@ from jaxmlir.transforms.activity import active_results, relevant_arguments, used
 from jaxmlir.transforms.edit import before_return, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.call import (
-    Forwarded,
-    Source,
+    ForwardedFunction,
+    ResidualSource,
     linearize_call,
     partial_eval_call,
 )
@@ -49,57 +49,59 @@ class Cond(HigherOrderRule):
 
     def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
         required = self.activity(rules, op, "jvp", active)
-        made = [jvp_of(rules, b, active[1:], required) for b in _branches(op)]
-        return _cond(rules, op, [symbol for symbol, _ in made], required)
+        per_branch = [jvp_of(rules, b, active[1:], required) for b in _branches(op)]
+        return _cond(rules, op, [symbol for symbol, _ in per_branch], required)
 
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
         uses = self.uses(rules, op, active, wanted)
         found_active = self.activity(rules, op, "linearize", uses)
         required = both(found_active, wanted)
 
-        def halves(branch: str) -> Forwarded:
+        def halves(branch: str) -> ForwardedFunction:
             relevant = relevant_arguments(rules, branch, active[1:], uses[1:])
             return linearize_call(rules, branch, relevant, required, required, uses[1:])
 
-        found = [halves(b) for b in _branches(op)]
-        return Linearization(*_halves(rules, op, found, len(op.results), required), uses)
+        per_branch = [halves(b) for b in _branches(op)]
+        return Linearization(*_halves(rules, op, per_branch, len(op.results), required), uses)
 
     def partial_eval(self, rules: Rules, op: Any, unknown: Mask) -> PartialEvaluation | None:
         if unknown[0]:
             return None
         branches = _branches(op)
         required = _any(unknown_results(rules, b, unknown[1:]) for b in branches)
-        found = [partial_eval_call(rules, b, unknown[1:], required, required) for b in branches]
-        return PartialEvaluation(*_halves(rules, op, found, required.count(False), required))
+        per_branch = [
+            partial_eval_call(rules, b, unknown[1:], required, required) for b in branches
+        ]
+        return PartialEvaluation(*_halves(rules, op, per_branch, required.count(False), required))
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter | None:
         if linear[0]:
             return None
-        made = [
+        per_branch = [
             transpose_nonzero(rules, b, linear[1:], f"{b.removesuffix('.lin')}.bwd", nonzero)
             for b in _branches(op)
         ]
-        given = _any(own for _, own in made)
+        ct_pattern = _any(ct_mask for _, ct_mask in per_branch)
         types = [linear_type(v.type) for v in chosen(op.operands, linear)]
-        for symbol, own in made:
-            _give_zeros(rules.program.function(symbol), types, own, given)
-        return _cond(rules, op, [symbol for symbol, _ in made], given)
+        for symbol, ct_mask in per_branch:
+            _give_zeros(rules.program.function(symbol), types, ct_mask, ct_pattern)
+        return _cond(rules, op, [symbol for symbol, _ in per_branch], ct_pattern)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter | None:
         if dims[0] is not None:
             return None if "branches_platforms" in op.attributes else _select(rules, op, dims, axis)
-        made = [vmap(rules, b, dims[1:], axis) for b in _branches(op)]
-        of_results = zip(*(own for _, own in made), strict=True)
+        per_branch = [vmap(rules, b, dims[1:], axis) for b in _branches(op)]
+        of_results = zip(*(branch_dims for _, branch_dims in per_branch), strict=True)
         out_dims = tuple(joined(*dims) for dims in of_results)
-        for symbol, own in made:
-            _move_axes(rules, rules.program.function(symbol), own, out_dims, axis.size)
-        return _cond(rules, op, [symbol for symbol, _ in made], out_dims)
+        for symbol, branch_dims in per_branch:
+            _move_axes(rules, rules.program.function(symbol), branch_dims, out_dims, axis.size)
+        return _cond(rules, op, [symbol for symbol, _ in per_branch], out_dims)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
         if dims[0] is not None:
             return None if "branches_platforms" in op.attributes else (0,) * len(op.results)
-        own = [batched_results(rules, b, dims[1:], axis) for b in _branches(op)]
-        return tuple(joined(*of_result) for of_result in zip(*own, strict=True))
+        per_branch = [batched_results(rules, b, dims[1:], axis) for b in _branches(op)]
+        return tuple(joined(*of_result) for of_result in zip(*per_branch, strict=True))
 
 
 def _branches(op: Any) -> list[str]:
@@ -123,9 +125,9 @@ def _give_zeros(branch: func.FuncOp, types: Sequence[ir.Type], own: Mask, wanted
 
     if own == wanted:
         return
-    given = chosen(filled(returned(branch), own), wanted)
+    outs = chosen(filled(returned(branch), own), wanted)
     with before_return(branch), branch.location:
-        results = instantiated(given, chosen(types, wanted))
+        results = instantiated(outs, chosen(types, wanted))
     set_results(branch, results)
 
 
@@ -141,11 +143,11 @@ def _move_axes(rules: Rules, branch: func.FuncOp, own: Dims, wanted: Dims, size:
 # --- branches in two halves ---------------------------------------------------------------------
 
 
-_Placed = dict[Source, int]
+_SlotNumbers = dict[ResidualSource, int]
 """The places of residuals."""
 
 
-class _Places:
+class _ResidualSlots:
     """Places for residuals: those of one type in different branches share one."""
 
     def __init__(self) -> None:
@@ -164,7 +166,9 @@ class _Places:
             taken.append(place)
         return taken
 
-    def of(self, half: Forwarded, results: Sequence[ir.Type], taken: Sequence[int]) -> _Placed:
+    def of(
+        self, half: ForwardedFunction, results: Sequence[ir.Type], taken: Sequence[int]
+    ) -> _SlotNumbers:
         """The places of one branch's residuals, when all branches have taken theirs.
 
         A result goes to a place that only others have taken: a loop around the op has no use for it
@@ -174,7 +178,7 @@ class _Places:
           results: the types of the op's results.
           taken: the places of its extra results.
         """
-        placed = {Source("extra", i): place for i, place in enumerate(taken)}
+        placed = {ResidualSource("extra", i): place for i, place in enumerate(taken)}
         for source in half.residuals:
             if source.kind == "result" and source not in placed:
                 free = set(range(len(self.types))).difference(placed.values())
@@ -185,7 +189,7 @@ class _Places:
 
 
 def _halves(
-    rules: Rules, op: Any, found: Sequence[Forwarded], num_results: int, pattern: Mask
+    rules: Rules, op: Any, halves: Sequence[ForwardedFunction], num_results: int, pattern: Mask
 ) -> tuple[Emitter, Emitter]:
     """The two conds of branches in halves; the halves are made alike, in place.
 
@@ -193,24 +197,24 @@ def _halves(
       num_results: of the first half, without residuals.
       pattern: which results of the op the second half gives.
     """
-    firsts = [rules.program.function(half.first) for half in found]
+    firsts = [rules.program.function(half.first) for half in halves]
     outputs = [list(first.type.results) for first in firsts]
-    places = _Places()
+    places = _ResidualSlots()
     extra = [places.take(types[num_results:]) for types in outputs]
-    placed = [places.of(half, outputs[0], taken) for half, taken in zip(found, extra, strict=True)]
+    placed = [places.of(half, outputs[0], taken) for half, taken in zip(halves, extra, strict=True)]
     # Residuals that the op's user has already, in any branch; then the places of the others.
-    pairs = zip(found, placed, strict=True)
-    had = [s for half, own in pairs for s in half.residuals if s not in own]
+    pairs = zip(halves, placed, strict=True)
+    had = [s for half, place_of in pairs for s in half.residuals if s not in place_of]
     had = list(dict.fromkeys(had))
-    for first, own in zip(firsts, placed, strict=True):
-        _return_places(rules, first, num_results, places.types, own)
+    for first, place_of in zip(firsts, placed, strict=True):
+        _return_places(rules, first, num_results, places.types, place_of)
     types = {"operand": [v.type for v in firsts[0].arguments], "result": outputs[0]}
     residual_types = [*(types[kind][i] for kind, i in had), *places.types]
-    for half, own in zip(found, placed, strict=True):
-        index = [had.index(s) if s in had else len(had) + own[s] for s in half.residuals]
+    for half, place_of in zip(halves, placed, strict=True):
+        index = [had.index(s) if s in had else len(had) + place_of[s] for s in half.residuals]
         _take_residuals(rules.program.function(half.second), residual_types, index)
-    first = _cond(rules, op, [half.first for half in found], pattern)
-    second = _cond(rules, op, [half.second for half in found], pattern)
+    first = _cond(rules, op, [half.first for half in halves], pattern)
+    second = _cond(rules, op, [half.second for half in halves], pattern)
 
     def write(args: Sequence[ir.Value]) -> list[ir.Value]:
         outs = first.inline(args)
@@ -222,22 +226,28 @@ def _halves(
 
 
 def _return_places(
-    rules: Rules, first: func.FuncOp, num_results: int, types: Sequence[ir.Type], placed: _Placed
+    rules: Rules,
+    first: func.FuncOp,
+    num_results: int,
+    types: Sequence[ir.Type],
+    placed: _SlotNumbers,
 ) -> None:
     """Makes a branch return all places: its own residuals in those that it has taken."""
     outs = returned(first)
     start = {"extra": num_results, "result": 0}
-    own = {place: outs[start[kind] + i] for (kind, i), place in placed.items()}
+    residual_at = {place: outs[start[kind] + i] for (kind, i), place in placed.items()}
     with before_return(first), first.location:
-        rest = [own[i] if i in own else rules.filler(t) for i, t in enumerate(types)]
+        rest = [
+            residual_at[i] if i in residual_at else rules.filler(t) for i, t in enumerate(types)
+        ]
     set_results(first, [*outs[:num_results], *rest])
 
 
 def _take_residuals(second: func.FuncOp, types: Sequence[ir.Type], index: Sequence[int]) -> None:
     """Makes a branch take residuals of all these types, of which its own have the indices."""
     arguments = list(second.arguments)
-    own = dict(zip(index, arguments, strict=False))
-    residuals = [own.get(i, type_) for i, type_ in enumerate(types)]
+    argument_at = dict(zip(index, arguments, strict=False))
+    residuals = [argument_at.get(i, type_) for i, type_ in enumerate(types)]
     set_arguments(second, [*residuals, *arguments[len(index) :]])
 
 

@@ -32,7 +32,7 @@ from jaxmlir.dialect.builder import (
 from jaxmlir.dialect.custom_rule_ops import fitting, refused, stands_for_primitive
 from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.rewriting.dedupe import rename_uses
-from jaxmlir.rewriting.sizes import Substitution
+from jaxmlir.rewriting.sizes import SizeSubstitution
 from jaxmlir.support.masks import Dims, Mask, chosen, filled, left_out, present, split
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation, waiting
 from jaxmlir.transforms.higher_order.call import linearize_rule_of, partial_eval_call_of
@@ -63,7 +63,7 @@ class CustomJvp(HigherOrderRule):
     def activity(self, rules: Rules, op: Any, kind: str, active: Mask) -> Mask:
         if not any(_taken(op, active)):
             return (False,) * len(op.results)
-        rule = _Rule(rules, op, active)
+        rule = _JvpRule(rules, op, active)
         if kind == "jvp":
             return tuple(i is not None for i in rule.tangents)
         unknown = unknown_results(rules, rule.symbol, rule.unknown)
@@ -73,23 +73,23 @@ class CustomJvp(HigherOrderRule):
         return _taken(op, active)
 
     def jvp(self, rules: Rules, op: Any, active: Mask) -> Emitter:
-        rule = _Rule(rules, op, active)
+        rule = _JvpRule(rules, op, active)
         n, consts = rule.num_results, rule.num_consts
         pattern = tuple(i is not None for i in rule.tangents)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = args[len(active) + active[:consts].count(True) :]
-            tangents = instantiated(filled(given, rule.active), rule.tangent_types)
+            in_tangents = args[len(active) + active[:consts].count(True) :]
+            tangents = instantiated(filled(in_tangents, rule.active), rule.tangent_types)
             outs = call(rules, rule.symbol, [*args[consts : len(active)], *tangents])
             return [*outs[:n], *(outs[i] for i in rule.tangents if i is not None)]
 
         return Emitter(pattern, write)
 
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization:
-        rule, uses = _Rule(rules, op, active), _taken(op, active)
+        rule, uses = _JvpRule(rules, op, active), _taken(op, active)
         n = rule.num_results
-        asked = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
-        needed = tuple(i < n or i in asked for i in range(rule.num_outs))
+        wanted_outs = {i for i, w in zip(rule.tangents, wanted, strict=True) if i is not None and w}
+        needed = tuple(i < n or i in wanted_outs for i in range(rule.num_outs))
         halves = linearize_rule_of(rules, rule.symbol, rule.unknown, needed)
         if any(halves.pattern[:n]):
             raise error_at(
@@ -98,17 +98,17 @@ class CustomJvp(HigherOrderRule):
         pattern = tuple(i is not None and halves.pattern[i] for i in rule.tangents)
 
         def primal(args: Sequence[ir.Value]) -> list[ir.Value]:
-            known = list(args[rule.num_consts :])
-            known += map(zeros, left_out(rule.tangent_types, rule.active))
-            results, residuals = halves.values(known, call(rules, halves.first, known))
+            inputs = list(args[rule.num_consts :])
+            inputs += map(zeros, left_out(rule.tangent_types, rule.active))
+            results, residuals = halves.values(inputs, call(rules, halves.first, inputs))
             return [*results[:n], *residuals]
 
         def tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
             return call(rules, halves.second, args)
 
         def pull(nonzero: Mask) -> Emitter:
-            symbol, given = halves.transpose(rules, uses.count(True), nonzero)
-            return Emitter(given, lambda args: call(rules, symbol, args))
+            symbol, ct_pattern = halves.transpose(rules, uses.count(True), nonzero)
+            return Emitter(ct_pattern, lambda args: call(rules, symbol, args))
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses, pull=pull)
 
@@ -136,42 +136,44 @@ class CustomJvp(HigherOrderRule):
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
         """The transpose that the op has, else that of its function: a linear one is its own
         derivative."""
-        own = _rule_for(rules, op, "transpose", "jaxpr.linear", linear)
-        if own is None:
-            symbol, given = transpose_of(rules, op.attributes["call_jaxpr"].value, linear, nonzero)
-            return Emitter(given, lambda args: call(rules, symbol, args))
-        symbol, taken = own
+        rule = _rule_for(rules, op, "transpose", "jaxpr.linear", linear)
+        if rule is None:
+            symbol, ct_pattern = transpose_of(
+                rules, op.attributes["call_jaxpr"].value, linear, nonzero
+            )
+            return Emitter(ct_pattern, lambda args: call(rules, symbol, args))
+        symbol, taken = rule
         function = rules.program.function(symbol)
         moving = chosen(linear, taken)
         zero = out_zeros(function, len(moving))
-        given = tuple([not z for z in chosen(zero, moving)])
+        ct_pattern = tuple([not z for z in chosen(zero, moving)])
         ignored = in_zeros(function, len(nonzero))
         types = list(function.type.inputs)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            known, handed = split(args, linear.count(False))
-            operands = left_out(filled(known, [not is_linear for is_linear in linear]), taken)
+            fixed, handed = split(args, linear.count(False))
+            operands = left_out(filled(fixed, [not is_linear for is_linear in linear]), taken)
             cotangents = left_out(filled(handed, nonzero), ignored)
             operands += instantiated(cotangents, types[len(operands) :])
             outs = filled(call(rules, symbol, operands), [not z for z in zero])
             return present(chosen(outs, moving))
 
-        return Emitter(given, write)
+        return Emitter(ct_pattern, write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
-        own = _batching_rule(rules, op, dims)
-        if own is None:
+        rule = _batching_rule(rules, op, dims)
+        if rule is None:
             return batch_call(rules, op, dims, axis, _batch_attributes)
-        symbol, taken = own
-        new = rules.functions.once(_at_size, symbol, axis.size)
+        symbol, taken = rule
+        sized = rules.functions.once(_at_size, symbol, axis.size)
         moved = functools.partial(_moved, dims=dims, taken=taken, axis=axis)
         out_dims = _out_dims(rules, symbol)
-        return Emitter(out_dims, lambda args: call(rules, new, rules.emit(moved, args)))
+        return Emitter(out_dims, lambda args: call(rules, sized, rules.emit(moved, args)))
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
-        own = _batching_rule(rules, op, dims)
+        rule = _batching_rule(rules, op, dims)
         return (
-            batched_with_rules(rules, op, dims, axis) if own is None else _out_dims(rules, own[0])
+            batched_with_rules(rules, op, dims, axis) if rule is None else _out_dims(rules, rule[0])
         )
 
 
@@ -201,11 +203,11 @@ def _rule_for(rules: Rules, op: Any, kind: str, key: str, wanted: Mask) -> tuple
     names = "transposes" if kind == "transpose" else "batches"
     symbols = symbol_uses(op.attributes[names]) if names in op.attributes else ()
     masks = {s: attribute(rules.program.function(s), key) for s in symbols}
-    found = fitting(
+    symbol = fitting(
         [not w for w in wanted], ((s, [not m for m in mask]) for s, mask in masks.items())
     )
-    if found is not None:
-        return found, masks[found]
+    if symbol is not None:
+        return symbol, masks[symbol]
     error = attribute(op, f"{kind}_error")
     if error is not None:
         raise error_at(op, f"the rule by which it is to be {_DONE[kind]} failed: {error}")
@@ -236,7 +238,7 @@ def _at_size(rules: Rules, symbol: str, size: Any) -> str:
     for name in [name for name in uses if name in dependent]:
         names[name], copy = clone_function(rules, functions[name], name)
         copies.append(copy)
-    substitution = Substitution({variable: size})
+    substitution = SizeSubstitution({variable: size})
     for copy in copies:
         rename_uses(copy, names)
         substitution.function(copy)
@@ -250,7 +252,7 @@ def _taken(op: Any, active: Mask) -> Mask:
     return (*[False] * consts, *active[consts:])
 
 
-class _Rule:
+class _JvpRule:
     """The JVP rule of an op that suits the tangents there are: a function ``(*primals, *tangents)
     -> (*primals, *tangents)``."""
 
@@ -279,17 +281,18 @@ def _rules_of(attributes: Any) -> list[str]:
 
 def _fitting(rules: Rules, op: Any, active: Mask) -> tuple[str, Mask]:
     """The rule that takes the fewest tangents besides those there are, and which it leaves out."""
-    told = rules.told(op, tuple(not a for a in active)) if any(active) else {}
-    if "jvp_jaxpr" not in told:
+    attributes = rules.told(op, tuple(not a for a in active)) if any(active) else {}
+    if "jvp_jaxpr" not in attributes:
         rules.program.trace_rules(of=op)
-        told = op.attributes
+        attributes = op.attributes
     zeros = {
-        symbol: in_zeros(rules.program.function(symbol), len(active)) for symbol in _rules_of(told)
+        symbol: in_zeros(rules.program.function(symbol), len(active))
+        for symbol in _rules_of(attributes)
     }
     symbol = fitting([not a for a in active], zeros.items())
     if symbol is None:
-        found = "jvp_jaxpr" in told
-        symbol = told["jvp_jaxpr"].value if found else rule_symbol(op, "jvp_jaxpr")
+        has_jvp = "jvp_jaxpr" in attributes
+        symbol = attributes["jvp_jaxpr"].value if has_jvp else rule_symbol(op, "jvp_jaxpr")
         raise error_at(op, refused(symbol, active, zeros[symbol]))
     return symbol, zeros[symbol]
 
@@ -298,25 +301,25 @@ def _batch_attributes(
     rules: Rules, attributes: dict[str, ir.Attribute], batch: Batch
 ) -> tuple[dict[str, ir.Attribute], Dims]:
     dims, axis, out_dims, _ = batch
-    given = _rules_of(attributes)
+    jvp_rules = _rules_of(attributes)
     transposes = symbol_uses(attributes["transposes"]) if "transposes" in attributes else ()
-    if not (given or transposes):
+    if not (jvp_rules or transposes):
         return {}, out_dims
 
     def write(entry: BatchedRules) -> Dims:
-        wanted = _batch_rules(rules, given, dims, axis, entry) if given else out_dims
+        settled = _batch_rules(rules, jvp_rules, dims, axis, entry) if jvp_rules else out_dims
         for symbol in transposes:
-            _batch_transpose(rules, symbol, dims, wanted, axis, entry.symbols[symbol])
-        return wanted
+            _batch_transpose(rules, symbol, dims, settled, axis, entry.symbols[symbol])
+        return settled
 
-    key = (*given, *transposes, dims, axis, out_dims)
-    symbols = {rule: rule for rule in (*given, *transposes)}
+    key = (*jvp_rules, *transposes, dims, axis, out_dims)
+    symbols = {rule: rule for rule in (*jvp_rules, *transposes)}
     entry = batch_rules(rules, key, symbols, out_dims, write)
     names = [n for n in ("jvp_jaxpr", "jvp_with_zeros", "transposes") if n in attributes]
-    found = {n: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[n])] for n in names}
+    batched = {n: [symbol_ref(entry.symbols[s]) for s in symbol_uses(attributes[n])] for n in names}
     encoded = {
         name: refs[0] if name == "jvp_jaxpr" else ir.ArrayAttr.get(refs)
-        for name, refs in found.items()
+        for name, refs in batched.items()
     }
     return encoded, entry.out_dims
 
@@ -336,18 +339,18 @@ def _batch_rules(
 
     if len(symbols) > 1:
         # They have to agree.
-        for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
-            wanted = joined_with(batched_results(rules, symbol, own, axis), function)
-    for symbol, function, own in zip(symbols, functions, in_dims, strict=True):
+        for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
+            wanted = joined_with(batched_results(rules, symbol, rule_dims, axis), function)
+    for symbol, function, rule_dims in zip(symbols, functions, in_dims, strict=True):
 
-        def out_axes(found: Dims, function: func.FuncOp = function) -> Dims:
+        def out_axes(out_dims: Dims, function: func.FuncOp = function) -> Dims:
             nonlocal wanted
-            wanted = joined_with(found, function)
+            wanted = joined_with(out_dims, function)
             return (*wanted, *left_out(wanted, out_zeros(function, n)))
 
-        new = entry.symbols[symbol]
-        vmap(rules, symbol, own, axis, out_axes, reserved=new)
-        keep_attributes(function, rules.program.function(new))
+        reserved = entry.symbols[symbol]
+        vmap(rules, symbol, rule_dims, axis, out_axes, reserved=reserved)
+        keep_attributes(function, rules.program.function(reserved))
     return wanted
 
 
@@ -358,10 +361,12 @@ def _batch_transpose(
     for all of the batch is the sum of theirs."""
     function = rules.program.function(symbol)
     linear = attribute(function, "jaxpr.linear")
-    moving, known = chosen(dims, linear), left_out(dims, linear)
+    moving, fixed = chosen(dims, linear), left_out(dims, linear)
     cotangents = left_out(out_dims, in_zeros(function, len(out_dims)))
-    given = left_out(moving, out_zeros(function, len(moving)))
-    vmap(rules, symbol, (*known, *cotangents), axis, tuple(given), reserved=reserved, shared="sum")
-    new = rules.program.function(reserved)
-    new.attributes["jaxpr.linear"] = function.attributes["jaxpr.linear"]
-    keep_attributes(function, new)
+    ct_dims = left_out(moving, out_zeros(function, len(moving)))
+    vmap(
+        rules, symbol, (*fixed, *cotangents), axis, tuple(ct_dims), reserved=reserved, shared="sum"
+    )
+    batched = rules.program.function(reserved)
+    batched.attributes["jaxpr.linear"] = function.attributes["jaxpr.linear"]
+    keep_attributes(function, batched)

@@ -66,8 +66,8 @@ class CustomLinearSolve(HigherOrderRule):
             x = solve.create(args)
             residuals = list(args[: solve.num_consts])
             if product is not None:
-                given = [*solve.of(args, "matvec"), *x[:size]]
-                _, extra = product.values(given, call(rules, product.first, given))
+                inputs = [*solve.of(args, "matvec"), *x[:size]]
+                _, extra = product.values(inputs, call(rules, product.first, inputs))
                 residuals += extra
             return [*x, *residuals]
 
@@ -79,10 +79,10 @@ class CustomLinearSolve(HigherOrderRule):
                 moved = iter(call(rules, product.second, rest[:count]))
                 right = [_negated(next(moved)) if a else None for a in product.pattern]
                 rest = rest[count:]
-            given = iter(rest)
+            right_tangents = iter(rest)
             for i, has in enumerate(of_right):
                 if has:
-                    right[i] = _added(next(given), right[i])
+                    right[i] = _added(next(right_tangents), right[i])
             return solve.create([*consts, *instantiated(right, types)])[:size]
 
         return Linearization(Emitter(pattern, primal), Emitter(pattern, tangent), uses)
@@ -102,27 +102,27 @@ class CustomLinearSolve(HigherOrderRule):
         types = list(map(linear_type, solve.results[: solve.size]))
         of_consts = [v.type for v in list(op.operands)[: solve.num_consts]]
         # A part of b that is not linear is zero in a tangent.
-        wanted = solve.right(linear)
+        of_right = solve.right(linear)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = args[linear.count(False) :]
-            right = instantiated(filled(given, nonzero[: solve.size]), types)
+            cts = args[linear.count(False) :]
+            right = instantiated(filled(cts, nonzero[: solve.size]), types)
             values = instantiated(
                 filled(args, [not lin for lin in linear[: solve.num_consts]]), of_consts
             )
             consts = [v for name in _NAMES for v in solve.of(values, _TRANSPOSE[name])]
             outs = transposed.create([*consts, *right])
-            return [v for v, want in zip(outs, wanted, strict=False) if want]
+            return [v for v, want in zip(outs, of_right, strict=False) if want]
 
-        pattern = (False,) * sum(linear[: solve.num_consts]) + (True,) * sum(wanted)
+        pattern = (False,) * sum(linear[: solve.num_consts]) + (True,) * sum(of_right)
         return Emitter(pattern, write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         solve, out_dims = Solve.read(op), self.batched(rules, op, dims, axis)
         vector = out_dims[: solve.size]
         symbols = dict(solve.symbols)
-        for name, own in _dims_of_functions(rules, solve, dims, vector, axis).items():
-            out_axes = (*vector, *map(_at_front, own[solve.size :]))
+        for name, function_dims in _dims_of_functions(rules, solve, dims, vector, axis).items():
+            out_axes = (*vector, *map(_at_front, function_dims[solve.size :]))
             arguments = (*solve.of(dims, name), *vector)
             symbols[name], _ = vmap_of(rules, solve.symbols[name], arguments, axis, out_axes)
         results = zip(solve.results, out_dims, strict=True)
@@ -142,11 +142,14 @@ class CustomLinearSolve(HigherOrderRule):
         solve = Solve.read(op)
         vector = tuple(map(_at_front, solve.right(dims)))
         while True:
-            own = _dims_of_functions(rules, solve, dims, vector, axis)
-            found = tuple(_at_front(joined(*of)) for of in zip(vector, *own.values(), strict=False))
-            if found == vector:
-                return (*vector, *map(_at_front, own["solve"][solve.size :]))
-            vector = found
+            by_function = _dims_of_functions(rules, solve, dims, vector, axis)
+            joined_dims = tuple(
+                _at_front(joined(*part_dims))
+                for part_dims in zip(vector, *by_function.values(), strict=False)
+            )
+            if joined_dims == vector:
+                return (*vector, *map(_at_front, by_function["solve"][solve.size :]))
+            vector = joined_dims
 
 
 def _check_transposable(op: Any, solve: Solve, linear: Mask) -> None:
@@ -200,10 +203,10 @@ class Solve:
         attributes = op.attributes
         symbols = ir.DictAttr(ir.DictAttr(attributes["jaxprs"])[_RECORD])
         lengths = codec.decode(attributes["const_lengths"])._asdict()
-        found = {name: symbols[name] for name in _NAMES}
+        refs = {name: symbols[name] for name in _NAMES}
         return cls(
             lengths,
-            {n: a.value if isinstance(a, ir.FlatSymbolRefAttr) else None for n, a in found.items()},
+            {n: a.value if isinstance(a, ir.FlatSymbolRefAttr) else None for n, a in refs.items()},
             len(op.operands) - sum(lengths.values()),
             [v.type for v in op.results],
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxmlir._compat import dtypes
-from jaxmlir.bridge.custom_rules.pending import DerivedSource, Pending
+from jaxmlir.bridge.custom_rules.pending import DerivedSource, PendingRules
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import attribute, create, symbol_ref
 from jaxmlir.dialect.custom_rule_ops import ATTRIBUTES as OF_RULES
@@ -156,11 +156,11 @@ def batch_call(
 ) -> Emitter:
     """A call of a function that has rules, batched with these."""
     function = op.attributes["call_jaxpr"].value
-    symbol, found = vmap_of(rules, function, dims, axis)
+    symbol, own_dims = vmap_of(rules, function, dims, axis)
     operands = dims[attribute(op, "num_consts", 0) :]
-    batch = Batch(operands, axis, found)
+    batch = Batch(operands, axis, own_dims)
     attributes, out_dims = with_batched_rules(rules, op, batch, batch_attributes)
-    if out_dims != found:
+    if out_dims != own_dims:
         symbol, _ = vmap_of(rules, function, dims, axis, out_dims)
     attributes["call_jaxpr"] = symbol_ref(symbol)
     types = list(rules.program.function(symbol).type.results)
@@ -181,7 +181,7 @@ def with_batched_rules(
 
     def mark(attributes: dict[str, ir.Attribute], out_dims: Dims) -> dict[str, ir.Attribute]:
         settled = batch._replace(out_dims=out_dims, settled=True)
-        source = _Batched(tracing.table.of(op), batch_attributes, settled)
+        source = _BatchedSource(tracing.table.of(op), batch_attributes, settled)
         return attributes | {MARK: tracing.table.number(source)}
 
     def can_wait() -> bool:
@@ -194,38 +194,38 @@ def with_batched_rules(
             return mark(attributes, out_dims), out_dims
         if tracing.can_tell(op):
             # The rule that is told of no zeros knows of all tangents there may be.
-            told = rules.told(op, (False,) * len(batch.dims))
-            _, out_dims = batch_attributes(rules, attributes | told, batch)
+            traced = rules.told(op, (False,) * len(batch.dims))
+            _, out_dims = batch_attributes(rules, attributes | traced, batch)
             return mark(attributes, out_dims), out_dims
         rules.program.trace_rules(of=op)
     attributes = dict(op.attributes.items())
-    found, out_dims = batch_attributes(rules, attributes, batch)
-    attributes |= found
+    batched, out_dims = batch_attributes(rules, attributes, batch)
+    attributes |= batched
     if tracing.can_tell(op):
         return mark(attributes, out_dims), out_dims
     return attributes, out_dims
 
 
 @dataclass(frozen=True)
-class _Batched(DerivedSource):
+class _BatchedSource(DerivedSource):
     """The rules of a batched op: those of the op that it was made of, batched."""
 
     batch_attributes: BatchAttributes
     batch: Batch
 
     def trace(
-        self, attributes: dict[str, ir.Attribute], pending: Pending
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules
     ) -> Iterator[tuple[str, ir.Attribute]]:
         return self._batched(attributes, dict(self.of.trace(attributes, pending)), pending)
 
     def tell(
-        self, attributes: dict[str, ir.Attribute], pending: Pending, zeros: Mask
+        self, attributes: dict[str, ir.Attribute], pending: PendingRules, zeros: Mask
     ) -> Iterator[tuple[str, ir.Attribute]]:
-        given = {k: v for k, v in attributes.items() if k not in OF_RULES}
-        return self._batched(given, dict(self.of.tell(given, pending, zeros)), pending)
+        plain = {k: v for k, v in attributes.items() if k not in OF_RULES}
+        return self._batched(plain, dict(self.of.tell(plain, pending, zeros)), pending)
 
     def backward(
-        self, pending: Pending, in_zeros: Mask, ct_zeros: Mask | None
+        self, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask | None
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The backward rules are batched with the forward rule, whose residuals they take."""
         of_call = dict(self.of.tell({}, pending, in_zeros))
@@ -246,7 +246,10 @@ class _Batched(DerivedSource):
                 yield name, value
 
     def _batched(
-        self, attributes: dict[str, ir.Attribute], traced: dict[str, ir.Attribute], pending: Pending
+        self,
+        attributes: dict[str, ir.Attribute],
+        traced: dict[str, ir.Attribute],
+        pending: PendingRules,
     ) -> Iterator[tuple[str, ir.Attribute]]:
         """The rules that were traced, batched, in place of those."""
         attributes = attributes | traced
@@ -256,7 +259,7 @@ class _Batched(DerivedSource):
         before = rules.mark()
         try:
             with pending.writing():
-                found, out_dims = self.batch_attributes(rules, attributes, self.batch)
+                batched, out_dims = self.batch_attributes(rules, attributes, self.batch)
                 if out_dims != self.batch.out_dims:
                     raise JaxmlirError(_TANGENT_ALONE)
         except JaxmlirError as e:
@@ -264,16 +267,16 @@ class _Batched(DerivedSource):
             rules.undo(before)
             alone = (name for name in traced if not name.endswith("_with_zeros"))
             stems = {name.split("_")[0] for name in alone if name in OF_RULES}
-            found = {f"{stem}_error": ir.StringAttr.get(str(e)) for stem in stems}
+            batched = {f"{stem}_error": ir.StringAttr.get(str(e)) for stem in stems}
         yield from ((name, value) for name, value in traced.items() if name not in OF_RULES)
-        yield from found.items()
+        yield from batched.items()
 
 
 def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
     """The results' dimensions, where these do not depend on the rules: the function's are all
     batched, and the rules' follow them."""
-    own = batched_results(rules, op.attributes["call_jaxpr"].value, dims, axis)
-    return None if None in own else own
+    out_dims = batched_results(rules, op.attributes["call_jaxpr"].value, dims, axis)
+    return None if None in out_dims else out_dims
 
 
 def joined(*dims: int | None) -> int | None:

@@ -136,7 +136,7 @@ class CustomLin(HigherOrderRule):
         return (0,) * len(op.results)
 
 
-class _Forward:
+class _ForwardRule:
     """A forward rule: ``(*operands) -> (*residuals that are no operands, *results)``."""
 
     def __init__(self, function: func.FuncOp):
@@ -159,7 +159,7 @@ class _Forward:
 
 def _derivative(
     rules: Rules, op: Any, active: Mask, is_used: bool
-) -> tuple[_Forward, dict[str, ir.Attribute]]:
+) -> tuple[_ForwardRule, dict[str, ir.Attribute]]:
     """The forward rule for those tangents, and the attributes of the custom_lin that stands for
     the derivative of the call.
 
@@ -168,15 +168,15 @@ def _derivative(
         which may take far longer to trace than all else.
     """
     zeros = tuple(not a for a in active)
-    told = rules.told(op, zeros)
-    if not (told or is_used):
+    traced = rules.told(op, zeros)
+    if not (traced or is_used):
         alone = rules.forward_alone(op)
         if "fwd_jaxpr" in alone:
-            fwd = _Forward(rules.program.function(alone["fwd_jaxpr"].value))
+            fwd = _ForwardRule(rules.program.function(alone["fwd_jaxpr"].value))
             if fitting(zeros, [(fwd, fwd.in_zeros)]) is not None:
                 return fwd, {}
-    if "fwd_jaxpr" in told:
-        fwd = _Forward(rules.program.function(told["fwd_jaxpr"].value))
+    if "fwd_jaxpr" in traced:
+        fwd = _ForwardRule(rules.program.function(traced["fwd_jaxpr"].value))
         table = rules.program.rule_tracing.table
         of_rules = {MARK: table.number(Backward(table.of(op), zeros))}
     else:
@@ -184,37 +184,37 @@ def _derivative(
         fwd = _forward(rules, op, active)
         of_rules = _backward_attributes(rules, op, fwd)
     attributes = dict(op.attributes.items())
-    found = {"in_zeros": codec.encode(zeros), "num_res": codec.encode(fwd.num_res)}
-    found |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
-    return fwd, found | of_rules
+    of_lin = {"in_zeros": codec.encode(zeros), "num_res": codec.encode(fwd.num_res)}
+    of_lin |= {k: attributes[k] for k in ("bwd_error", "symbolic_zeros") if k in attributes}
+    return fwd, of_lin | of_rules
 
 
-def _forward(rules: Rules, op: Any, active: Mask) -> _Forward:
+def _forward(rules: Rules, op: Any, active: Mask) -> _ForwardRule:
     """The forward rule for those tangents.
 
     Raises:
       TransformError: there is none, or it has to be told that one of them is zero.
     """
     symbols = vjp_rules(dict(op.attributes.items()))
-    known = [_Forward(rules.program.function(symbol)) for symbol in symbols]
-    found = fitting([not a for a in active], [(fwd, fwd.in_zeros) for fwd in known])
-    if found is None:
+    candidates = [_ForwardRule(rules.program.function(symbol)) for symbol in symbols]
+    best = fitting([not a for a in active], [(fwd, fwd.in_zeros) for fwd in candidates])
+    if best is None:
         symbol = rule_symbol(op, "fwd_jaxpr")
         raise error_at(
             op, refused(symbol, active, in_zeros(rules.program.function(symbol), len(active)))
         )
-    return found
+    return best
 
 
 def _backward(rules: Rules, op: Any, nonzero: Mask) -> func.FuncOp:
     """The backward rule for those cotangents."""
-    told = rules.told(op, tuple(not nz for nz in nonzero))
-    if "bwd" in told:
-        return rules.program.function(told["bwd"].value)
+    traced = rules.told(op, tuple(not nz for nz in nonzero))
+    if "bwd" in traced:
+        return rules.program.function(traced["bwd"].value)
     rules.program.trace_rules(of=op)
-    known = map(rules.program.function, backward_rules(dict(op.attributes.items())))
-    found = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in known])
-    return found or rules.program.function(rule_symbol(op, "bwd"))
+    candidates = map(rules.program.function, backward_rules(dict(op.attributes.items())))
+    best = fitting([not nz for nz in nonzero], [(f, in_zeros(f, len(nonzero))) for f in candidates])
+    return best or rules.program.function(rule_symbol(op, "bwd"))
 
 
 def _pulled(
@@ -250,78 +250,78 @@ def _pulled(
     return Emitter(tuple(i is not None for i in taken), write)
 
 
-def _backward_attributes(rules: Rules, op: Any, fwd: _Forward) -> dict[str, ir.Attribute]:
+def _backward_attributes(rules: Rules, op: Any, fwd: _ForwardRule) -> dict[str, ir.Attribute]:
     """The attributes of a custom_lin that name the backward rules of a forward rule."""
-    found: dict[str, ir.Attribute] = {}
+    attributes: dict[str, ir.Attribute] = {}
     with_zeros = []
     for symbol in vjp_rules(dict(op.attributes.items()))[fwd.symbol]:
         if any(in_zeros(rules.program.function(symbol), len(op.results))):
             with_zeros.append(symbol_ref(symbol))
         else:
-            found["bwd"] = symbol_ref(symbol)
+            attributes["bwd"] = symbol_ref(symbol)
     if with_zeros:
-        found["bwd_with_zeros"] = ir.ArrayAttr.get(with_zeros)
-    return found
+        attributes["bwd_with_zeros"] = ir.ArrayAttr.get(with_zeros)
+    return attributes
 
 
 def _batch_attributes(
     rules: Rules, attributes: dict[str, ir.Attribute], batch: Batch
 ) -> tuple[dict[str, ir.Attribute], Dims]:
-    given = vjp_rules(attributes)
-    if not given:
+    by_fwd = vjp_rules(attributes)
+    if not by_fwd:
         return {}, batch.out_dims
     # A backward rule may belong to several forward rules, whose residuals are batched differently.
-    named = {(fwd, rule): rule for fwd, backward in given.items() for rule in (fwd, *backward)}
+    named = {(fwd, rule): rule for fwd, backward in by_fwd.items() for rule in (fwd, *backward)}
 
     def write(entry: BatchedRules) -> Dims:
-        return _batch_rules(rules, given, batch, entry)
+        return _batch_rules(rules, by_fwd, batch, entry)
 
-    key = (tuple(given.items()), *batch)
+    key = (tuple(by_fwd.items()), *batch)
     entry = batch_rules(rules, key, named, batch.out_dims, write)
 
     def new(fwd: str, rule: str) -> ir.Attribute:
         return symbol_ref(entry.symbols[fwd, rule])
 
-    found: dict[str, ir.Attribute] = {}
+    batched: dict[str, ir.Attribute] = {}
     for name in ("fwd_jaxpr", "bwd_jaxpr"):
         if name in attributes:
-            found[name] = new(attributes["fwd_jaxpr"].value, attributes[name].value)
+            batched[name] = new(attributes["fwd_jaxpr"].value, attributes[name].value)
     if "vjp_with_zeros" in attributes:
         families = map(symbol_uses, attributes["vjp_with_zeros"])
-        found["vjp_with_zeros"] = ir.ArrayAttr.get(
+        batched["vjp_with_zeros"] = ir.ArrayAttr.get(
             [ir.ArrayAttr.get([new(family[0], rule) for rule in family]) for family in families]
         )
-    return found, entry.out_dims
+    return batched, entry.out_dims
 
 
 def _batch_lin_attributes(
     rules: Rules, attributes: dict[str, ir.Attribute], batch: Batch
 ) -> tuple[dict[str, ir.Attribute], Dims]:
     dims, axis, out_dims, _ = batch
-    given = backward_rules(attributes)
-    if not given:
+    bwds = backward_rules(attributes)
+    if not bwds:
         return {}, out_dims
     num_res = codec.decode(attributes["num_res"])
     takes = [not zero for zero in codec.decode(attributes["in_zeros"])]
     dims_in = tuple(filled(dims[num_res:], takes))
 
     def write(entry: BatchedRules) -> Dims:
-        for bwd in given:
+        for bwd in bwds:
             rule_dims = _dims_of_bwd(rules, bwd, dims[:num_res], out_dims)
             _batch_bwd(rules, bwd, rule_dims, dims_in, axis, entry.symbols[bwd])
         return out_dims
 
-    key = (*given, dims, dims_in, axis)
-    entry = batch_rules(rules, key, {bwd: bwd for bwd in given}, out_dims, write)
-    found = {}
+    key = (*bwds, dims, dims_in, axis)
+    entry = batch_rules(rules, key, {bwd: bwd for bwd in bwds}, out_dims, write)
+    batched = {}
     for name in ("bwd", "bwd_with_zeros"):
         if name in attributes:
-            found[name] = rename(attributes[name], entry.symbols)
-    return found, out_dims
+            batched[name] = rename(attributes[name], entry.symbols)
+    return batched, out_dims
 
 
 def _batch_rules(
-    rules: Rules, given: dict[str, tuple[str, ...]], batch: Batch, entry: BatchedRules
+    rules: Rules, by_fwd: dict[str, tuple[str, ...]], batch: Batch, entry: BatchedRules
 ) -> Dims:
     """Writes the batched rules of a call; the dimensions of its results.
 
@@ -333,42 +333,42 @@ def _batch_rules(
     dims, axis, _, settled = batch
     wanted, fixed = entry.out_dims, entry.out_dims if settled else None
 
-    def settle(fwd: _Forward, own: Dims) -> list[int | None]:
+    def settle(fwd: _ForwardRule, own: Dims) -> list[int | None]:
         """Takes note of how a batched forward rule's results are batched; its residuals'."""
         nonlocal wanted
         residuals, results = fwd.split(dims, own)
         wanted = tuple(map(joined, wanted, results))
         if None in wanted and any(
             _sums(rules, bwd, residuals, _cotangent_dims(rules, bwd, wanted), dims, axis)
-            for bwd in given[fwd.symbol]
+            for bwd in by_fwd[fwd.symbol]
         ):
             wanted = tuple(0 if d is None else d for d in wanted)
         return residuals
 
-    functions = [rules.program.function(symbol) for symbol in given]
-    while len(given) > 1:
+    functions = [rules.program.function(symbol) for symbol in by_fwd]
+    while len(by_fwd) > 1:
         # They have to agree.
         before = wanted
         for function in functions:
-            own = batched_results(rules, function.name.value, dims, axis)
-            settle(_Forward(function), own)
+            out_dims = batched_results(rules, function.name.value, dims, axis)
+            settle(_ForwardRule(function), out_dims)
         if wanted == before:
             break
     for function in functions:
-        fwd = _Forward(function)
+        fwd = _ForwardRule(function)
         residuals: list[int | None] = []
 
         def out_axes(
-            own: Dims, fwd: _Forward = fwd, residuals: list[int | None] = residuals
+            own: Dims, fwd: _ForwardRule = fwd, residuals: list[int | None] = residuals
         ) -> Dims:
             residuals[:] = settle(fwd, own)
             return (*own[: fwd.num_extra], *(fixed or wanted))
 
-        new = entry.symbols[fwd.symbol, fwd.symbol]
+        reserved = entry.symbols[fwd.symbol, fwd.symbol]
         shared = "first" if settled else None
-        vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=new, shared=shared)
-        keep_attributes(function, rules.program.function(new))
-        for bwd in given[fwd.symbol]:
+        vmap(rules, fwd.symbol, dims, axis, out_axes, reserved=reserved, shared=shared)
+        keep_attributes(function, rules.program.function(reserved))
+        for bwd in by_fwd[fwd.symbol]:
             symbol = entry.symbols[fwd.symbol, bwd]
             rule_dims = _dims_of_bwd(rules, bwd, residuals, fixed or wanted)
             needed = _dims_of_bwd(rules, bwd, residuals, wanted)
@@ -391,10 +391,10 @@ def _is_of_each(
     if not arguments:
         return False
     function = rules.program.function(bwd)
-    given = tuple(0 if i in arguments else None for i in range(len(function.type.inputs)))
-    found = batched_results(rules, bwd, given, axis)
-    wanted = left_out(out_dims, out_zeros(function, len(out_dims)))
-    return any(w is not None and f is not None for w, f in zip(wanted, found, strict=True))
+    in_dims = tuple(0 if i in arguments else None for i in range(len(function.type.inputs)))
+    own_dims = batched_results(rules, bwd, in_dims, axis)
+    ct_dims = left_out(out_dims, out_zeros(function, len(out_dims)))
+    return any(w is not None and f is not None for w, f in zip(ct_dims, own_dims, strict=True))
 
 
 def _dims_of_bwd(rules: Rules, bwd: str, residuals: Sequence[int | None], results: Dims) -> Dims:
@@ -419,11 +419,11 @@ def _sums(
     that it takes in each element of the batch."""
     if None not in cotangents:
         return False
-    wanted = left_out(out_dims, out_zeros(rules.program.function(bwd), len(out_dims)))
-    if None not in wanted:
+    ct_dims = left_out(out_dims, out_zeros(rules.program.function(bwd), len(out_dims)))
+    if None not in ct_dims:
         return False
-    found = batched_results(rules, bwd, (*residuals, *cotangents), axis)
-    return any(w is None and f is not None for w, f in zip(wanted, found, strict=True))
+    own_dims = batched_results(rules, bwd, (*residuals, *cotangents), axis)
+    return any(w is None and f is not None for w, f in zip(ct_dims, own_dims, strict=True))
 
 
 def _batch_bwd(

@@ -73,16 +73,16 @@ class LinearCall(HigherOrderRule):
         types = [linear_type(v.type) for v in list(op.operands)[fixed:]]
         cotangents = [linear_type(v.type) for v in op.results]
         # A linear operand that is known is a constant for the transpose.
-        kept = linear[fixed:]
+        moving = linear[fixed:]
         name = op.operation.name
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            given = args[linear.count(False) :]
-            handed = instantiated(filled(given, nonzero), cotangents)
+            cts = args[linear.count(False) :]
+            handed = instantiated(filled(cts, nonzero), cotangents)
             outs = create(name, types, [*args[:fixed], *handed], attributes)
-            return chosen(outs, kept)
+            return chosen(outs, moving)
 
-        return Emitter((True,) * sum(kept), write)
+        return Emitter((True,) * sum(moving), write)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         fixed = _num_fixed(op)
@@ -130,5 +130,5 @@ def _attributes(like: Any, callee: str, transposed: str, fixed: int) -> dict[str
 
 def _batched_transpose(rules: Rules, symbol: str, dims: Dims, out_dims: Dims, axis: Any) -> str:
     """The batched transpose, whose results have the dimensions of the operands they belong to."""
-    new, _ = vmap(rules, symbol, dims, axis, out_dims, shared="sum")
-    return new
+    batched, _ = vmap(rules, symbol, dims, axis, out_dims, shared="sum")
+    return batched

@@ -37,8 +37,8 @@ def tangents_of(
       types: of the operands.
       tangents: of those that have one.
     """
-    given = chosen(filled(tangents, has), needs)
-    return filled(instantiated(given, map(tangent_type_of, chosen(types, needs))), needs)
+    needed = chosen(filled(tangents, has), needs)
+    return filled(instantiated(needed, map(tangent_type_of, chosen(types, needs))), needs)
 
 
 def stacked(type_: ir.Type, length: int) -> ir.Type:
@@ -151,16 +151,16 @@ class ScanOp(NamedTuple):
         return ScanOp(body, num_consts, num_carry, self.length, self.reverse, self.other)
 
     def write(
-        self, rules: Rules, args: Sequence[ir.Value], given: Sequence[ir.Type] | None = None
+        self, rules: Rules, args: Sequence[ir.Value], out_types: Sequence[ir.Type] | None = None
     ) -> list[ir.Value]:
         """The op at the current insertion point; its results.
 
         Args:
-          given: the types of the body's results, from who has them.
+          out_types: the types of the body's results, from who has them.
         """
-        if given is None:
-            given = list(rules.program.function(self.body).type.results)
-        carry, slices = self.results(given)
+        if out_types is None:
+            out_types = list(rules.program.function(self.body).type.results)
+        carry, slices = self.results(out_types)
         types = [*carry, *(stacked(t, self.length) for t in slices)]
         if not types:
             return []

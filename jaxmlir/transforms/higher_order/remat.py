@@ -65,9 +65,9 @@ class Remat(HigherOrderRule):
         return Linearization(Emitter(active_out, primal), tangent, uses)
 
     def transpose(self, rules: Rules, op: Any, linear: Mask, nonzero: Mask) -> Emitter:
-        symbol, given = rules.functions.once(_transposed, _callee(op), linear, nonzero)
+        symbol, ct_pattern = rules.functions.once(_transposed, _callee(op), linear, nonzero)
         barrier = left_out(_barrier(op), linear)
-        return _remat(rules, op, symbol, [*barrier, *[True] * sum(nonzero)], given)
+        return _remat(rules, op, symbol, [*barrier, *[True] * sum(nonzero)], ct_pattern)
 
     def batch(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Emitter:
         symbol, out_dims = vmap_of(rules, _callee(op), dims, axis)
@@ -89,8 +89,8 @@ def _keeps_nothing(op: Any) -> bool:
 
 def _barrier(op: Any) -> list[bool]:
     """For each operand whether it is kept from being recognised: ``prevent_cse``."""
-    given = attribute(op, "prevent_cse", True)
-    return [given] * len(op.operands) if isinstance(given, bool) else list(given)
+    prevent_cse = attribute(op, "prevent_cse", True)
+    return [prevent_cse] * len(op.operands) if isinstance(prevent_cse, bool) else list(prevent_cse)
 
 
 def _remat(
@@ -124,21 +124,21 @@ def _linear(
     Returns:
       Its symbol, the operands that it uses, and which results it gives tangents of.
     """
-    found = linearize(rules, symbol, active, wanted, None, taken)
-    fwd, lin = map(rules.program.function, (found.fwd, found.lin))
+    halves = linearize(rules, symbol, active, wanted, None, taken)
+    fwd, lin = map(rules.program.function, (halves.fwd, halves.lin))
     operands, results = list(fwd.arguments), list(fwd.type.results)
-    tangents = [v.type for v in list(lin.arguments)[found.num_residuals :]]
+    tangents = [v.type for v in list(lin.arguments)[halves.num_residuals :]]
     new = NewFunction(rules, f"{symbol}.remat", [*(v.type for v in operands), *tangents], fwd)
-    given, tangents = new.args[: len(operands)], new.args[len(operands) :]
+    primals, tangents = new.args[: len(operands)], new.args[len(operands) :]
     with new.body():
-        values = inline(fwd, given)
-        outs = inline(lin, [*values[len(results) - found.num_residuals :], *tangents])
+        values = inline(fwd, primals)
+        outs = inline(lin, [*values[len(results) - halves.num_residuals :], *tangents])
     new.finish(outs)
     drop_dead_ops(new.op)
     _erase(rules, fwd, lin)
-    used = tuple(i for i, v in enumerate(given) if next(iter(v.uses), None) is not None)
-    set_arguments(new.op, [*(given[i] for i in used), *tangents])
-    return new.name, used, found.active_out
+    used = tuple(i for i, v in enumerate(primals) if next(iter(v.uses), None) is not None)
+    set_arguments(new.op, [*(primals[i] for i in used), *tangents])
+    return new.name, used, halves.active_out
 
 
 def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple[str, Mask]:
@@ -153,18 +153,18 @@ def _transposed(rules: Rules, symbol: str, linear: Mask, nonzero: Mask) -> tuple
     n = split.num_residuals
     of_unknown, nonzeros = (*[False] * n, *[True] * sum(linear)), (True,) * sum(split.unknown_out)
     name = f"{split.unknown}.bwd"
-    bwd, given = transpose_nonzero(rules, split.unknown, of_unknown, name, nonzeros)
-    known = left_out(function.type.inputs, linear)
+    bwd, ct_pattern = transpose_nonzero(rules, split.unknown, of_unknown, name, nonzeros)
+    fixed = left_out(function.type.inputs, linear)
     cotangents = map(linear_type, chosen(function.type.results, nonzero))
-    new = NewFunction(rules, f"{symbol}.bwd", [*known, *cotangents], function)
+    new = NewFunction(rules, f"{symbol}.bwd", [*fixed, *cotangents], function)
     with new.body():
-        outs = inline(rules.program.function(split.known), new.args[: len(known)])
-        args = chosen(filled(new.args[len(known) :], nonzero), split.unknown_out)
+        outs = inline(rules.program.function(split.known), new.args[: len(fixed)])
+        args = chosen(filled(new.args[len(fixed) :], nonzero), split.unknown_out)
         results = inline(rules.program.function(bwd), [*outs[len(outs) - n :], *args])
     new.finish(results)
     _erase(rules, *map(rules.program.function, (split.known, split.unknown, bwd)))
     drop_dead_ops(new.op)
-    return new.name, given
+    return new.name, ct_pattern
 
 
 def _erase(rules: Rules, *functions: Any) -> None:

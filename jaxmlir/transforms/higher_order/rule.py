@@ -53,8 +53,8 @@ class HigherOrderRule:
         Without a rule of its own an op has its :meth:`linearize`, if any.
         """
         n = len(op.results)
-        found = self.linearize(rules, op, active, (True,) * n)
-        return None if found is None else found.jvp(active, n)
+        linearization = self.linearize(rules, op, active, (True,) * n)
+        return None if linearization is None else linearization.jvp(active, n)
 
     def linearize(self, rules: Rules, op: Any, active: Mask, wanted: Mask) -> Linearization | None:
         """The op's results with residuals, and the linear map of tangents that uses these.

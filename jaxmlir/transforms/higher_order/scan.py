@@ -35,7 +35,7 @@ from jaxmlir.support.masks import (
     split,
 )
 from jaxmlir.transforms.activity import active_results, relevant_arguments, used_arguments
-from jaxmlir.transforms.edit import Hoisted, before_return, hoist, set_arguments
+from jaxmlir.transforms.edit import HoistedFunction, before_return, hoist, set_arguments
 from jaxmlir.transforms.emitters import Emitter, Linearization, PartialEvaluation
 from jaxmlir.transforms.higher_order.loops import PLAIN_SCAN, ScanOp, interleaved, tangents_of
 from jaxmlir.transforms.higher_order.rule import HigherOrderRule
@@ -74,8 +74,8 @@ class Scan(HigherOrderRule):
         new = scan.with_body(body, scan.num_consts + sum(consts), scan.num_carry + sum(carry))
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            primals, given = split(args, len(types))
-            tangents = tangents_of(types, active, given, body_active)
+            primals, in_tangents = split(args, len(types))
+            tangents = tangents_of(types, active, in_tangents, body_active)
             operands = interleaved(
                 scan.operands(primals), [present(group) for group in scan.operands(tangents)]
             )
@@ -101,8 +101,8 @@ class Scan(HigherOrderRule):
             return _write_first(rules, scan, body, args, scan.counts, len(wanted))
 
         def write_tangent(args: Sequence[ir.Value]) -> list[ir.Value]:
-            residuals, given = split(args, len(body.residuals))
-            tangents = tangents_of(types, uses, given, used)
+            residuals, in_tangents = split(args, len(body.residuals))
+            tangents = tangents_of(types, uses, in_tangents, used)
             groups = map(present, scan.operands(tangents))
             return _write_second(rules, scan, body, residuals, *groups)
 
@@ -161,10 +161,10 @@ class Scan(HigherOrderRule):
                 reached_arguments(rules, scan.body, body_linear, (*carry, *ct_ys))
             )[1],
         )
-        body, given = rules.functions.once(
+        body, ct_pattern = rules.functions.once(
             transpose_body, scan.body, scan.counts, body_linear, (*carry_nonzero, *ct_ys)
         )
-        given_consts, given_carry, _ = scan.operands(given)
+        given_consts, given_carry, _ = scan.operands(ct_pattern)
         const_types, carry_types, _ = scan.operands([v.type for v in op.operands])
         new = scan._replace(
             body=body,
@@ -183,10 +183,10 @@ class Scan(HigherOrderRule):
                 map(linear_type, chosen(carry_types, carry_nonzero)),
             )
             operands = [*present(consts), *sums, *carried, *slices, *present(xs)]
-            found = filled(new.write(rules, operands), given)
-            return present(chosen(found, linear))
+            outs = filled(new.write(rules, operands), ct_pattern)
+            return present(chosen(outs, linear))
 
-        return Emitter(tuple(chosen(given, linear)), write)
+        return Emitter(tuple(chosen(ct_pattern, linear)), write)
 
     def batched(self, rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims:
         scan = ScanOp.of(op)
@@ -199,9 +199,9 @@ class Scan(HigherOrderRule):
         scan = ScanOp.of(op)
         want, body_dims = _batched(rules, scan, dims, axis)
         _, carry_dims, _ = scan.operands(body_dims)
-        body, found = vmap_of(rules, scan.body, body_dims, axis, _CarryAt(tuple(carry_dims)))
+        body, out_dims = vmap_of(rules, scan.body, body_dims, axis, _CarryDims(tuple(carry_dims)))
         new = scan.with_body(body, scan.num_consts, scan.num_carry)
-        carry, ys = scan.results(found)
+        carry, ys = scan.results(out_dims)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
             return new.write(rules, move_all(rules, args, dims, want, axis.size))
@@ -212,7 +212,7 @@ class Scan(HigherOrderRule):
 def _write_first(
     rules: Rules,
     scan: ScanOp,
-    body: TwoBodies,
+    body: SplitScanBodies,
     args: Sequence[ir.Value],
     counts: tuple[int, int],
     num_results: int,
@@ -236,7 +236,7 @@ def _write_first(
 def _write_second(
     rules: Rules,
     scan: ScanOp,
-    body: TwoBodies,
+    body: SplitScanBodies,
     residuals: Sequence[ir.Value],
     consts: Sequence[ir.Value],
     carry: Sequence[ir.Value],
@@ -253,8 +253,8 @@ def _active(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask:
     consts, carry, xs = scan.operands(active)
 
     def after(carry: list[bool]) -> list[bool]:
-        found = active_results(rules, scan.body, (*consts, *carry, *xs), kind)
-        return scan.results(found)[0]
+        active_out = active_results(rules, scan.body, (*consts, *carry, *xs), kind)
+        return scan.results(active_out)[0]
 
     return (*consts, *fixpoint(carry, after), *xs)
 
@@ -272,8 +272,8 @@ def _used(rules: Rules, scan: ScanOp, body_active: Mask, wanted: Mask) -> tuple[
     carry, ys = scan.results(both(active_out, wanted))
 
     def before(carry: list[bool]) -> list[bool]:
-        found = used_arguments(rules, scan.body, body_active, (*carry, *ys))
-        return scan.operands(found)[1]
+        needed = used_arguments(rules, scan.body, body_active, (*carry, *ys))
+        return scan.operands(needed)[1]
 
     carry = fixpoint(carry, before)
     used = used_arguments(rules, scan.body, body_active, (*carry, *ys))
@@ -290,21 +290,21 @@ def _batched(rules: Rules, scan: ScanOp, dims: Dims, axis: Any) -> tuple[list[in
         return (*consts, *(0 if b else None for b in carry), *body_xs)
 
     def after(carry: list[bool]) -> list[bool]:
-        found = batched_results(rules, scan.body, body_dims(carry), axis)
-        return [d is not None for d in scan.results(found)[0]]
+        out_dims = batched_results(rules, scan.body, body_dims(carry), axis)
+        return [d is not None for d in scan.results(out_dims)[0]]
 
     batched = body_dims(fixpoint([d is not None for d in carry], after))
     xs = [None if d is None else 1 for d in body_xs]
     return [*batched[: scan.num_consts + scan.num_carry], *xs], batched
 
 
-class _CarryAt(NamedTuple):
+class _CarryDims(NamedTuple):
     """Where the batch dimensions of a body's results go: the carry's as given, others first."""
 
     carry: Dims
 
-    def __call__(self, found: Dims) -> Dims:
-        return (*self.carry, *(None if d is None else 0 for d in found[len(self.carry) :]))
+    def __call__(self, out_dims: Dims) -> Dims:
+        return (*self.carry, *(None if d is None else 0 for d in out_dims[len(self.carry) :]))
 
 
 # -- Bodies of transformed scans, with their arguments in the order of a scan's --
@@ -339,10 +339,10 @@ def jvp_body(
     return name, active_out
 
 
-class TwoBodies(NamedTuple):
+class SplitScanBodies(NamedTuple):
     """The bodies of the two loops that a scan is split into, and what goes between them."""
 
-    hoisted: Hoisted
+    hoisted: HoistedFunction
     """What is computed before the loops."""
     first: str
     """``(*constants, *carry, *slices) -> (*carry, *slices, *residuals of this iteration)``."""
@@ -362,7 +362,7 @@ def linearize_body(
     active: Sequence[bool],
     used: Sequence[bool],
     wanted: Sequence[bool],
-) -> TwoBodies:
+) -> SplitScanBodies:
     """The bodies of the loop that computes the results, and of the linear one, which takes and
     gives tangents.
 
@@ -372,13 +372,13 @@ def linearize_body(
       wanted: the results whose tangents it gives; of the carry, the same as in ``used``.
     """
     required = [w and i < counts[1] for i, w in enumerate(wanted)]
-    found = linearize(rules, symbol, active, wanted, required, used)
-    return _two_bodies(rules, found.fwd, found.lin, counts, len(wanted))
+    halves = linearize(rules, symbol, active, wanted, required, used)
+    return _two_bodies(rules, halves.fwd, halves.lin, counts, len(wanted))
 
 
 def partial_eval_body(
     rules: Rules, symbol: str, counts: tuple[int, int], unknown: Sequence[bool]
-) -> tuple[TwoBodies, Mask]:
+) -> tuple[SplitScanBodies, Mask]:
     """The bodies of the loop over what is known, and of that over the rest; which results the
     second one gives.
 
@@ -387,16 +387,16 @@ def partial_eval_body(
     """
     consts, carry, _ = split(unknown, *counts)
     slices = len(rules.program.function(symbol).type.results) - len(carry)
-    found = partial_eval(rules, symbol, unknown, required=(*carry, *[False] * slices))
-    known = (consts.count(False), carry.count(False))
-    num_known = found.unknown_out.count(False)
-    bodies = _two_bodies(rules, found.known, found.unknown, known, num_known)
-    return bodies, found.unknown_out
+    halves = partial_eval(rules, symbol, unknown, required=(*carry, *[False] * slices))
+    known_counts = (consts.count(False), carry.count(False))
+    num_known = halves.unknown_out.count(False)
+    bodies = _two_bodies(rules, halves.known, halves.unknown, known_counts, num_known)
+    return bodies, halves.unknown_out
 
 
 def _two_bodies(
     rules: Rules, first: str, second: str, counts: tuple[int, int], num_results: int
-) -> TwoBodies:
+) -> SplitScanBodies:
     """Makes bodies of loops of the halves of a body; they are changed in place.
 
     Args:
@@ -416,8 +416,8 @@ def _two_bodies(
         if not num_consts <= i < num_consts + num_carry
     }
     sources = [at_hand.get(v) for v in outs[num_results:]]
-    own = [v for v, source in zip(outs[num_results:], sources, strict=True) if source is None]
-    set_results(fwd, [*outs[:num_results], *own])
+    stored = [v for v, source in zip(outs[num_results:], sources, strict=True) if source is None]
+    set_results(fwd, [*outs[:num_results], *stored])
     hoisted = hoist(rules, fwd, num_consts, num_results)
     taken = iter(hoisted.results)
     next_taken, num_taken, num_stacked = next(taken, None), 0, 0
@@ -435,11 +435,11 @@ def _two_bodies(
     invariant = [
         kind == "invariant" or (kind == "operand" and i < num_consts) for kind, i in sources
     ]
-    residuals, given = split(list(lin.arguments), len(sources))
+    residuals, tangents = split(list(lin.arguments), len(sources))
     sliced = [not i for i in invariant]
-    set_arguments(lin, [*chosen(residuals, invariant), *given, *chosen(residuals, sliced)])
+    set_arguments(lin, [*chosen(residuals, invariant), *tangents, *chosen(residuals, sliced)])
     ordered = (*chosen(sources, invariant), *chosen(sources, sliced))
-    return TwoBodies(hoisted, first, second, ordered, sum(invariant))
+    return SplitScanBodies(hoisted, first, second, ordered, sum(invariant))
 
 
 def transpose_body(
@@ -464,19 +464,19 @@ def transpose_body(
     consts_lin, _, xs_lin = split(linear, *counts)
     carry, _ = split(nonzero, num_carry)
     required = [False] * num_consts + carry + [False] * len(xs_lin)
-    name, given = transpose_nonzero(
+    name, ct_pattern = transpose_nonzero(
         rules, symbol, linear, f"{symbol.removesuffix('.lin')}.bwd", nonzero, required
     )
     function = rules.program.function(name)
-    given_of = iter(given)
-    given = tuple([lin and next(given_of) for lin in linear])
-    num_sums = sum(given[:num_consts])
+    flags = iter(ct_pattern)
+    ct_pattern = tuple([lin and next(flags) for lin in linear])
+    num_sums = sum(ct_pattern[:num_consts])
     sum_types = list(function.type.results)[:num_sums]
     fixed_consts, fixed_xs, ct_carry, ct_ys = split(
         list(function.arguments), consts_lin.count(False), xs_lin.count(False), sum(carry)
     )
-    new = set_arguments(function, [*fixed_consts, *sum_types, *ct_carry, *ct_ys, *fixed_xs])
-    sums = new[len(fixed_consts) :][:num_sums]
+    arguments = set_arguments(function, [*fixed_consts, *sum_types, *ct_carry, *ct_ys, *fixed_xs])
+    sums = arguments[len(fixed_consts) :][:num_sums]
 
     outs = returned(function)
     with before_return(function), function.location:
@@ -485,4 +485,4 @@ def transpose_body(
             for total, ct in zip(sums, outs, strict=False)
         ]
     set_results(function, [*added, *outs[num_sums:]])
-    return name, given
+    return name, ct_pattern

@@ -51,8 +51,8 @@ class While(HigherOrderRule):
         needs = (*[False] * loop.cond_consts, *consts, *carry)
 
         def write(args: Sequence[ir.Value]) -> list[ir.Value]:
-            primals, given = split(args, len(types))
-            tangents = tangents_of(types, active, given, needs)
+            primals, in_tangents = split(args, len(types))
+            tangents = tangents_of(types, active, in_tangents, needs)
             of_cond, of_body, init = loop.operands(primals)
             _, dbody, dinit = map(present, loop.operands(tangents))
             return new.write(rules, [*of_cond, *of_body, *dbody, *init, *dinit])
@@ -109,10 +109,10 @@ def _batched_carry(rules: Rules, loop: WhileOp, dims: Dims, axis: Any) -> tuple[
     of_cond, of_body, init = loop.operands(dims)
 
     def after(carry: list[bool]) -> list[bool]:
-        found = batched_results(
+        out_dims = batched_results(
             rules, loop.body, (*of_body, *(0 if b else None for b in carry)), axis
         )
-        return [d is not None for d in found]
+        return [d is not None for d in out_dims]
 
     carry = fixpoint([d is not None for d in init], after)
     front = tuple([0 if b else None for b in carry])

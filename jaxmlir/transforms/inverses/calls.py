@@ -42,11 +42,11 @@ from jaxmlir.transforms.inverses.rule import (
     log_difference,
     rule,
 )
-from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
+from jaxmlir.transforms.inverses.solver import InverseFunction, InverseRule, NotInvertible, Site
 
 
 @dataclass(frozen=True)
-class Known:
+class LibraryFunction:
     """A function of JAX's library."""
 
     module: str
@@ -105,30 +105,30 @@ def _parametric(name: str, solve: Callable[..., Any], log_slope: Callable[..., A
     return Formulas({(0,): formula}, attributes=(name,), elementwise=True)
 
 
-LIBRARY: dict[str, Known] = {
-    "logaddexp": Known(
+LIBRARY: dict[str, LibraryFunction] = {
+    "logaddexp": LibraryFunction(
         "jax.numpy",
         Formulas({(0,): _LOGADDEXP, (1,): _LOGADDEXP}, elementwise=True),
         "x = log(exp(z) - exp(y)), and so `jax.nn.softplus` and `jax.nn.log_sigmoid`",
     ),
-    "logit": Known(
+    "logit": LibraryFunction(
         "jax.scipy.special",
         _unary(lax.logistic, lambda x, y: -lax.log(x) - lax.log1p(-x)),
         "logistic",
     ),
-    "leaky_relu": Known(
+    "leaky_relu": LibraryFunction(
         "jax.nn",
         _parametric("negative_slope", _unleaky, _leaky_log_slope),
         "y, and y / negative_slope where y < 0; of a positive slope",
         "negative_slope",
     ),
-    "elu": Known(
+    "elu": LibraryFunction(
         "jax.nn",
         _parametric("alpha", _unelu, _elu_log_slope),
         "y, and log1p(y / alpha) where y < 0; of a positive alpha",
         "alpha",
     ),
-    "soft_sign": Known(
+    "soft_sign": LibraryFunction(
         "jax.nn", _unary(lambda y: y / (1 - lax.abs(y)), _soft_sign_log_slope), "y / (1 - abs(y))"
     ),
 }
@@ -175,8 +175,8 @@ def _traced(name: str, avals: tuple[Any, ...], _: object) -> str | None:
         except TypeError:  # Not for arguments of this kind.
             return None
     traced = functions(import_jaxpr(closed, "main").module)
-    found = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
-    return _text(traced, found[-1]) if found else None
+    symbols = [s for s in traced if re.fullmatch(rf"{name}(_\d+)*", s)]
+    return _text(traced, symbols[-1]) if symbols else None
 
 
 # Rules of derivatives say nothing about the value.
@@ -208,7 +208,7 @@ def _text(functions: Mapping[str, func.FuncOp], symbol: str) -> str:
     return "\n".join(lines)
 
 
-class Call(Rule):
+class CallInverse(InverseRule):
     """The call of the called function's inverse."""
 
     late: ClassVar[bool] = True
@@ -216,32 +216,32 @@ class Call(Rule):
     def learn(self, site: Site) -> None:
         if learn_known(site, callee(site)):
             return
-        known = site.given(site.operands), site.given(site.results)
-        if known in site.done or not any(map(any, known)):
+        masks = site.given(site.operands), site.given(site.results)
+        if masks in site.done or not any(map(any, masks)):
             return
-        site.done.add(known)
-        inverted = site.invert(callee(site), *known)
+        site.done.add(masks)
+        inverted = site.invert(callee(site), *masks)
         if not inverted.symbol:
             return
-        site.inverted = known if inverted.log_det else None
-        arguments = chosen(site.results, known[1]) + chosen(site.operands, known[0])
+        site.inverted = masks if inverted.log_det else None
+        arguments = chosen(site.results, masks[1]) + chosen(site.operands, masks[0])
         values = [site.whole(v) for v in arguments]
         distribute(site, inverted, self._write(site, inverted, values))
 
-    def _write(self, site: Site, inverted: Inverted, values: Any) -> list[ir.Value]:
+    def _write(self, site: Site, inverted: InverseFunction, values: Any) -> list[ir.Value]:
         function = site.solver.rules.program.function(inverted.symbol)
         attributes: dict[str, Any] = {}
         name = "jaxpr.jit"
         if site.name == "jaxpr.remat2":
             name, attributes = site.name, dict(site.op.attributes.items())
         elif site.name == name:
-            kept = ("name", "jaxpr.ctx")
-            attributes = {k: v for k, v in site.op.attributes.items() if k in kept}
+            names = ("name", "jaxpr.ctx")
+            attributes = {k: v for k, v in site.op.attributes.items() if k in names}
         attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(inverted.symbol)
         return site.create(name, function.type.results, values, attributes)
 
 
-def distribute(site: Site, inverted: Inverted, outs: list[ir.Value]) -> None:
+def distribute(site: Site, inverted: InverseFunction, outs: list[ir.Value]) -> None:
     """Says what the results of an inverted function's call are."""
     targets = [site.operands[i] for i in inverted.arguments]
     targets += [site.results[i] for i in inverted.results]
@@ -267,7 +267,7 @@ def can_expand(site: Site, with_rules: bool = False) -> bool:
         return site.rule.steps(site) is not None
     if isinstance(site.rule, CustomInverse) and len(site.op.attributes["operands"]):
         return False
-    if not isinstance(site.rule, Call):
+    if not isinstance(site.rule, CallInverse):
         return False
     return with_rules or not site.memory.get("library")
 
@@ -281,17 +281,17 @@ def expand(site: Site, args: list[ir.Value]) -> list[ir.Value]:
     return inline(site.solver.rules.program.function(callee(site)), args)
 
 
-class CustomInverse(Call):
+class CustomInverse(CallInverse):
     """The call of the inverse that the user gave for the unknown operands, if there is one."""
 
     def learn(self, site: Site) -> None:
         unknown = tuple(i for i, k in enumerate(site.given(site.operands)) if not k)
         attributes = site.op.attributes
-        given = [codec.decode(a) for a in attributes["operands"]]
-        if unknown not in given or not all(site.given(site.results)):
+        targets = [codec.decode(a) for a in attributes["operands"]]
+        if unknown not in targets or not all(site.given(site.results)):
             super().learn(site)
             return
-        k = given.index(unknown)
+        k = targets.index(unknown)
         dtype, symbol = site.solver.log_det, attributes["log_dets"][k]
         function = site.solver.rules.program.function(ir.FlatSymbolRefAttr(symbol).value)
         if dtype is not None and not function.type.results:
@@ -299,18 +299,18 @@ class CustomInverse(Call):
         others = [v for i, v in enumerate(site.operands) if i not in unknown]
         values = [site.whole(v) for v in (*site.results, *others)]
         types = [site.operands[i].type for i in unknown]
-        found = site.create("jaxpr.jit", types, values, {"jaxpr": attributes["inverses"][k]})
+        answers = site.create("jaxpr.jit", types, values, {"jaxpr": attributes["inverses"][k]})
         term = None
         if dtype is not None:
             (log_det,) = site.create(
-                "jaxpr.jit", function.type.results, [*found, *values], {"jaxpr": symbol}
+                "jaxpr.jit", function.type.results, [*answers, *values], {"jaxpr": symbol}
             )
             (term,) = site.emit("term", lambda x: [-x.astype(dtype)], [log_det])
-        site.answer([site.operands[i] for i in unknown], found, term)
+        site.answer([site.operands[i] for i in unknown], answers, term)
 
 
 @rule("custom_linear_solve")
-class LinearSolve(Rule):
+class LinearSolve(InverseRule):
     """The right-hand side is the linear function of the solution: what is solved, undone."""
 
     late: ClassVar[bool] = True
@@ -318,12 +318,12 @@ class LinearSolve(Rule):
     def learn(self, site: Site) -> None:
         solve = Solve.read(site.op)
         consts, unknown = split(site.operands, solve.num_consts)
-        known = site.known(unknown)
-        if not all(site.known(site.results)) or all(known):
+        is_known = site.known(unknown)
+        if not all(site.known(site.results)) or all(is_known):
             return
         if not all(site.known(consts)):
             raise NotInvertible("what its functions close over is unknown")
-        if any(known):
+        if any(is_known):
             return
         matvec = solve.symbols["matvec"]
         args = [site.whole(v) for v in (*solve.of(consts, "matvec"), *site.results)]
@@ -346,13 +346,13 @@ class LinearSolve(Rule):
             def product(flat: Any) -> Any:
                 return ravel_pytree(function(*consts, *unflatten(flat)))[0]
 
-            found = dense_log_det(product, flat).astype(site.solver.log_det)
-            return [2 * found if jnp.iscomplexobj(flat) else found]
+            log_abs_det = dense_log_det(product, flat).astype(site.solver.log_det)
+            return [2 * log_abs_det if jnp.iscomplexobj(flat) else log_abs_det]
 
         (term,) = site.emit("log_det", log_det, args)
         site.solver.terms.append(term)
 
 
 for _name in CALLEES:
-    RULES[_name.removeprefix("jaxpr.")] = Call()
+    RULES[_name.removeprefix("jaxpr.")] = CallInverse()
 RULES["custom_inverse_call"] = CustomInverse()

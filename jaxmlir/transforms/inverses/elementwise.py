@@ -63,11 +63,11 @@ class Product(Formulas):
         zero = np.zeros(result.size, bool)
         for operand in site.operands:
             zero |= _zeros(site, operand)
-        new = np.flatnonzero(zero & ~result.known())
-        if new.size:
+        where = np.flatnonzero(zero & ~result.known())
+        if where.size:
             dtype = aval_of(site.results[0].type).dtype
-            (value,) = site.emit(("zeros", new.size), lambda: [jnp.zeros(new.size, dtype)], [])
-            site.tell(site.results[0], value, new)
+            (value,) = site.emit(("zeros", where.size), lambda: [jnp.zeros(where.size, dtype)], [])
+            site.tell(site.results[0], value, where)
 
 
 def _zeros(site: Site, operand: ir.Value) -> np.ndarray:

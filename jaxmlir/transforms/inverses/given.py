@@ -92,7 +92,7 @@ class custom_inverse:
         closed, out_tree = _trace(self._function, args)
         result = jax.tree.unflatten(out_tree, map(_stand_in, _out_avals(closed)))
         inverses, log_dets, operands = [], [], []
-        free = _Free()
+        free = _ClosedOverValues()
         for argnum, (inverse, log_det) in self._inverses.items():
             if argnum >= len(args):
                 raise ArgumentError(
@@ -100,14 +100,14 @@ class custom_inverse:
                     f"{count(len(args), 'argument')}"
                 )
             others = [arg for i, arg in enumerate(args) if i != argnum]
-            found, _ = _trace(inverse, (result, *others))
+            traced, _ = _trace(inverse, (result, *others))
             first = starts[argnum]
             chosen = tuple(range(first, first + leaves[argnum]))
-            self._check(argnum, [avals[i] for i in chosen], _out_avals(found))
-            inverses.append(found)
+            self._check(argnum, [avals[i] for i in chosen], _out_avals(traced))
+            inverses.append(traced)
             operands.append(chosen)
-            given = (args[argnum], result, *others)
-            log_dets.append(_trace(log_det or _dense_log_det(self._function, argnum), given)[0])
+            inputs = (args[argnum], result, *others)
+            log_dets.append(_trace(log_det or _dense_log_det(self._function, argnum), inputs)[0])
             if log_det is not None:
                 self._check_log_det(argnum, _out_avals(log_dets[-1]))
         for jaxpr in (closed, *inverses, *log_dets):
@@ -170,7 +170,7 @@ def _trace(function: Callable[..., Any], args: Any) -> tuple[Any, Any]:
     return closed, jax.tree.structure(out)
 
 
-class _Free:
+class _ClosedOverValues:
     """The values of transformations around a call that its functions close over.
 
     They become operands of the op, after all others, so that JAX knows that it depends on them.
@@ -184,7 +184,7 @@ class _Free:
         self.values += [x for x in consts if isinstance(x, core.Tracer) and self._number(x) is None]
 
     def _number(self, value: Any) -> int | None:
-        return next((i for i, known in enumerate(self.values) if known is value), None)
+        return next((i for i, other in enumerate(self.values) if other is value), None)
 
     def as_arguments(self, closed: Any) -> Any:
         """The closed jaxpr with all of them as its last arguments."""
@@ -195,10 +195,10 @@ class _Free:
         first = len(jaxpr.invars)
 
         def function(*xs: Any) -> Any:
-            given = [
+            values = [
                 x if i is None else xs[first + i] for x, i in zip(consts, numbers, strict=True)
             ]
-            return core.eval_jaxpr(jaxpr, given, *xs[:first])
+            return core.eval_jaxpr(jaxpr, values, *xs[:first])
 
         avals = [*closed.in_avals, *map(core.typeof, self.values)]
         return jax.make_jaxpr(function)(*map(_stand_in, avals))
@@ -240,13 +240,13 @@ def _real_numbers(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
         sizes.append(parts[-1].size)
 
     def rebuilt(vector: Any) -> Any:
-        found = list(leaves)
+        new_leaves = list(leaves)
         for i, part in zip(places, jnp.split(vector, np.cumsum(sizes)[:-1]), strict=True):
             leaf = leaves[i]
             if jnp.iscomplexobj(leaf):
                 part = lax.complex(*jnp.split(part, 2))
-            found[i] = part.reshape(leaf.shape).astype(leaf.dtype)
-        return jax.tree.unflatten(structure, found)
+            new_leaves[i] = part.reshape(leaf.shape).astype(leaf.dtype)
+        return jax.tree.unflatten(structure, new_leaves)
 
     if not parts:
         return jnp.zeros(0), lambda _: tree
@@ -287,8 +287,8 @@ def _transpose(cts: Any, *args: Any, **params: Any) -> list[Any]:
         return _run(*filled(xs, linear, args), **params)
 
     avals = [_stand_in(x.aval) for x in chosen(args, linear)]
-    found = jax.linear_transpose(of_linear, *avals)(list(map(ad.instantiate_zeros, cts)))
-    return filled(found, linear)
+    outs = jax.linear_transpose(of_linear, *avals)(list(map(ad.instantiate_zeros, cts)))
+    return filled(outs, linear)
 
 
 ad.primitive_transposes[custom_inverse_call_p] = _transpose
@@ -322,10 +322,10 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         ]
         return jax.make_jaxpr(summed)(*map(_stand_in, avals))
 
-    kept = [k for k, chosen in enumerate(params["operands"]) if all(batched[i] for i in chosen)]
+    usable = [k for k, chosen in enumerate(params["operands"]) if all(batched[i] for i in chosen)]
     inverses, log_dets = [], []
     results = [0] * len(params["call_jaxpr"].out_avals)
-    for k in kept:
+    for k in usable:
         chosen = params["operands"][k]
         others = [axis for i, axis in enumerate(in_axes) if i not in chosen]
         inverses.append(over(params["inverses"][k], [*results, *others], False))
@@ -336,7 +336,7 @@ def _batch(axis_data: Any, args: Any, dims: Any, **params: Any) -> Any:
         call_jaxpr=over(params["call_jaxpr"], in_axes, False),
         inverses=tuple(inverses),
         log_dets=tuple(log_dets),
-        operands=tuple(params["operands"][k] for k in kept),
+        operands=tuple(params["operands"][k] for k in usable),
     )
     return outs, [0] * len(outs)
 
@@ -377,8 +377,8 @@ def register_inverse(
         raise ArgumentError(f"operand: expected the number of an operand, got {operand!r}")
     primitives.meet(primitive)
     name = primitives.op_name(primitive.name).removeprefix("jaxpr.")
-    known = RULES.get(name)
-    formulas = dict(known.formulas) if isinstance(known, Formulas) else {}
+    registered = RULES.get(name)
+    formulas = dict(registered.formulas) if isinstance(registered, Formulas) else {}
     formulas[(operand,)] = Formula(solve, log_det)
     RULES[name] = Formulas(formulas, attributes=None, elementwise=elementwise)
 

@@ -18,13 +18,15 @@ from jaxmlir.transforms.inverses import calls
 from jaxmlir.transforms.inverses import newton as newton_method
 from jaxmlir.transforms.inverses.movement import Movement
 from jaxmlir.transforms.inverses.rule import rule_of
-from jaxmlir.transforms.inverses.scans import Cond, Scan
-from jaxmlir.transforms.inverses.solver import Inverted, Known, Site, Solver
+from jaxmlir.transforms.inverses.scans import CondInverse, ScanInverse
+from jaxmlir.transforms.inverses.solver import InverseFunction, InversionProblem, Site, Solver
 from jaxmlir.transforms.new_function import NewFunction, call
 from jaxmlir.transforms.templates import Rules
 
 
-def invert(rules: Rules, symbol: str, known: Known, required: Sequence[int] = ()) -> Inverted:
+def invert(
+    rules: Rules, symbol: str, known: InversionProblem, required: Sequence[int] = ()
+) -> InverseFunction:
     """Writes ``@symbol.inverse``, which finds as much as follows from what is known.
 
     Args:
@@ -38,7 +40,7 @@ def invert(rules: Rules, symbol: str, known: Known, required: Sequence[int] = ()
 
 
 def forward(
-    rules: Rules, symbol: str, known: Known, required: Sequence[int], only_log_det: bool
+    rules: Rules, symbol: str, known: InversionProblem, required: Sequence[int], only_log_det: bool
 ) -> str:
     """Writes the function with log|det d results / d unknown arguments| as its last result, or as
     its only one; arguments are as for :func:`invert`.
@@ -46,21 +48,25 @@ def forward(
     The function is solved for its arguments, which says by which ops they are determined.  What is
     found is not computed, but is what the function has on its way to the results.
     """
-    made = "log_det" if only_log_det else "forward_and_log_det"
-    with _solved(rules, symbol, known, required, made) as attempt:
+    suffix = "log_det" if only_log_det else "forward_and_log_det"
+    with _solved(rules, symbol, known, required, suffix) as attempt:
         return attempt.finish_forward(only_log_det)
 
 
 @contextmanager
 def _solved(
-    rules: Rules, symbol: str, known: Known, required: Sequence[int], made: str = "inverse"
+    rules: Rules,
+    symbol: str,
+    known: InversionProblem,
+    required: Sequence[int],
+    suffix: str = "inverse",
 ) -> Iterator[_Attempt]:
-    """The function that solves another, or ``made`` beside its computation, to be finished."""
+    """The function that solves another, or ``suffix`` beside its computation, to be finished."""
     function = rules.program.function(symbol)
     expanded: list[func.FuncOp] = []
     # One name for all attempts: only the last is kept.
-    name = rules.importer.unique_symbol(f"{symbol}.{made}")
-    computed = made != "inverse"
+    name = rules.importer.unique_symbol(f"{symbol}.{suffix}")
+    computed = suffix != "inverse"
     try:
         while True:
             attempt = _Attempt(rules, symbol, name, function, known, computed)
@@ -95,7 +101,7 @@ class _Attempt:
         symbol: str,
         name: str,
         function: func.FuncOp,
-        known: Known,
+        known: InversionProblem,
         computed: bool,
     ):
         self.rules = rules
@@ -105,8 +111,8 @@ class _Attempt:
         self.returned = returned(function)
         self.unknown = [i for i, is_known in enumerate(known.arguments) if not is_known]
         self.missing_results = [i for i, is_known in enumerate(known.results) if not is_known]
-        given = chosen(self.returned, known.results) + chosen(self.arguments, known.arguments)
-        taken = self.arguments if computed else given
+        inputs = chosen(self.returned, known.results) + chosen(self.arguments, known.arguments)
+        taken = self.arguments if computed else inputs
         self.new = NewFunction(rules, name, [v.type for v in taken], function, reserved=True)
         self.solver = Solver(rules, function, known, rule_of, invert)
         with self.new.body(), function.location:
@@ -115,7 +121,7 @@ class _Attempt:
                 _copy_ops(function, values, {})
                 self.solver.computed = values
             # Arguments first: a result that is one says nothing about it.
-            for value in reversed(given):
+            for value in reversed(inputs):
                 self.solver.tell(value, values[value])
             self.solver.tell_empty()
             self._spread()
@@ -148,7 +154,7 @@ class _Attempt:
     def erase(self) -> None:
         self.new.op.operation.erase()
 
-    def finish(self) -> Inverted:
+    def finish(self) -> InverseFunction:
         """Returns what was found, and removes what was computed in vain."""
         arguments = tuple(i for i in self.unknown if self.found[i] is not None)
         outs = [self.found[i] for i in arguments]
@@ -164,10 +170,10 @@ class _Attempt:
                 outs.append(_difference(terms, costs))
         if not outs:
             self.erase()
-            return Inverted("", (), (), False)
+            return InverseFunction("", (), (), False)
         symbol = self.new.finish(outs)
         drop_dead_ops(self.new.op)
-        return Inverted(symbol, arguments, tuple(results), bool(terms or costs))
+        return InverseFunction(symbol, arguments, tuple(results), bool(terms or costs))
 
     def finish_forward(self, only_log_det: bool) -> str:
         """Returns the results, unless only the log-determinant is wanted, and that."""
@@ -196,13 +202,13 @@ class _Attempt:
     def _log_det_of(self, site: Site) -> ir.Value:
         """What an op whose functions were inverted adds, computed from their arguments."""
         solver, rules = self.solver, self.rules
-        known = Known(*site.inverted, solver.log_det, solver.newton)
+        known = InversionProblem(*site.inverted, solver.log_det, solver.newton)
 
         def forward_of(symbol: str, only_log_det: bool = False) -> str:
             return rules.functions.once(forward, symbol, known, (), only_log_det)
 
         with site.op.location:
-            if isinstance(site.rule, (Scan, Cond)):
+            if isinstance(site.rule, (ScanInverse, CondInverse)):
                 return site.rule.log_det(site, forward_of)
             symbol = forward_of(calls.callee(site), only_log_det=True)
             return call(rules, symbol, [solver.computed[v] for v in site.operands])[0]
@@ -227,8 +233,8 @@ class _Attempt:
         """Whether an op has something to give back that it does not."""
         if all(site.known(site.operands)):
             return False
-        told = [self.solver.of(v) for v in site.results]
-        return any(k.whole is not None or k.pieces or k.parts for k in told) and not (
+        facts = [self.solver.of(v) for v in site.results]
+        return any(k.whole is not None or k.pieces or k.parts for k in facts) and not (
             self._moves(site)
         )
 
@@ -240,23 +246,23 @@ class _Attempt:
 def _users(solver: Solver, value: ir.Value) -> set[Site]:
     """The ops that depend on a value."""
     reached = {value}
-    found = set()
+    users = set()
     for site in solver.sites:
         if not reached.isdisjoint(site.operands):
-            found.add(site)
+            users.add(site)
             reached.update(site.results)
-    return found
+    return users
 
 
 def _makers(solver: Solver, values: Sequence[ir.Value]) -> set[Site]:
     """The ops that values depend on."""
     needed = set(values)
-    found = set()
+    makers = set()
     for site in reversed(solver.sites):
         if not needed.isdisjoint(site.results):
-            found.add(site)
+            makers.add(site)
             needed.update(site.operands)
-    return found
+    return makers
 
 
 def _difference(terms: Sequence[ir.Value], costs: Sequence[ir.Value]) -> ir.Value:

@@ -20,7 +20,7 @@ from jaxmlir.dialect.ir import ir
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class KnownElements:
     """Some elements of a value."""
 
     value: ir.Value
@@ -29,7 +29,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Part:
+class ValuePart:
     """What is known of every element in one of several ways, which together make it known.
 
     The elements that a predicate known at run time selects (``of`` is the predicate), or the real
@@ -47,8 +47,8 @@ class Knowledge:
 
     shape: tuple[Any, ...]
     whole: ir.Value | None = None
-    pieces: list[Piece] = field(default_factory=list)
-    parts: dict[Part, ir.Value] = field(default_factory=dict)
+    pieces: list[KnownElements] = field(default_factory=list)
+    parts: dict[ValuePart, ir.Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.static: bool = all(isinstance(d, int) for d in self.shape)
@@ -75,37 +75,39 @@ class Knowledge:
         """The index array of all elements."""
         return np.arange(self.size).reshape(self.shape)
 
-    def add(self, piece: Piece) -> bool:
+    def add(self, piece: KnownElements) -> bool:
         """Takes a piece; false if it says nothing new."""
-        known = self.known()
-        if known[piece.where].all():
+        mask = self.known()
+        if mask[piece.where].all():
             return False
         self.pieces.append(piece)
-        known[piece.where] = True
+        mask[piece.where] = True
         return True
 
-    def holders(self, where: np.ndarray) -> list[tuple[Piece, np.ndarray, np.ndarray]] | None:
+    def holders(
+        self, where: np.ndarray
+    ) -> list[tuple[KnownElements, np.ndarray, np.ndarray]] | None:
         """Pieces that hold the elements ``where``, with positions: flat in ``where``, and flat in
         the piece; ``None`` where an element is unknown."""
         flat = where.ravel()
         if not self.known()[flat].all():
             return None
         missing = np.ones(flat.size, bool)
-        found = []
+        holders = []
         for piece in self.pieces:
             position = np.full(self.size, -1)
             position[piece.where.ravel()] = np.arange(piece.where.size)
             held = (position[flat] >= 0) & missing
             if held.any():
-                found.append((piece, np.flatnonzero(held), position[flat[held]]))
+                holders.append((piece, np.flatnonzero(held), position[flat[held]]))
                 missing &= ~held
             if not missing.any():
                 break
-        return found
+        return holders
 
 
 @dataclass(frozen=True)
-class Box:
+class StridedBox:
     """A rectangular part of an array, as slicing takes it."""
 
     starts: tuple[int, ...]
@@ -118,11 +120,11 @@ class Box:
         return tuple(len(range(a, b, s)) for a, b, s in pairs)
 
 
-def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> Box | None:
+def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> StridedBox | None:
     """The box whose elements, in order, stand at flat ``positions`` of an array; or None."""
     flat = positions.ravel()
     if not flat.size or not shape:
-        return Box((), (), ()) if flat.size == 1 and not shape else None
+        return StridedBox((), (), ()) if flat.size == 1 and not shape else None
     starts, stops, strides = [], [], []
     for coordinates in np.unravel_index(flat, shape):
         along = np.unique(coordinates)
@@ -132,7 +134,7 @@ def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> Box | None:
         starts.append(int(along[0]))
         stops.append(int(along[-1]) + 1)
         strides.append(int(steps[0]) if steps.size else 1)
-    box = Box(tuple(starts), tuple(stops), tuple(strides))
+    box = StridedBox(tuple(starts), tuple(stops), tuple(strides))
     if math.prod(box.shape) != flat.size:
         return None
     slices = tuple(slice(*s) for s in zip(starts, stops, strides, strict=True))
@@ -146,7 +148,7 @@ def box_shape(where: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (where.size,) if box is None or not shape else box.shape
 
 
-def joined_along(boxes: list[Box], shape: tuple[int, ...]) -> tuple[int, list[int]] | None:
+def joined_along(boxes: list[StridedBox], shape: tuple[int, ...]) -> tuple[int, list[int]] | None:
     """The dimension along which boxes make up an array, and their order; or None."""
     if any(stride != 1 for box in boxes for stride in box.strides):
         return None
@@ -170,20 +172,24 @@ Emit = Callable[[Any, Callable[..., Any], Sequence[ir.Value]], list[ir.Value]]
 
 def take(emit: Emit, value: ir.Value, shape: tuple[int, ...], positions: np.ndarray) -> ir.Value:
     """The elements at flat positions of an array, in the shape of ``positions``."""
-    wanted = positions.shape
+    out_shape = positions.shape
     size = int(np.prod(shape))
     if positions.size == size and (positions.ravel() == np.arange(size)).all():
-        return reshape(emit, value, shape, wanted)
+        return reshape(emit, value, shape, out_shape)
     box = box_of(positions, shape)
     if box is not None:
-        return emit(("slice", box, wanted), lambda x: [_slice(x, box).reshape(wanted)], [value])[0]
+        return emit(
+            ("slice", box, out_shape), lambda x: [_slice(x, box).reshape(out_shape)], [value]
+        )[0]
     # A box whose dimensions, or the order along them, are others.
-    for axes, reversed_ in _rearrangements(len(wanted), len(shape)):
+    for axes, reversed_ in _rearrangements(len(out_shape), len(shape)):
         back = np.flip(positions, reversed_).transpose(np.argsort(axes))
         box = box_of(back, shape)
         if box is not None:
 
-            def rearranged(x: Any, box: Box = box, axes: Any = axes, rev: Any = reversed_) -> Any:
+            def rearranged(
+                x: Any, box: StridedBox = box, axes: Any = axes, rev: Any = reversed_
+            ) -> Any:
                 x = _slice(x, box).transpose(axes) if box.shape else x
                 return [lax.rev(x, rev) if rev else x]
 
@@ -192,20 +198,20 @@ def take(emit: Emit, value: ir.Value, shape: tuple[int, ...], positions: np.ndar
     def gathered(x: Any) -> Any:
         return [x.reshape(-1)[positions]]
 
-    return emit(("gathered", wanted, positions.tobytes()), gathered, [value])[0]
+    return emit(("gathered", out_shape, positions.tobytes()), gathered, [value])[0]
 
 
 def _rearrangements(wanted: int, ndim: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     if wanted != ndim or not ndim:
         return []
     same = tuple(range(ndim))
-    found = [(same, (d,)) for d in same]
+    orders = [(same, (d,)) for d in same]
     if ndim == 2:
-        found.append(((1, 0), ()))
-    return found
+        orders.append(((1, 0), ()))
+    return orders
 
 
-def _slice(x: Any, box: Box) -> Any:
+def _slice(x: Any, box: StridedBox) -> Any:
     whole = (0,) * x.ndim == box.starts and box.stops == x.shape and set(box.strides) <= {1}
     if whole:
         return x

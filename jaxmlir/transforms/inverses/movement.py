@@ -22,13 +22,13 @@ from jaxmlir.analysis.moves import MOVES, Move
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops.record import operands_in
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.knowledge import Part, box_shape, take
+from jaxmlir.transforms.inverses.knowledge import ValuePart, box_shape, take
 from jaxmlir.transforms.inverses.rule import RULES, typed
-from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
+from jaxmlir.transforms.inverses.solver import InverseRule, NotInvertible, Site
 
 
 @dataclass(frozen=True)
-class Movement(Rule):
+class Movement(InverseRule):
     """The rule of an op whose operands' elements are moved, not changed."""
 
     move: Move
@@ -76,8 +76,8 @@ class Movement(Rule):
         def undone(y: Any) -> list[Any]:
             return [typed(undo(y, aval.shape, **attributes), aval)]
 
-        (found,) = site.emit(("undo", aval.shape), undone, [result])
-        site.tell(target, found)
+        (value,) = site.emit(("undo", aval.shape), undone, [result])
+        site.tell(target, value)
         return True
 
     def _hand_back(self, site: Site, value: ir.Value, owner: np.ndarray, index: np.ndarray) -> None:
@@ -129,12 +129,12 @@ class Movement(Rule):
     def _origins(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """For each result: each element's operand, and its flat index there."""
         if "origins" not in site.memory:
-            found = site.memory["origins"] = self._moved(site)
+            origins = site.memory["origins"] = self._moved(site)
             # Of ops that read one array only: others take in most of each of theirs.
-            if found and operands_in(self.moved, len(site.operands)) == (0,):
-                read = np.concatenate([index.ravel() for _, index in found])
-                if read.size and all((owner == 0).all() for owner, _ in found):
-                    site.reads[site.operands[0]] = int(read.min()), int(read.max())
+            if origins and operands_in(self.moved, len(site.operands)) == (0,):
+                indices = np.concatenate([index.ravel() for _, index in origins])
+                if indices.size and all((owner == 0).all() for owner, _ in origins):
+                    site.reads[site.operands[0]] = int(indices.min()), int(indices.max())
         return site.memory["origins"]
 
     def _moved(self, site: Site) -> list[tuple[np.ndarray, np.ndarray]] | None:
@@ -154,15 +154,15 @@ class Movement(Rule):
                 size = math.prod(shape)
                 args.append(np.arange(total, total + size).reshape(shape))
                 total += size
-        found = []
+        origins = []
         for array in self.move.run(*args, **self._attributes(site)):
             array = np.asarray(array)
             owner = np.full(array.shape, -1)
             for i, (offset, shape) in enumerate(zip(offsets, shapes, strict=True)):
                 if i in moved:
                     owner[(array >= offset) & (array < offset + math.prod(shape))] = i
-            found.append((owner, array - np.asarray([*offsets, 0])[owner]))
-        return found
+            origins.append((owner, array - np.asarray([*offsets, 0])[owner]))
+        return origins
 
 
 def _required(value: ir.Value | None) -> ir.Value:
@@ -273,8 +273,8 @@ class Gather(Movement):
             flat = flat.at[taken.ravel()].set(y.ravel(), unique_indices=True)
             return [typed(flat.reshape(aval.shape), aval)]
 
-        (found,) = site.emit(("permuted", aval.shape), unpermuted, [y, order])
-        site.tell(target, found)
+        (value,) = site.emit(("permuted", aval.shape), unpermuted, [y, order])
+        site.tell(target, value)
 
 
 RULES["gather"] = Gather(Move(_gather, ("dimension_numbers", "slice_sizes", "mode")), moved=(0,))
@@ -292,7 +292,7 @@ class Select(Movement):
             return
         for i, case in enumerate(cases):
             if site.whole(case) is None:
-                site.solver.tell_part(case, Part(which, i, len(cases)), result)
+                site.solver.tell_part(case, ValuePart(which, i, len(cases)), result)
 
 
 def _select(which: np.ndarray, *cases: np.ndarray) -> list[np.ndarray]:
@@ -307,7 +307,7 @@ RULES["select_n"] = Select(Move(_select), moved=(1, ...))
 # --- values passed through ------------------------------------------------------------------------
 
 
-class Passed(Movement):
+class PassThrough(Movement):
     """Results are operands: known as a whole, they are so in any shape."""
 
     def learn(self, site: Site) -> None:
@@ -337,5 +337,5 @@ _PASSING_ON = """
     copy device_put layout_constraint name optimization_barrier sharding_constraint stop_gradient
     xla_metadata_value
 """.split()
-RULES |= dict.fromkeys(_PASSING_ON, Passed(Move(lambda *xs: list(xs))))
-RULES["tie"] = Passed(Move(lambda x, y: [y]))
+RULES |= dict.fromkeys(_PASSING_ON, PassThrough(Move(lambda *xs: list(xs))))
+RULES["tie"] = PassThrough(Move(lambda x, y: [y]))

@@ -37,7 +37,7 @@ the largest numbers and at infinity."""
 
 
 @dataclass(frozen=True)
-class Equation:
+class ElementwiseEquation:
     """An unknown value, a known one, and the elementwise ops in between."""
 
     unknown: ir.Value
@@ -71,19 +71,19 @@ class Equation:
         return ("newton", *ops)
 
 
-def equation_of(solver: Solver) -> Equation | None:
+def equation_of(solver: Solver) -> ElementwiseEquation | None:
     """The last equation of one unknown that is left to solve, if there is one."""
     makers = {v: site for site in solver.sites for v in site.results}
     for site in reversed(solver.sites):
         if len(site.results) == 1 and solver.whole(site.results[0]) is not None:
             if not all(site.known(site.operands)):
-                found = _before(solver, site, makers)
-                if found is not None:
-                    return found
+                equation = _before(solver, site, makers)
+                if equation is not None:
+                    return equation
     return None
 
 
-def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> Equation | None:
+def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> ElementwiseEquation | None:
     """The equation that ends at an op: of the closest unknown value that all others depend on."""
     sites: list[Site] = []
     unknown = {last.results[0]}
@@ -100,17 +100,17 @@ def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> Equatio
         unknown.update(missing)
     (value,) = unknown
     result = last.results[0]
-    aval, wanted = aval_of(value.type), aval_of(result.type)
-    if aval.shape != wanted.shape or not jnp.issubdtype(aval.dtype, jnp.floating):
+    aval, result_aval = aval_of(value.type), aval_of(result.type)
+    if aval.shape != result_aval.shape or not jnp.issubdtype(aval.dtype, jnp.floating):
         return None
     if uses == 0 and not all(site.name in SINGLE for site in sites):
         return None
     inner = {v for site in sites for v in site.results} | {value}
     others = dict.fromkeys(v for site in sites for v in site.operands if v not in inner)
-    return Equation(value, result, tuple(reversed(sites)), tuple(others))
+    return ElementwiseEquation(value, result, tuple(reversed(sites)), tuple(others))
 
 
-def solve(solver: Solver, equation: Equation) -> None:
+def solve(solver: Solver, equation: ElementwiseEquation) -> None:
     """Tells the unknown of an equation, and what it adds to the log-determinant."""
     function, key = equation.function(), equation.key()
     aval, dtype = aval_of(equation.unknown.type), solver.log_det
@@ -124,11 +124,11 @@ def solve(solver: Solver, equation: Equation) -> None:
         return [jnp.sum(jnp.log(jnp.abs(slope)).astype(dtype))]
 
     with equation.sites[-1].op.location:
-        (found,) = solver.emit(key, solved, [solver.whole(equation.known), *others])
+        (solution,) = solver.emit(key, solved, [solver.whole(equation.known), *others])
         if dtype is not None:
             cost_key = ("log_det", str(dtype), key)
-            solver.costs += solver.emit(cost_key, log_slope, [found, *others])
-    solver.tell(equation.unknown, found)
+            solver.costs += solver.emit(cost_key, log_slope, [solution, *others])
+    solver.tell(equation.unknown, solution)
 
 
 def root(function: Callable[[Any], Any], y: Any, aval: Any) -> Any:
@@ -198,11 +198,11 @@ def _bracket(function: Callable[[Any], Any], y: Any, start: Any) -> tuple[Any, A
     points = jnp.array([-p for p in reversed(positive)] + [0.0, *positive], start.dtype)
     nan = jnp.full_like(start, jnp.nan)
 
-    def look(i: Any, found: Any) -> Any:
+    def look(i: Any, state: Any) -> Any:
         x = jnp.full_like(start, points[i])
         value = function(x)
         below, above = value <= y, value >= y
-        last_below, first_above, last_above, first_below, first, last = found
+        last_below, first_above, last_above, first_below, first, last = state
         is_number = ~jnp.isnan(value)
         return (
             jnp.where(below, x, last_below),
@@ -214,9 +214,9 @@ def _bracket(function: Callable[[Any], Any], y: Any, start: Any) -> tuple[Any, A
         )
 
     values = jnp.full_like(y, jnp.nan)
-    found = (nan, nan, nan, nan, values, values)
-    found = lax.fori_loop(0, points.size, look, found)
-    last_below, first_above, last_above, first_below, first, last = found
+    state = (nan, nan, nan, nan, values, values)
+    state = lax.fori_loop(0, points.size, look, state)
+    last_below, first_above, last_above, first_below, first, last = state
     rises = first <= last
     low, high = jnp.where(rises, last_below, last_above), jnp.where(rises, first_above, first_below)
     # Above the last point on one side comes the first on the other, unless both are the root.

@@ -27,8 +27,8 @@ from jax.flatten_util import ravel_pytree
 from jaxmlir._compat import core
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, box_shape
-from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
+from jaxmlir.transforms.inverses.knowledge import Knowledge, ValuePart, box_shape
+from jaxmlir.transforms.inverses.solver import InverseRule, NotInvertible, Site
 
 JACOBIAN = "the Jacobian"
 """The log-determinant is that of the matrix that the op's JVP rule gives, for all elements."""
@@ -49,21 +49,21 @@ class Formula:
     elementwise op for each element, of others one number; ``None`` is zero."""
 
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, InverseRule] = {}
 """The rules by op name."""
 
 
-def rule(name: str) -> Callable[[type[Rule]], type[Rule]]:
+def rule(name: str) -> Callable[[type[InverseRule]], type[InverseRule]]:
     """Makes an instance of the decorated class the rule of an op."""
 
-    def register(cls: type[Rule]) -> type[Rule]:
+    def register(cls: type[InverseRule]) -> type[InverseRule]:
         RULES[name] = cls()
         return cls
 
     return register
 
 
-def rule_of(op_name: str) -> Rule | None:
+def rule_of(op_name: str) -> InverseRule | None:
     """The rule of an op ``jaxpr.<name>``."""
     return RULES.get(op_name.removeprefix("jaxpr."))
 
@@ -124,7 +124,7 @@ def dense_log_det(function: Callable[[Any], Any], vector: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Formulas(Rule):
+class Formulas(InverseRule):
     """The rule of an op whose results and known operands give the rest by a formula."""
 
     formulas: Mapping[tuple[int, ...], Formula]
@@ -155,13 +155,13 @@ def learn(rule: Formulas, site: Site, attributes: Mapping[str, Any] | None = Non
     ``attributes`` are those that the formulas take; by default they are read off the op.
     """
     results = [site.whole(v) for v in site.results]
-    known = all(v is not None for v in results)
+    all_known = all(v is not None for v in results)
     unknown = tuple(i for i, v in enumerate(site.operands) if site.whole(v) is None)
     if not unknown:
         return
     formula, targets = _formula(rule, site, unknown)
-    step = _Step(rule, site, attributes)
-    if known and formula is not None and not _in_part(rule, site, targets):
+    step = _RuleApplication(rule, site, attributes)
+    if all_known and formula is not None and not _in_part(rule, site, targets):
         step.solve(formula, unknown, targets, results, None)
     elif rule.elementwise:
         step.by_element()
@@ -196,7 +196,7 @@ def _is_lost(rule: Formulas, site: Site, target: ir.Value) -> Any:
 
 
 @dataclass
-class _Step:
+class _RuleApplication:
     """The application of a rule to an op."""
 
     rule: Formulas
@@ -229,7 +229,7 @@ class _Step:
             solvable = site.solver.of(result).known() & ~knowledge.known()
             for operand in site.operands:
                 if operand != target:
-                    solvable = solvable & _known(site.solver.of(operand), shape)
+                    solvable = solvable & _known_elements(site.solver.of(operand), shape)
             if self.rule.lost is not None:
                 solvable = solvable & ~self.rule.lost(site, target)
             places = tuple(i for i, v in enumerate(site.operands) if v == target)
@@ -237,8 +237,8 @@ class _Step:
             if formula is not None and solvable.any():
                 where = np.flatnonzero(solvable)
                 where = where.reshape(box_shape(where, shape))
-                found = site.solver.take(result, where)
-                self.solve(formula, places, targets, [found], where)
+                elements = site.solver.take(result, where)
+                self.solve(formula, places, targets, [elements], where)
 
     def by_case(
         self, formula: Formula, unknown: tuple[int, ...], targets: Sequence[ir.Value]
@@ -257,7 +257,7 @@ class _Step:
         targets: Sequence[ir.Value],
         results: Sequence[ir.Value],
         where: np.ndarray | None,
-        part: Part | None = None,
+        part: ValuePart | None = None,
     ) -> None:
         """Applies a formula: to whole values, to the elements ``where``, or to what ``part``
         selects."""
@@ -265,22 +265,22 @@ class _Step:
         if self.rule.check is not None:
             self.rule.check(unknown, *(aval_of(v.type) for v in site.operands), **attributes)
         shape = site.solver.of(site.results[0]).shape
-        known = [
+        known_args = [
             _at(site, v, where, shape) for i, v in enumerate(site.operands) if i not in unknown
         ]
-        given = [*results, *known]
-        wanted = [aval_of(v.type) for v in targets]
+        inputs = [*results, *known_args]
+        avals = [aval_of(v.type) for v in targets]
 
         def solved(*args: Any) -> list[Any]:
-            found = formula.solve(*args, **attributes)
-            found = found if len(wanted) > 1 else (found,)
-            return [typed(x, a) for x, a in zip(found, wanted, strict=True)]
+            outs = formula.solve(*args, **attributes)
+            outs = outs if len(avals) > 1 else (outs,)
+            return [typed(x, a) for x, a in zip(outs, avals, strict=True)]
 
         kind = (unknown, len(targets), *self._extra())
-        found = site.emit(("solve", formula, kind), solved, given)
+        values = site.emit(("solve", formula, kind), solved, inputs)
         if site.solver.log_det is not None and formula.log_det is not None:
-            _add_log_det(self.rule, formula, attributes, site, kind, found, given, part)
-        for target, value in zip(targets, found, strict=True):
+            _add_log_det(self.rule, formula, attributes, site, kind, values, inputs, part)
+        for target, value in zip(targets, values, strict=True):
             if part is not None:
                 site.solver.tell_part(target, part, value)
             else:
@@ -298,25 +298,25 @@ def forward(site: Site) -> None:
     full = solver.of(result)
     if not full.static:
         return
-    known = np.ones(full.size, bool)
+    computable = np.ones(full.size, bool)
     for operand in site.operands:
-        known &= _known(solver.of(operand), full.shape)
-    new = np.flatnonzero(known & ~full.known())
-    if not new.size:
+        computable &= _known_elements(solver.of(operand), full.shape)
+    where = np.flatnonzero(computable & ~full.known())
+    if not where.size:
         return
-    new = new.reshape(box_shape(new, full.shape))
+    where = where.reshape(box_shape(where, full.shape))
     primitive, params = site.primitive_and_params
-    args = [_at(site, v, new, full.shape) for v in site.operands]
+    args = [_at(site, v, where, full.shape) for v in site.operands]
 
     def applied(*xs: Any) -> list[Any]:
         out = primitive.bind(*xs, **params)
         return out if primitive.multiple_results else [out]
 
     (value,) = site.emit("forward", applied, args)
-    site.tell(result, value, new)
+    site.tell(result, value, where)
 
 
-def _known(operand: Knowledge, shape: tuple[int, ...]) -> np.ndarray:
+def _known_elements(operand: Knowledge, shape: tuple[int, ...]) -> np.ndarray:
     """Which elements of an elementwise op's result an operand is known for, flat."""
     return np.broadcast_to(operand.known().reshape(operand.shape), shape).ravel()
 
@@ -326,14 +326,15 @@ def _at(
 ) -> ir.Value | None:
     """An operand of an elementwise op at some of the result's elements; scalars as they are, and
     one element for all of a box along dimensions of size 1."""
-    own = site.solver.of(value).shape
-    if where is None or len(own) < len(shape):
+    value_shape = site.solver.of(value).shape
+    if where is None or len(value_shape) < len(shape):
         return site.whole(value)
-    if own != shape:
+    if value_shape != shape:
         coordinates = np.unravel_index(where, shape)
-        repeated = [n == 1 != m for n, m in zip(own, shape, strict=True)]
+        repeated = [n == 1 != m for n, m in zip(value_shape, shape, strict=True)]
         where = np.ravel_multi_index(
-            tuple(c * (not again) for c, again in zip(coordinates, repeated, strict=True)), own
+            tuple(c * (not again) for c, again in zip(coordinates, repeated, strict=True)),
+            value_shape,
         )
         if where.ndim == len(shape):
             where = where[tuple(slice(1) if again else slice(None) for again in repeated)]
@@ -361,21 +362,21 @@ def _add_log_det(
     attributes: Mapping[str, Any],
     site: Site,
     kind: tuple[Any, ...],
-    found: Sequence[ir.Value],
-    given: Sequence[ir.Value],
-    part: Part | None,
+    solved: Sequence[ir.Value],
+    inputs: Sequence[ir.Value],
+    part: ValuePart | None,
 ) -> None:
     """Takes off log|det| of the op in the operands that were found."""
-    dtypes = {aval_of(v.type).dtype for v in found}
+    dtypes = {aval_of(v.type).dtype for v in solved}
     if not any(jnp.issubdtype(d, jnp.inexact) for d in dtypes):
         return
     # Of a holomorphic map between vectors of complex numbers, seen as twice as many real ones.
     per_number = 2 if any(jnp.issubdtype(d, jnp.complexfloating) for d in dtypes) else 1
     dtype = site.solver.log_det
-    unknown, n = kind[0], len(found)
+    unknown, n = kind[0], len(solved)
     masked = [] if part is None else [site.whole(part.of)]
     log_det = formula.log_det
-    numbers = [sum(map(_numbers, values)) for values in (found, given[: len(site.results)])]
+    numbers = [sum(map(_numbers, values)) for values in (solved, inputs[: len(site.results)])]
     if log_det is UNDEFINED or numbers[0] != numbers[1]:
         raise NotInvertible("its results are not independent, so it has no log-determinant")
     if log_det is JACOBIAN:
@@ -386,21 +387,21 @@ def _add_log_det(
 
     def total(*args: Any) -> list[Any]:
         xs, rest = args[:n], args[n : len(args) - len(masked)]
-        found = jnp.asarray(log_det(*xs, *rest))
+        logs = jnp.asarray(log_det(*xs, *rest))
         # log|z| is the real part of log(z).
-        found = (lax.real(found) if jnp.iscomplexobj(found) else found).astype(dtype)
-        if rule.elementwise and found.shape != xs[0].shape:
+        logs = (lax.real(logs) if jnp.iscomplexobj(logs) else logs).astype(dtype)
+        if rule.elementwise and logs.shape != xs[0].shape:
             # A slope that is the same for all elements counts for each.
-            found = jnp.broadcast_to(found, xs[0].shape)
+            logs = jnp.broadcast_to(logs, xs[0].shape)
         for which in args[len(args) - len(masked) :]:
             selected = which == jnp.asarray(part.number, which.dtype)
-            found = lax.select(selected, found, jnp.zeros_like(found))
-        if found.ndim:
-            found = lax.reduce_sum(found, tuple(range(found.ndim)))
-        return [found if per_number == 1 else per_number * found]
+            logs = lax.select(selected, logs, jnp.zeros_like(logs))
+        if logs.ndim:
+            logs = lax.reduce_sum(logs, tuple(range(logs.ndim)))
+        return [logs if per_number == 1 else per_number * logs]
 
     key = ("log_det", formula, kind, str(dtype), part and (part.number, part.count))
-    (cost,) = site.emit(key, total, [*found, *given, *masked])
+    (cost,) = site.emit(key, total, [*solved, *inputs, *masked])
     site.solver.costs.append(cost)
 
 

@@ -14,12 +14,12 @@ from jaxmlir.dialect.types import scalar_type
 from jaxmlir.support.masks import chosen, split
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
 from jaxmlir.transforms.inverses.rule import rule
-from jaxmlir.transforms.inverses.solver import Inverted, NotInvertible, Rule, Site
+from jaxmlir.transforms.inverses.solver import InverseFunction, InverseRule, NotInvertible, Site
 from jaxmlir.transforms.new_function import NewFunction
 
 
 def rearranged(
-    site: Site, inverted: Inverted, order: Sequence[int], outs: Sequence[int], log_det: bool
+    site: Site, inverted: InverseFunction, order: Sequence[int], outs: Sequence[int], log_det: bool
 ) -> str:
     """The symbol of an inverse with other orders of arguments and results.
 
@@ -71,7 +71,7 @@ def _computed_with(site: Site, attribute: str, functions: ir.Attribute, type_: i
 # --- scan ----------------------------------------------------------------------------------------
 
 
-class _Loop:
+class _ScanValues:
     """The operands and results of a scan, by their roles."""
 
     def __init__(self, site: Site):
@@ -81,17 +81,17 @@ class _Loop:
 
 
 @rule("scan")
-class Scan(Rule):
+class ScanInverse(InverseRule):
     """Runs the inverse of the body, backwards or forwards in time."""
 
     late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
-        loop = _Loop(site)
-        known = site.given([*site.operands, *site.results])
-        if known in site.done:
+        loop = _ScanValues(site)
+        mask = site.given([*site.operands, *site.results])
+        if mask in site.done:
             return
-        site.done.add(known)
+        site.done.add(mask)
         carried = self._compute(site, loop)
         if not all(site.known(loop.consts)):
             if all(site.known(site.results)):
@@ -102,7 +102,7 @@ class Scan(Rule):
         if all(site.given(loop.final)):
             self._backwards(site, loop, carried)
 
-    def _compute(self, site: Site, loop: _Loop) -> list[int]:
+    def _compute(self, site: Site, loop: _ScanValues) -> list[int]:
         """Runs what depends on known operands only; returns the carried values that do."""
         body = loop.scan.body
         consts, xs = site.known(loop.consts), site.given(loop.xs)
@@ -111,27 +111,27 @@ class Scan(Rule):
         while True:
             args = [*consts, *(i in carried for i in range(n)), *xs]
             part = site.invert(body, args, (False,) * len(site.results))
-            kept = [i for i in carried if i in part.results]
-            if kept == carried:
+            remaining = [i for i in carried if i in part.results]
+            if remaining == carried:
                 site.memory["step"] = part
                 break
-            carried = kept
+            carried = remaining
         ys = [i for i in part.results if i >= n]
-        wanted = [*carried, *ys]
-        if not part.symbol or all(site.known([site.results[i] for i in wanted])):
+        computed = [*carried, *ys]
+        if not part.symbol or all(site.known([site.results[i] for i in computed])):
             return carried
-        outs = [len(part.arguments) + part.results.index(i) for i in wanted]
+        outs = [len(part.arguments) + part.results.index(i) for i in computed]
         function = rearranged(site, part, range(sum(args)), outs, False)
         init = [loop.init[i] for i in carried]
         operands = [*chosen(loop.consts, consts), *init, *chosen(loop.xs, xs)]
         values = [site.whole(v) for v in operands]
         new = loop.scan.with_body(function, sum(consts), len(carried))
         results = new.write(site.solver.rules, values)
-        for i, value in zip(wanted, results, strict=True):
+        for i, value in zip(computed, results, strict=True):
             site.tell(site.results[i], value)
         return carried
 
-    def _forwards(self, site: Site, loop: _Loop) -> bool:
+    def _forwards(self, site: Site, loop: _ScanValues) -> bool:
         """Finds slices from results and the carry so far; false if the body does not give them."""
         n = len(loop.init)
         xs, ys = site.given(loop.xs), site.given(loop.ys)
@@ -159,7 +159,7 @@ class Scan(Rule):
         self._run(site, new, inverted, targets, values)
         return True
 
-    def _backwards(self, site: Site, loop: _Loop, carried: Sequence[int]) -> None:
+    def _backwards(self, site: Site, loop: _ScanValues, carried: Sequence[int]) -> None:
         """Finds the carry before each step, and slices, from the carry after it."""
         n, n_consts = len(loop.init), len(loop.consts)
         rest = [i for i in range(n) if i not in carried]
@@ -184,13 +184,13 @@ class Scan(Rule):
             place[name] = range(total, total + size)
             total += size
         order = [i for g in ("carry", "ys", "consts", "history", "xs") for i in place[g]]
-        found = inverted.arguments
-        slices = [i for i in found if i >= n_consts + n]
+        arguments = inverted.arguments
+        slices = [i for i in arguments if i >= n_consts + n]
         new_ys = [i for i in inverted.results if i >= n]
         if not rest and not slices and not new_ys:
             return
-        outs = [found.index(n_consts + i) for i in rest] + [found.index(i) for i in slices]
-        outs += [len(found) + inverted.results.index(i) for i in new_ys]
+        outs = [arguments.index(n_consts + i) for i in rest] + [arguments.index(i) for i in slices]
+        outs += [len(arguments) + inverted.results.index(i) for i in new_ys]
         function = rearranged(site, inverted, order, outs, inverted.log_det)
         values = [site.whole(v) for v in (*loop.consts, *(loop.final[i] for i in rest))]
         values += self._history(site, loop, carried)
@@ -201,12 +201,12 @@ class Scan(Rule):
         new = loop.scan.with_body(function, n_consts, len(rest))
         self._run(site, new._replace(reverse=not new.reverse), inverted, targets, values)
 
-    def _history(self, site: Site, loop: _Loop, carried: Sequence[int]) -> list[ir.Value]:
+    def _history(self, site: Site, loop: _ScanValues, carried: Sequence[int]) -> list[ir.Value]:
         """What each carried value that is computed forwards was before every step."""
         if not carried:
             return []
         rules = site.solver.rules
-        step: Inverted = site.memory["step"]
+        step: InverseFunction = site.memory["step"]
         function = rules.program.function(step.symbol)
         new = NewFunction(rules, f"{step.symbol}.history", list(function.type.inputs), function)
         first = len(loop.consts)
@@ -225,7 +225,7 @@ class Scan(Rule):
         self,
         site: Site,
         scan: ScanOp,
-        inverted: Inverted,
+        inverted: InverseFunction,
         targets: Sequence[ir.Value],
         values: Sequence[ir.Value],
     ) -> None:
@@ -247,43 +247,43 @@ class Scan(Rule):
 
 
 @rule("cond")
-class Cond(Rule):
+class CondInverse(InverseRule):
     """Calls the inverse of the branch that was taken."""
 
     late: ClassVar[bool] = True
 
     def learn(self, site: Site) -> None:
         index, *operands = site.operands
-        known = site.given(operands), site.given(site.results)
+        masks = site.given(operands), site.given(site.results)
         if site.whole(index) is None:
-            if all(known[1]):
+            if all(masks[1]):
                 raise NotInvertible("which branch was taken is unknown")
             return
-        if known in site.done:
+        if masks in site.done:
             return
-        site.done.add(known)
+        site.done.add(masks)
         symbols = symbol_uses(site.op.attributes["branches"])
-        branches = [site.invert(symbol, *known) for symbol in symbols]
+        branches = [site.invert(symbol, *masks) for symbol in symbols]
         arguments = sorted(set.intersection(*(set(b.arguments) for b in branches)))
         results = sorted(set.intersection(*(set(b.results) for b in branches)))
         if not arguments and not results:
-            if all(known[1]):
-                self._explain(site, symbols, branches, known)
+            if all(masks[1]):
+                self._explain(site, symbols, branches, masks)
             return
         log_det = any(b.log_det for b in branches)
-        given = chosen(site.results, known[1]) + chosen(operands, known[0])
+        inputs = chosen(site.results, masks[1]) + chosen(operands, masks[0])
         functions = []
         for branch in branches:
             outs = [branch.arguments.index(i) for i in arguments]
             outs += [len(branch.arguments) + branch.results.index(i) for i in results]
-            functions.append(rearranged(site, branch, range(len(given)), outs, log_det))
+            functions.append(rearranged(site, branch, range(len(inputs)), outs, log_det))
         attributes = dict(site.op.attributes.items())
         attributes["branches"] = ir.ArrayAttr.get(list(map(symbol_ref, functions)))
         types = site.solver.rules.program.function(functions[0]).type.results
-        values = [site.whole(v) for v in (index, *given)]
+        values = [site.whole(v) for v in (index, *inputs)]
         outs = site.create(site.name, types, values, attributes)
         targets = [*(operands[i] for i in arguments), *(site.results[i] for i in results)]
-        site.inverted = known if log_det else None
+        site.inverted = masks if log_det else None
         site.answer(targets, outs[: len(targets)], outs[-1] if log_det else None)
 
     def log_det(self, site: Site, forward: Callable[[str], str]) -> ir.Value:
@@ -294,7 +294,7 @@ class Cond(Rule):
         return _computed_with(site, "branches", branches, scalar)
 
     def _explain(
-        self, site: Site, symbols: Sequence[str], branches: list[Inverted], known: Any
+        self, site: Site, symbols: Sequence[str], branches: list[InverseFunction], known: Any
     ) -> None:
         """Says which branch cannot be inverted."""
         for i, (symbol, branch) in enumerate(zip(symbols, branches, strict=True)):
@@ -307,7 +307,7 @@ class Cond(Rule):
 
 
 @rule("while")
-class While(Rule):
+class WhileInverse(InverseRule):
     """Counts the steps, from what the condition depends on, and runs as many backwards."""
 
     late: ClassVar[bool] = True
@@ -315,10 +315,10 @@ class While(Rule):
     def learn(self, site: Site) -> None:
         loop = WhileOp.of(site.op)
         of_cond, of_body, carry = loop.operands(site.operands)
-        known = site.known([*site.operands, *site.results])
-        if known in site.done or all(site.known(carry)):
+        mask = site.known([*site.operands, *site.results])
+        if mask in site.done or all(site.known(carry)):
             return
-        site.done.add(known)
+        site.done.add(mask)
         if not any(site.known(site.results)):
             return
         if not all(site.known([*of_cond, *of_body])):
@@ -343,19 +343,19 @@ class While(Rule):
         while True:
             args = [*[True] * loop.body_consts, *(i in carried for i in range(len(carry)))]
             step = site.invert(loop.body, args, (False,) * len(carry))
-            kept = [i for i in carried if i in step.results]
-            if kept == carried:
+            remaining = [i for i in carried if i in step.results]
+            if remaining == carried:
                 site.memory["step"] = step
                 return carried
-            carried = kept
+            carried = remaining
 
     def _count(
-        self, site: Site, loop: WhileOp, condition: Inverted, carried: Sequence[int]
+        self, site: Site, loop: WhileOp, condition: InverseFunction, carried: Sequence[int]
     ) -> tuple[ir.Value, list[ir.Value]]:
         """How many steps the loop takes, and what it computes of known values."""
         rules = site.solver.rules
         program = rules.program
-        step: Inverted = site.memory["step"]
+        step: InverseFunction = site.memory["step"]
         of_cond, of_body, carry = loop.operands(site.operands)
         types = [scalar_type(np.int32), *(carry[i].type for i in carried)]
         like = program.function(condition.symbol)
@@ -373,8 +373,8 @@ class While(Rule):
             if carried:
                 results = inline(program.function(step.symbol), [*consts, *state])
                 outs = [results[step.results.index(i)] for i in carried]
-            one = _add(steps, 1)
-        body.finish([one, *outs])
+            next_count = _add(steps, 1)
+        body.finish([next_count, *outs])
         start = filled(scalar_type(np.int32), 0)
         values = [site.whole(v) for v in (*of_cond, *of_body)]
         values += [start, *(site.whole(carry[i]) for i in carried)]
@@ -390,16 +390,18 @@ class While(Rule):
         m = len(consts)
         # What does not depend on the unknown is undone first: its equations are solved forwards.
         n = len(carry)
-        kept = [i in carried for i in range(n)]
-        undo = site.solver.inverse(loop.body, [*[True] * m, *[False] * n], kept, None)
-        inverted = site.invert(loop.body, [*[True] * m, *kept], [not k for k in kept])
-        found = {i - m for i in (*inverted.arguments, *undo.arguments)}
-        missing = [i for i in range(n) if i not in found]
+        is_carried = [i in carried for i in range(n)]
+        undo = site.solver.inverse(loop.body, [*[True] * m, *[False] * n], is_carried, None)
+        inverted = site.invert(loop.body, [*[True] * m, *is_carried], [not k for k in is_carried])
+        solved = {i - m for i in (*inverted.arguments, *undo.arguments)}
+        missing = [i for i in range(n) if i not in solved]
         if missing:
             first = missing[0]
             # What is computed forwards is to follow from such values alone.
-            after = kept if first in carried else [True] * n
-            before = [first not in carried and k and i not in missing for i, k in enumerate(kept)]
+            after = is_carried if first in carried else [True] * n
+            before = [
+                first not in carried and k and i not in missing for i, k in enumerate(is_carried)
+            ]
             raise NotInvertible(
                 f"carried value {first} before a step does not follow from the carry after it",
                 site.why_function(loop.body, [*[True] * m, *before], after, m + first),

@@ -32,7 +32,7 @@ from jaxmlir.dialect.ir import func, ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import DiagnosticError, JaxmlirError, TransformError
 from jaxmlir.support.masks import Mask
-from jaxmlir.transforms.inverses.knowledge import Knowledge, Part, Piece, join
+from jaxmlir.transforms.inverses.knowledge import Knowledge, KnownElements, ValuePart, join
 from jaxmlir.transforms.templates import Rules
 
 
@@ -45,7 +45,7 @@ class NotInvertible(Exception):
         self.because = because
 
 
-class Rule:
+class InverseRule:
     """How one op is inverted."""
 
     late: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class Rule:
         default nothing."""
 
 
-class Known(NamedTuple):
+class InversionProblem(NamedTuple):
     """What is known of a function that is to be inverted.
 
     Attributes:
@@ -79,7 +79,7 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Inverted:
+class InverseFunction:
     """A function ``(*known results, *known arguments) -> (*found arguments, *found results)``."""
 
     symbol: str
@@ -102,9 +102,9 @@ class Solver:
         self,
         rules: Rules,
         function: func.FuncOp,
-        known: Known,
-        rule_of: Callable[[str], Rule | None],
-        invert: Callable[..., Inverted],
+        known: InversionProblem,
+        rule_of: Callable[[str], InverseRule | None],
+        invert: Callable[..., InverseFunction],
     ):
         """
         Args:
@@ -140,11 +140,11 @@ class Solver:
 
     def of(self, value: ir.Value) -> Knowledge:
         """What is known of a value."""
-        found = self._knowledge.get(value)
-        if found is None:
+        knowledge = self._knowledge.get(value)
+        if knowledge is None:
             shape = getattr(aval_of(value.type), "shape", ())
-            found = self._knowledge[value] = Knowledge(tuple(shape))
-        return found
+            knowledge = self._knowledge[value] = Knowledge(tuple(shape))
+        return knowledge
 
     def whole(self, value: ir.Value) -> ir.Value | None:
         """A value that is known entirely, in the new function."""
@@ -156,11 +156,11 @@ class Solver:
             knowledge.whole = self._as_computed(value, join(self.emit, knowledge, everywhere))
         return knowledge.whole
 
-    def _as_computed(self, value: ir.Value, found: ir.Value) -> ir.Value:
+    def _as_computed(self, value: ir.Value, solution: ir.Value) -> ir.Value:
         """What a value was found to be, or what it was computed as, instead of that."""
-        computed = self.computed.get(value, found)
-        if computed != found and found not in self.computed.values():
-            found.replace_all_uses_with(computed)
+        computed = self.computed.get(value, solution)
+        if computed != solution and solution not in self.computed.values():
+            solution.replace_all_uses_with(computed)
         return computed
 
     def take(self, value: ir.Value, where: np.ndarray) -> ir.Value | None:
@@ -172,14 +172,14 @@ class Solver:
     ) -> list[ir.Value]:
         return self.rules.emit(function, values, key)
 
-    def tell(self, value: ir.Value, found: ir.Value, where: np.ndarray | None = None) -> None:
+    def tell(self, value: ir.Value, solution: ir.Value, where: np.ndarray | None = None) -> None:
         """Says what a value is, or what its elements ``where`` are."""
         knowledge = self.of(value)
         if knowledge.whole is not None:
             return
         if where is None:
-            knowledge.whole = self._as_computed(value, found)
-        elif not knowledge.add(Piece(found, where)):
+            knowledge.whole = self._as_computed(value, solution)
+        elif not knowledge.add(KnownElements(solution, where)):
             return
         self.touch(value, where)
 
@@ -190,13 +190,13 @@ class Solver:
             if 0 in self.of(value).shape:
                 self.tell(value, zeros(value.type))
 
-    def tell_part(self, value: ir.Value, part: Part, found: ir.Value) -> None:
+    def tell_part(self, value: ir.Value, part: ValuePart, solution: ir.Value) -> None:
         """Says what a value is in part; all parts together are merged."""
         knowledge = self.of(value)
         if knowledge.whole is not None or part in knowledge.parts:
             return
-        knowledge.parts[part] = found
-        family = [knowledge.parts.get(Part(part.of, i, part.count)) for i in range(part.count)]
+        knowledge.parts[part] = solution
+        family = [knowledge.parts.get(ValuePart(part.of, i, part.count)) for i in range(part.count)]
         if all(v is not None for v in family):
             from jax import lax
 
@@ -220,8 +220,8 @@ class Solver:
         is_partial = where is not None and not self.of(value).is_complete
         first, last = (int(where.min()), int(where.max())) if is_partial else (0, 0)
         for site in self._neighbours.get(value, ()):
-            if is_partial and (read := site.reads.get(value)) is not None:
-                if read[1] < first or last < read[0]:
+            if is_partial and (span := site.reads.get(value)) is not None:
+                if span[1] < first or last < span[0]:
                     continue
             index = site.index
             if index not in waiting:
@@ -252,9 +252,9 @@ class Solver:
 
     def inverse(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], log_det: Any | None
-    ) -> Inverted:
+    ) -> InverseFunction:
         """What follows in another function from the arguments and results that are known."""
-        known = Known(tuple(arguments), tuple(results), log_det, self.newton)
+        known = InversionProblem(tuple(arguments), tuple(results), log_det, self.newton)
         return self.rules.functions.once(self.invert, symbol, known)
 
     def static(self, value: ir.Value) -> np.ndarray | None:
@@ -276,7 +276,7 @@ class Site:
         op: Any,
         name: str,
         operands: list[ir.Value],
-        rule: Rule | None,
+        rule: InverseRule | None,
     ):
         self.solver = solver
         self.index = index
@@ -312,8 +312,8 @@ class Site:
 
     def given(self, values: Sequence[ir.Value]) -> Mask:
         """Which of the values are known entirely, other than by :meth:`answer`."""
-        known = self.known(values)
-        return tuple([k and v not in self._answered for v, k in zip(values, known, strict=True)])
+        mask = self.known(values)
+        return tuple([k and v not in self._answered for v, k in zip(values, mask, strict=True)])
 
     @functools.cached_property
     def primitive_and_params(self) -> tuple[Any, dict[str, Any]]:
@@ -346,11 +346,13 @@ class Site:
         with self.op.location:
             return self.solver.rules.emit(function, values, (signature, key), shared)
 
-    def tell(self, value: ir.Value, found: ir.Value, where: np.ndarray | None = None) -> None:
+    def tell(self, value: ir.Value, solution: ir.Value, where: np.ndarray | None = None) -> None:
         """Says what a value is, or what its elements ``where`` are."""
-        if where is None and found.type != value.type:
-            raise NotInvertible(f"the operand is {value.type}, and what gives it back {found.type}")
-        self.solver.tell(value, found, where)
+        if where is None and solution.type != value.type:
+            raise NotInvertible(
+                f"the operand is {value.type}, and what gives it back {solution.type}"
+            )
+        self.solver.tell(value, solution, where)
 
     def why_function(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
@@ -358,13 +360,15 @@ class Site:
         """The error of an op inside a function that does not give one of its arguments."""
         try:
             solver = self.solver
-            known = Known(tuple(arguments), tuple(results), None, solver.newton)
+            known = InversionProblem(tuple(arguments), tuple(results), None, solver.newton)
             solver.invert(solver.rules, symbol, known, (required,))
         except TransformError as e:
             return e
         return None
 
-    def invert(self, symbol: str, arguments: Sequence[bool], results: Sequence[bool]) -> Inverted:
+    def invert(
+        self, symbol: str, arguments: Sequence[bool], results: Sequence[bool]
+    ) -> InverseFunction:
         """The inverse of a function that the op refers to, as far as it has one."""
         return self.solver.inverse(symbol, arguments, results, self.solver.log_det)
 
@@ -385,7 +389,7 @@ class Site:
         return list(created.results)
 
     def answer(
-        self, targets: Sequence[ir.Value], found: Sequence[ir.Value], term: ir.Value | None
+        self, targets: Sequence[ir.Value], solutions: Sequence[ir.Value], term: ir.Value | None
     ) -> None:
         """Says what the inverse of a function that the op refers to gives.
 
@@ -393,7 +397,7 @@ class Site:
         solves as well, unless it was told the answers, so with a log-determinant it is not told
         them, and ``term`` is all that the op adds to log|det| of the inverse.
         """
-        for target, value in zip(targets, found, strict=True):
+        for target, value in zip(targets, solutions, strict=True):
             if self.solver.log_det is not None and self.whole(target) is None:
                 self._answered.add(target)
             self.tell(target, value)
@@ -461,7 +465,7 @@ class Site:
                     "jaxmlir.register_inverse gives it one"
                 )
             return record.inverse.partition(": ")[2]
-        unknown = [i for i, known in enumerate(self.known(self.operands)) if not known]
+        unknown = [i for i, is_known in enumerate(self.known(self.operands)) if not is_known]
         elements_lost = getattr(self.rule, "lost", None)
         if elements_lost is not None:
             lost = [i for i in unknown if elements_lost(self, self.operands[i]).any()]
@@ -470,8 +474,8 @@ class Site:
         if len(unknown) > 1:
             *most, last = map(str, unknown)
             return f"its operands {', '.join(most)} and {last} are unknown"
-        given = ", ".join(map(str, sorted(set(range(len(self.operands))) - set(unknown))))
-        return f"no rule gives operand {unknown[0]}" + (f" from {given}" if given else "")
+        others = ", ".join(map(str, sorted(set(range(len(self.operands))) - set(unknown))))
+        return f"no rule gives operand {unknown[0]}" + (f" from {others}" if others else "")
 
     def error(self) -> TransformError:
         """The error that names the op, the user's line and the reason."""
@@ -484,26 +488,26 @@ class Site:
 
 def _static(solver: Solver, value: ir.Value) -> np.ndarray | None:
     """Computes a value if it depends on constants only; each op once."""
-    known: dict[ir.Value, Any] = solver.static_values
+    arrays: dict[ir.Value, Any] = solver.static_values
     # Without recursion: what it depends on may be a chain of thousands of ops.
     pending = [value]
     while pending:
         top = pending[-1]
-        if top in known:
+        if top in arrays:
             pending.pop()
             continue
         owner = top.owner
         if isinstance(owner, ir.Block) or not isinstance(aval_of(top.type), core.ShapedArray):
-            known[top] = None
+            arrays[top] = None
             continue
-        missing = [v for v in owner.operands if v not in known]
+        missing = [v for v in owner.operands if v not in arrays]
         if missing:
             pending += missing
             continue
-        for result, found in zip(owner.results, _computed(solver, owner), strict=True):
-            extended = found is not None and isinstance(found.dtype, dtypes.ExtendedDType)
-            known[result] = None if found is None or extended else np.asarray(found)
-    return known[value]
+        for result, array in zip(owner.results, _computed(solver, owner), strict=True):
+            extended = array is not None and isinstance(array.dtype, dtypes.ExtendedDType)
+            arrays[result] = None if array is None or extended else np.asarray(array)
+    return arrays[value]
 
 
 def _computed(solver: Solver, op: Any) -> list[Any]:

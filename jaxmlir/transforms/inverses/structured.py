@@ -12,9 +12,9 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.transforms.inverses.knowledge import Part
+from jaxmlir.transforms.inverses.knowledge import ValuePart
 from jaxmlir.transforms.inverses.rule import RULES, UNDEFINED, Formula, rule, typed, whole
-from jaxmlir.transforms.inverses.solver import NotInvertible, Rule, Site
+from jaxmlir.transforms.inverses.solver import InverseRule, NotInvertible, Site
 
 # --- complex numbers and their parts --------------------------------------------------------------
 
@@ -29,7 +29,7 @@ whole(
 
 
 @dataclass(frozen=True)
-class PartOfComplex(Rule):
+class PartOfComplex(InverseRule):
     """A complex number is known when both its parts are."""
 
     number: int
@@ -37,10 +37,10 @@ class PartOfComplex(Rule):
     def learn(self, site: Site) -> None:
         part = site.whole(site.results[0])
         if part is not None:
-            site.solver.tell_part(site.operands[0], Part(None, self.number, 2), part)
+            site.solver.tell_part(site.operands[0], ValuePart(None, self.number, 2), part)
 
     def forward(self, site: Site) -> None:
-        part = site.solver.of(site.operands[0]).parts.get(Part(None, self.number, 2))
+        part = site.solver.of(site.operands[0]).parts.get(ValuePart(None, self.number, 2))
         if part is not None:
             site.tell(site.results[0], part)
 
@@ -52,7 +52,7 @@ RULES["imag"] = PartOfComplex(1)
 
 
 @rule("sort")
-class Sort(Rule):
+class Sort(InverseRule):
     """An array that is known before and after it was sorted says how the others were permuted."""
 
     def learn(self, site: Site) -> None:
@@ -61,8 +61,8 @@ class Sort(Rule):
         if witness is None:
             return
         dimension = site.params["dimension"]
-        for target, result, known in zip(site.operands, site.results, before, strict=True):
-            if known or site.whole(result) is None:
+        for target, result, is_known in zip(site.operands, site.results, before, strict=True):
+            if is_known or site.whole(result) is None:
                 continue
             aval = aval_of(target.type)
 
@@ -73,15 +73,15 @@ class Sort(Rule):
                 return [typed(jnp.take_along_axis(y, places, axis=dimension), aval)]
 
             values = [site.operands[witness], site.results[witness], result]
-            (found,) = site.emit("unsorted", unsorted, list(map(site.whole, values)))
-            site.tell(target, found)
+            (value,) = site.emit("unsorted", unsorted, list(map(site.whole, values)))
+            site.tell(target, value)
 
 
 # --- bits and keys --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class ByType(Rule):
+class TypeConversion(InverseRule):
     """What the operand was follows from the result and the operand's type."""
 
     convert: Callable[[Any, Any], Any]
@@ -91,8 +91,8 @@ class ByType(Rule):
         y, (target,) = site.whole(site.results[0]), site.operands
         if y is not None and site.whole(target) is None:
             aval, convert = aval_of(target.type), self.convert
-            (found,) = site.emit(("to", aval), lambda y: [convert(y, aval)], [y])
-            site.tell(target, found)
+            (value,) = site.emit(("to", aval), lambda y: [convert(y, aval)], [y])
+            site.tell(target, value)
 
 
 def _keys(y: Any, aval: Any) -> Any:
@@ -103,10 +103,10 @@ def _bits(y: Any, aval: Any) -> Any:
     return typed(lax.bitcast_convert_type(y, aval.dtype), aval)
 
 
-RULES["bitcast_convert_type"] = ByType(_bits)
-RULES["random_wrap"] = ByType(lambda y, aval: jax.random.key_data(y))
-RULES["random_unwrap"] = ByType(_keys)
-RULES["random_clone"] = ByType(lambda y, aval: y)
+RULES["bitcast_convert_type"] = TypeConversion(_bits)
+RULES["random_wrap"] = TypeConversion(lambda y, aval: jax.random.key_data(y))
+RULES["random_unwrap"] = TypeConversion(_keys)
+RULES["random_clone"] = TypeConversion(lambda y, aval: y)
 
 # --- factorisations -------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ def _unsvd(s: Any, u: Any, vh: Any) -> Any:
 
 
 @rule("cholesky")
-class Cholesky(Rule):
+class Cholesky(InverseRule):
     """L L^H, of which the lower triangle is enough."""
 
     def learn(self, site: Site) -> None:
@@ -153,8 +153,8 @@ class Cholesky(Rule):
             lower = jnp.zeros(aval.size, aval.dtype).at[where].set(entries).reshape(aval.shape)
             return [typed(_matmul(lower, _adjoint(lower)), aval)]
 
-        (found,) = site.emit("product", product, [entries])
-        site.tell(target, found)
+        (value,) = site.emit("product", product, [entries])
+        site.tell(target, value)
 
 
 def _all_of(unknown: tuple[int, ...], aval: Any, *, subset_by_index: Any) -> None:

@@ -40,8 +40,8 @@ from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.factor_linear_sums.region import (
-    Unfit,
-    Walk,
+    AmbiguousDimension,
+    CotangentWalk,
     cost,
     price,
     stops,
@@ -51,7 +51,7 @@ from jaxmlir.optimize.algebra.labelled_tensors import writing
 from jaxmlir.optimize.algebra.labelled_tensors.cost import MIN_GAIN
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import LINEAR, Expr
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import SUMS
-from jaxmlir.optimize.algebra.labelled_tensors.reading import Reading, read
+from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors, read
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
@@ -83,7 +83,7 @@ class FactorLinearSums(Pass):
 
 
 @dataclass(frozen=True)
-class _Change:
+class _SumRewrite:
     """A root that is better computed otherwise.
 
     Attributes:
@@ -93,7 +93,7 @@ class _Change:
     """
 
     root: Expr
-    recipe: writing.Recipe
+    recipe: writing.TensorRecipe
     inputs: list[Expr]
     gone: list[Expr]
     before: float
@@ -118,16 +118,16 @@ def _rewrite(program: Module, symbol: str, min_gain: float) -> int:
         function.operation.erase()
         program.functions[symbol] = whole
     rules = Rules(program)
-    new: dict[Expr, ir.Value] = {}
+    values: dict[Expr, ir.Value] = {}
     for change in changes:
-        _write(rules, reading, change, new)
+        _write(rules, reading, change, values)
     drop_dead_ops(whole)
     # Other functions may call it.
     program.changed()
     return len(changes)
 
 
-def _changes(reading: Reading, costs: Costs, min_gain: float) -> list[_Change]:
+def _changes(reading: FunctionTensors, costs: Costs, min_gain: float) -> list[_SumRewrite]:
     """The roots to compute otherwise.
 
     A root is what is linear in something and used by an op that is not linear in it; and, where a
@@ -143,7 +143,7 @@ def _changes(reading: Reading, costs: Costs, min_gain: float) -> list[_Change]:
                 if (weight := weights.get(e, 0.0)) > heaviest:
                     heaviest = weight
             weights[expr] = heaviest + cost(expr, costs)
-    found = []
+    changes = []
     pending = [e for e in weights if linear_uses.get(e, 0) < e.uses]
     seen = set(pending)
     while pending:
@@ -153,15 +153,15 @@ def _changes(reading: Reading, costs: Costs, min_gain: float) -> list[_Change]:
             continue
         try:
             walk, change = _walked(reading, weights, costs, root, min_gain)
-        except (Unfit, writing.Unfit):
+        except (AmbiguousDimension, writing.NotRecomputable):
             continue
         if change is not None:
-            found.append(change)
+            changes.append(change)
         for place in walk.leaves():
             if place.expr in weights and place.expr not in seen:
                 seen.add(place.expr)
                 pending.append(place.expr)
-    return found
+    return changes
 
 
 def _is_promising(root: Expr) -> bool:
@@ -183,54 +183,56 @@ def _is_promising(root: Expr) -> bool:
 
 
 def _walked(
-    reading: Reading, weights: dict[Expr, float], costs: Costs, root: Expr, min_gain: float
-) -> tuple[Walk, _Change | None]:
+    reading: FunctionTensors, weights: dict[Expr, float], costs: Costs, root: Expr, min_gain: float
+) -> tuple[CotangentWalk, _SumRewrite | None]:
     """The walk from a root, and what to make of it.
 
     Args:
       weights: of the work in the longest chain of linear ops that leads to an expression.
 
     Raises:
-      Unfit: the walk does not know its way.
-      writing.Unfit: its result cannot be written.
+      AmbiguousDimension: the walk does not know its way.
+      writing.NotRecomputable: its result cannot be written.
     """
     last = reading.ops[root]
 
     def is_there(expr: Expr) -> bool:
         return reading.is_before(expr, last)
 
-    walk = Walk(reading.algebra, weights, costs, root, is_there)
+    walk = CotangentWalk(reading.algebra, weights, costs, root, is_there)
     ends = stops(walk) if min_gain else set()
-    short = Walk(reading.algebra, weights, costs, root, is_there, ends) if ends else walk
+    short = CotangentWalk(reading.algebra, weights, costs, root, is_there, ends) if ends else walk
     passed = [place.expr for place in short.places.values() if place.step]
     if not passed or (min_gain and not any([e.contracts for e in passed])):
         return walk, None
-    new = transposed(short)
-    recipe, inputs = writing.recipe_of(reading, root.value, new, is_there)
+    rewritten = transposed(short)
+    recipe, inputs = writing.recipe_of(reading, root.value, rewritten, is_there)
     gone = _dying(root, inputs)
     before = sum(cost(expr, costs) for expr in gone)
-    after = price(new.expr, costs, is_there, set(), set())
+    after = price(rewritten.expr, costs, is_there, set(), set())
     if before < min_gain * after or (min_gain and not any([e.contracts for e in gone])):
         return walk, None
-    return walk, _Change(root, recipe, inputs, gone, before, after)
+    return walk, _SumRewrite(root, recipe, inputs, gone, before, after)
 
 
 def _dying(root: Expr, inputs: list[Expr]) -> list[Expr]:
     """The expressions that nobody needs any more if a root is computed from some inputs."""
     left: dict[Expr, int] = {e: e.uses + 1 for e in inputs}
-    found = []
+    dying = []
     pending = [root]
     while pending:
         expr = pending.pop()
-        found.append(expr)
+        dying.append(expr)
         for e, _, _ in expr.operands:
             left[e] = left.get(e, e.uses) - 1
             if not left[e]:
                 pending.append(e)
-    return found
+    return dying
 
 
-def _write(rules: Rules, reading: Reading, change: _Change, new: dict[Expr, ir.Value]) -> None:
+def _write(
+    rules: Rules, reading: FunctionTensors, change: _SumRewrite, new: dict[Expr, ir.Value]
+) -> None:
     """Computes a root otherwise.
 
     Args:

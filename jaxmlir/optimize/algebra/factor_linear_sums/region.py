@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxmlir.optimize.algebra.labelled_tensors.cost import Cost
+from jaxmlir.optimize.algebra.labelled_tensors.cost import TensorCost
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
     LINEAR,
     Algebra,
@@ -61,7 +61,7 @@ def _cost(expr: Expr, costs: Costs) -> float:
     if not expr.contracts:
         return terms * itemsize * costs.read_byte
     sizes = [math.prod([expr.sizes[k] for k in labels]) for _, labels, _ in expr.operands]
-    return Cost.of_product(terms, (*sizes, expr.size), itemsize).ns(costs, _is_small(expr))
+    return TensorCost.of_product(terms, (*sizes, expr.size), itemsize).ns(costs, _is_small(expr))
 
 
 def _is_small(expr: Expr) -> bool:
@@ -81,7 +81,7 @@ def price(
     expr: Expr,
     costs: Costs,
     is_there: Callable[[Expr], bool],
-    made: set[Expr],
+    computed: set[Expr],
     read: set[Expr],
     counted: Set[Expr] = frozenset(),
 ) -> float:
@@ -89,7 +89,7 @@ def price(
     there and has not been counted.
 
     Args:
-      made: what is computed; this expression, and what it is made of, is added.
+      computed: what is computed; this expression, and what it is made of, is added.
       read: what is used and there; it is added to as well.
     """
     total, pending = 0.0, [expr]
@@ -97,15 +97,15 @@ def price(
         expr = pending.pop()
         if is_there(expr):
             read.add(expr)
-        elif expr not in counted and expr not in made:
-            made.add(expr)
+        elif expr not in counted and expr not in computed:
+            computed.add(expr)
             total += cost(expr, costs)
             for operand, _, _ in expr.operands:
                 pending.append(operand)
     return total
 
 
-class Unfit(Exception):
+class AmbiguousDimension(Exception):
     """A dimension of an expression stands for different dimensions of the root."""
 
 
@@ -127,18 +127,18 @@ class Factors:
     products: dict[Tensor, Tensor] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Tensor]:
-        found = []
+        factors = []
         while self.before is not None:
-            found.append(self.last)
+            factors.append(self.last)
             self = self.before
-        return reversed(found)
+        return reversed(factors)
 
     def with_last(self, factor: Tensor) -> Factors:
         """The factors and one more; the same object each time."""
-        found = self.longer.get(factor)
-        if found is None:
-            found = self.longer[factor] = Factors(self, factor, self.labels | {*factor.labels})
-        return found
+        extended = self.longer.get(factor)
+        if extended is None:
+            extended = self.longer[factor] = Factors(self, factor, self.labels | {*factor.labels})
+        return extended
 
     def times(self, algebra: Algebra, t: Tensor) -> Tensor:
         """A tensor times all of them, from the first one on."""
@@ -146,14 +146,14 @@ class Factors:
         while factors.before is not None and t not in factors.products:
             pending.append(factors)
             factors = factors.before
-        found = t if factors.before is None else factors.products[t]
+        product = t if factors.before is None else factors.products[t]
         for factors in reversed(pending):
-            found = factors.products[t] = algebra.product(found, factors.last)
-        return found
+            product = factors.products[t] = algebra.product(product, factors.last)
+        return product
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class VisitedExpr:
     """An expression that the walk has come to.
 
     Attributes:
@@ -174,19 +174,19 @@ class Place:
     price: float = 0.0
 
 
-class _Op(NamedTuple):
+class _LabelledOp(NamedTuple):
     """An op that the walk goes through: its place, its labels, and its operands."""
 
-    place: Place
+    place: VisitedExpr
     labels: tuple[int, ...]
     operands: list[Tensor]
 
 
-_Handed = tuple[Tensor, Tensor, Factors]
+_OperandCotangent = tuple[Tensor, Tensor, Factors]
 """An operand, its cotangent, and factors of that which wait."""
 
 
-class Walk:
+class CotangentWalk:
     """The walk from a root.
 
     Attributes:
@@ -216,7 +216,7 @@ class Walk:
         self._weights = weights
         self.root = root
         self.stops = stops
-        self.places: dict[Expr, Place] = {}
+        self.places: dict[Expr, VisitedExpr] = {}
         self.read: set[Expr] = set()
         self.precision: dict[int, Any] = {}
         self._is_there = is_there
@@ -225,7 +225,7 @@ class Walk:
         self._one = algebra.one(root.dtype)
         self._no_factors = Factors(None, None, frozenset())
         labels = tuple(range(root.rank))
-        self.places[root] = Place(root, labels, self._one, self._no_factors, handed=root.uses)
+        self.places[root] = VisitedExpr(root, labels, self._one, self._no_factors, handed=root.uses)
         pending = [-root.number]
         by_number = {root.number: root}
         while pending:
@@ -233,11 +233,11 @@ class Walk:
                 by_number[operand.number] = operand
                 heapq.heappush(pending, -operand.number)
 
-    def leaves(self) -> Iterator[Place]:
+    def leaves(self) -> Iterator[VisitedExpr]:
         """The places at which the walk ends."""
         return (place for place in self.places.values() if not place.step)
 
-    def _step(self, place: Place) -> list[Expr]:
+    def _step(self, place: VisitedExpr) -> list[Expr]:
         """Hands the cotangent of an expression to its operands; those that are met first."""
         expr = place.expr
         if expr in self.stops or expr.kind not in LINEAR or expr.value is None:
@@ -254,33 +254,35 @@ class Walk:
             for label in fresh:
                 self.precision[label] = expr.params
             self._labels = fresh.stop
-        own, label_of = numbered(len(labels)), labels.__getitem__
+        in_order, label_of = numbered(len(labels)), labels.__getitem__
         operands = [
-            Tensor(e, labels if w == own else tuple(map(label_of, w)), s)
+            Tensor(e, labels if w == in_order else tuple(map(label_of, w)), s)
             for e, w, s in expr.operands
         ]
         first = []
-        for operand, cotangent, factors in self._handed(_Op(place, labels, operands)):
+        for operand, cotangent, factors in self._handed(_LabelledOp(place, labels, operands)):
             operand_expr, own_labels, sign = operand
             place.price += self._price(cotangent)
             place.step.append(operand_expr)
-            known = self.places.get(operand_expr)
-            if known is None:
-                self.places[operand_expr] = Place(
+            target = self.places.get(operand_expr)
+            if target is None:
+                self.places[operand_expr] = VisitedExpr(
                     operand_expr, own_labels, cotangent.times(sign), factors
                 )
                 first.append(operand_expr)
             else:
-                self._add(known, operand, cotangent.times(sign), factors)
-                place.price += self._price(known.cotangent)
+                self._add(target, operand, cotangent.times(sign), factors)
+                place.price += self._price(target.cotangent)
         return first
 
-    def _add(self, known: Place, operand: Tensor, cotangent: Tensor, factors: Factors) -> None:
+    def _add(
+        self, known: VisitedExpr, operand: Tensor, cotangent: Tensor, factors: Factors
+    ) -> None:
         """Hands a cotangent to an expression that has one, by other labels."""
         if operand.labels != known.labels:
             at = dict(zip(operand.labels, known.labels, strict=True))
             if any(a != b and min(a, b) < self.root.rank for a, b in at.items()):
-                raise Unfit
+                raise AmbiguousDimension
             cotangent, *others = (
                 t.relabelled({k: at.get(k, k) for k in t.labels}) for t in (cotangent, *factors)
             )
@@ -292,31 +294,31 @@ class Walk:
         known.cotangent = self.algebra.add(known.cotangent, cotangent)
         known.handed += 1
 
-    def _handed(self, op: _Op) -> list[_Handed]:
+    def _handed(self, op: _LabelledOp) -> list[_OperandCotangent]:
         """The cotangents that an op hands to its operands."""
         expr, tensors = op.place.expr, op.operands
-        given = op.place.cotangent
+        cotangent = op.place.cotangent
         if expr.kind == "add":
-            return [self._summed(op, given, t) for t in tensors]
+            return [self._summed(op, cotangent, t) for t in tensors]
         if expr.kind == "div":
             by = self.algebra.apply("div", None, [self._one, tensors[1]], expr.dtype)
             return [self._times(op, tensors[0], by)]
         if expr.kind == "mask":
-            operands = [tensors[0], given.unsigned]
+            operands = [tensors[0], cotangent.unsigned]
             masked = self.algebra.apply("mask", expr.params, operands, expr.dtype)
-            return [self._summed(op, masked.times(given.sign), tensors[1])]
+            return [self._summed(op, masked.times(cotangent.sign), tensors[1])]
         if len(tensors) == 1:
-            return [self._summed(op, given, tensors[0])]
+            return [self._summed(op, cotangent, tensors[0])]
         # Of two factors, the one whose cotangent costs less.
         a, b = tensors
-        found = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
+        handed = [self._times(op, a, b)] if a.expr.kind in LINEAR else []
         if b.expr.kind in LINEAR:
-            found.append(self._times(op, b, a))
-        if len(found) > 1:
-            found.sort(key=lambda h: (self._estimate(h[1]), -self._weights.get(h[0].expr, 0.0)))
-        return found[:1]
+            handed.append(self._times(op, b, a))
+        if len(handed) > 1:
+            handed.sort(key=lambda h: (self._estimate(h[1]), -self._weights.get(h[0].expr, 0.0)))
+        return handed[:1]
 
-    def _times(self, op: _Op, operand: Tensor, other: Tensor) -> _Handed:
+    def _times(self, op: _LabelledOp, operand: Tensor, other: Tensor) -> _OperandCotangent:
         """The cotangent that a product hands to one of its factors."""
         waits = op.place.cotangent.expr is self._one.expr and not op.place.expr.sums
         if waits and set(other.labels) <= set(operand.labels):
@@ -325,12 +327,12 @@ class Walk:
 
     def _summed(
         self,
-        op: _Op,
-        given: Tensor,
+        op: _LabelledOp,
+        cotangent: Tensor,
         operand: Tensor,
         other: Tensor | None = None,
         waiting: Tensor | None = None,
-    ) -> _Handed:
+    ) -> _OperandCotangent:
         """A cotangent times the other factor, summed over labels that an operand has not.
 
         Args:
@@ -341,7 +343,7 @@ class Walk:
             factors = factors.with_last(waiting)
         if operand.labels == op.labels:
             # Nothing is summed over.
-            product = given if other is None else self.algebra.product(given, other)
+            product = cotangent if other is None else self.algebra.product(cotangent, other)
             return operand, product, factors
         rank, labels = self.root.rank, operand.labels
         gone = {k for k in op.labels if k >= rank and k not in labels}
@@ -351,19 +353,19 @@ class Walk:
                 if gone.isdisjoint(factor.labels):
                     factors = factors.with_last(factor)
                 else:
-                    given = self.algebra.product(given, factor)
+                    cotangent = self.algebra.product(cotangent, factor)
         expr, times = op.place.expr, 1
-        nowhere = gone.difference(given.labels, other.labels if other else ())
+        nowhere = gone.difference(cotangent.labels, other.labels if other else ())
         if nowhere:
             sizes = zip(op.labels, expr.sizes, strict=True)
             times = math.prod([size for k, size in sizes if k in nowhere])
         if other is None:
-            found = self.algebra.sum(given, gone)
+            summed = self.algebra.sum(cotangent, gone)
         else:
-            found = self.algebra.product(given, other, gone, expr.params)
+            summed = self.algebra.product(cotangent, other, gone, expr.params)
         if times != 1:
             factors = factors.with_last(self.algebra.constant(times, self.root.dtype))
-        return operand, found, factors
+        return operand, summed, factors
 
     def _estimate(self, cotangent: Tensor) -> float:
         return price(cotangent.expr, self.costs, self._is_there, set(), set(), self._counted)
@@ -375,12 +377,12 @@ class Walk:
         return price(cotangent.expr, self.costs, self._is_there, self._counted, self.read)
 
 
-def stops(walk: Walk) -> set[Expr]:
+def stops(walk: CotangentWalk) -> set[Expr]:
     """The places at which a walk should have ended, as to go on costs more than what it saves.
 
     What is handed to an expression on several ways is paid for in equal parts.
     """
-    found: set[Expr] = set()
+    stopped: set[Expr] = set()
     forward: dict[Expr, float] = {}
     total: dict[Expr, float] = {}
     for expr in sorted(walk.places, key=operator.attrgetter("number")):
@@ -397,19 +399,19 @@ def stops(walk: Walk) -> set[Expr]:
         forward[expr] = below = cost(expr, walk.costs) + below
         total[expr] = further = place.price + further
         if end + below <= further and expr is not walk.root:
-            found.add(expr)
+            stopped.add(expr)
             total[expr] = end + below
-    return found
+    return stopped
 
 
-def transposed(walk: Walk) -> Tensor:
+def transposed(walk: CotangentWalk) -> Tensor:
     """The root, as the sum of all leaves times their cotangents."""
     algebra, rank = walk.algebra, walk.root.rank
     groups: dict[Any, list[Tensor]] = {}
     for place in walk.leaves():
-        kept = place.factors.labels
+        needed = place.factors.labels
         leaf = Tensor(place.expr, place.labels)
-        gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in kept}
+        gone = {k for k in (*leaf.labels, *place.cotangent.labels) if k >= rank and k not in needed}
         product = _contracted(walk, place.cotangent, leaf, gone)
         groups.setdefault((frozenset(product.labels), place.factors), []).append(product)
     # What is summed over the same labels is added up before.
@@ -420,13 +422,13 @@ def transposed(walk: Walk) -> Tensor:
     return _added(algebra, sums)
 
 
-def _contracted(walk: Walk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tensor:
+def _contracted(walk: CotangentWalk, a: Tensor, b: Tensor, gone: Collection[int]) -> Tensor:
     """The product of two tensors, summed over as many labels as is worth a loop of its own: all
     if it is one of matrices, and else those that some factor has not."""
     algebra = walk.algebra
     if not set(a.labels) <= set(b.labels) and not set(b.labels) <= set(a.labels):
-        asked = {walk.precision[k] for k in gone if k in a.labels and k in b.labels}
-        return algebra.product(a, b, gone, asked.pop() if len(asked) == 1 else None)
+        precisions = {walk.precision[k] for k in gone if k in a.labels and k in b.labels}
+        return algebra.product(a, b, gone, precisions.pop() if len(precisions) == 1 else None)
     for k in gone:
         if len(algebra.pulled(a, {k})) + len(algebra.pulled(b, {k})) > 2:
             return algebra.product(a, b, {k})

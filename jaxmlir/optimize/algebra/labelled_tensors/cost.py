@@ -25,7 +25,7 @@ MIN_GAIN = 1.3
 """How many times faster than the old order a new one has to be in the estimate."""
 
 
-class Cost(NamedTuple):
+class TensorCost(NamedTuple):
     """An estimate.
 
     Attributes:
@@ -38,28 +38,30 @@ class Cost(NamedTuple):
     bytes: float = 0
     ops: float = 0
 
-    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
+    def __add__(self, other: TensorCost) -> TensorCost:  # type: ignore[override]
         if other is FREE:
             return self
-        return Cost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
+        return TensorCost(self.flops + other.flops, self.bytes + other.bytes, self.ops + other.ops)
 
     @staticmethod
-    def of_product(terms: int, sizes: tuple[int, ...], itemsize: int) -> Cost:
+    def of_product(terms: int, sizes: tuple[int, ...], itemsize: int) -> TensorCost:
         """The cost of a product of matrices.
 
         Args:
           terms: how many products of numbers are added up, in all elements.
           sizes: of the factors and the result.
         """
-        return Cost(2 * terms, sum(sizes) * itemsize, 1)
+        return TensorCost(2 * terms, sum(sizes) * itemsize, 1)
 
-    def shared(self, times: int) -> Cost:
+    def shared(self, times: int) -> TensorCost:
         """The cost for each of several uses of what is computed once."""
         return (
-            self if times == 1 else Cost(self.flops / times, self.bytes / times, self.ops / times)
+            self
+            if times == 1
+            else TensorCost(self.flops / times, self.bytes / times, self.ops / times)
         )
 
-    def is_less(self, other: Cost) -> bool:
+    def is_less(self, other: TensorCost) -> bool:
         """Whether this takes fewer operations and bytes than another, and no more kernels."""
         return self.flops < other.flops and self.bytes < other.bytes and self.ops <= other.ops
 
@@ -76,7 +78,7 @@ class Cost(NamedTuple):
         return f"{_si(self.flops)}FLOP and {_si(self.bytes)}B"
 
 
-FREE = Cost()
+FREE = TensorCost()
 """The cost of what is fused into others."""
 
 

@@ -27,7 +27,7 @@ ones, over which the operation sums."""
 Operand = tuple["Expr", Labels, int]
 """An operand of an operation: an expression, and its labels and sign."""
 
-Term = tuple[int, Labels, int, "Expr"]
+SumTerm = tuple[int, Labels, int, "Expr"]
 """A term of a sum: an expression with its number, and its labels and sign."""
 
 # A sum of more terms than this is one term of another sum.
@@ -54,7 +54,7 @@ class Expr:
     ``"div"``
     ``"mask"``       of a mask, and what it lets through
     ``"diagonal"``   the elements of an operand at which two of its dimensions have one index
-    ``"reshape"``    that splits or merges dimensions, by a :class:`Parts`
+    ``"reshape"``    that splits or merges dimensions, by a :class:`LabelledReshape`
     ``"selection"``  the product with a selector, summed over the rows or over the selected ones
     ``"selector"``   a matrix with a single 1 in each row, of where these are (``selectors``)
     ``"eye"``        an identity matrix
@@ -86,7 +86,7 @@ class Expr:
     rank: int
     dtype: Any
     sums: bool
-    terms: tuple[Term, ...] = ()
+    terms: tuple[SumTerm, ...] = ()
     is_alike: bool = True
     value: int | None = None
     users: list[Expr | None] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Expr:
         return {*a}.difference(b), {*b}.difference(a)
 
 
-class Parts(NamedTuple):
+class LabelledReshape(NamedTuple):
     """A reshape, with labels for the parts that dimensions are split into.
 
     Attributes:
@@ -184,10 +184,10 @@ class Algebra:
         """
         sizes = tuple(sizes)
         key = (kind, params, operands, dtype, sizes)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = self._new(kind, params, operands, sizes, len(sizes), dtype)
-        return found
+        expr = self.known.get(key)
+        if expr is None:
+            expr = self.known[key] = self._new(kind, params, operands, sizes, len(sizes), dtype)
+        return expr
 
     def atom(self, kind: str, params: Any, sizes: Sequence[int], dtype: Any) -> Expr:
         """An expression without operands, known by its parameters."""
@@ -203,10 +203,10 @@ class Algebra:
         return a.expr is self.constant(0, a.expr.dtype).expr
 
     def one(self, dtype: Any) -> Tensor:
-        found = self._ones.get(dtype)
-        if found is None:
-            found = self._ones[dtype] = self.constant(1, dtype)
-        return found
+        one = self._ones.get(dtype)
+        if one is None:
+            one = self._ones[dtype] = self.constant(1, dtype)
+        return one
 
     def apply(
         self,
@@ -224,11 +224,11 @@ class Algebra:
         """
         labels, sizes, used = _wired(operands, gone)
         key = (kind, params, dtype, used, len(labels))
-        found = self.known.get(key)
-        if found is None:
+        expr = self.known.get(key)
+        if expr is None:
             used = used[::-1] if swapped else used
-            found = self.known[key] = self._new(kind, params, used, sizes, len(labels), dtype)
-        return Tensor(found, labels)
+            expr = self.known[key] = self._new(kind, params, used, sizes, len(labels), dtype)
+        return Tensor(expr, labels)
 
     def product(
         self, a: Tensor, b: Tensor, gone: Collection[int] = (), params: Any = None
@@ -250,10 +250,10 @@ class Algebra:
         if params is not None or shared.isdisjoint(gone):
             return self.raw_product(a, b, gone, params)
         (a, *outer), (b, *others) = self.pulled(a, gone), self.pulled(b, gone)
-        found = self.raw_product(a, b, gone)
+        product = self.raw_product(a, b, gone)
         for factor in (*outer, *others):
-            found = self.product(found, factor)
-        return found
+            product = self.product(product, factor)
+        return product
 
     def raw_product(
         self, a: Tensor, b: Tensor, gone: Collection[int] = (), params: Any = None
@@ -265,8 +265,8 @@ class Algebra:
         if not gone or {*a.labels, *b.labels}.isdisjoint(gone):
             gone, params, swapped = (), None, False
         unsigned = (a, b) if a.sign == b.sign == 1 else (a.unsigned, b.unsigned)
-        found = self.apply("product", params, unsigned, a.expr.dtype, gone, swapped)
-        return found if a.sign == b.sign else found.times(-1)
+        product = self.apply("product", params, unsigned, a.expr.dtype, gone, swapped)
+        return product if a.sign == b.sign else product.times(-1)
 
     def sum(self, a: Tensor, gone: Collection[int]) -> Tensor:
         """A tensor summed over those of some labels that it has."""
@@ -283,8 +283,8 @@ class Algebra:
 
     def raw_sum(self, a: Tensor, gone: Collection[int]) -> Tensor:
         """The sum as it is, over labels that the tensor has."""
-        found = self.apply("product", None, [a.unsigned], a.expr.dtype, gone)
-        return found.times(a.sign)
+        total = self.apply("product", None, [a.unsigned], a.expr.dtype, gone)
+        return total.times(a.sign)
 
     # Pattern: sum over i of (x[i] f + x[i] g) b[i] = (f + g) (sum over i of x[i] b[i])
     def pulled(self, a: Tensor, gone: Collection[int]) -> list[Tensor]:
@@ -292,16 +292,16 @@ class Algebra:
         if not any(k in gone for k in a.labels):
             return [a]
         key = (a.expr, tuple([k in gone for k in a.labels]))
-        found = self._pulled.get(key)
-        if found is None:
+        parts = self._pulled.get(key)
+        if parts is None:
             if self._depth == MAX_DEPTH:
                 return [a]
             dims = range(a.expr.rank)
-            own = [d for d in dims if key[1][d]]
+            gone_dims = [d for d in dims if key[1][d]]
             self._depth += 1
-            found = self._pulled[key] = self._pull(Tensor(a.expr, tuple(dims)), own)
+            parts = self._pulled[key] = self._pull(Tensor(a.expr, tuple(dims)), gone_dims)
             self._depth -= 1
-        core, *factors = (t.relabelled(a.labels) for t in found)
+        core, *factors = (t.relabelled(a.labels) for t in parts)
         return [core.times(a.sign), *factors]
 
     def _pull(self, a: Tensor, gone: Collection[int]) -> list[Tensor]:
@@ -347,34 +347,34 @@ class Algebra:
         if is_alike:
             # As most are: terms that are laid out alike.
             labels = a.labels
-            own = numbered(len(labels))
-            terms = [t for x in (a, b) for t in _terms(Tensor(x.expr, own, x.sign), is_whole)]
+            wiring = numbered(len(labels))
+            terms = [t for x in (a, b) for t in _terms(Tensor(x.expr, wiring, x.sign), is_whole)]
             terms.sort(key=_number)
             sign = terms[0][2]
-            sizes = terms[0][3].sizes[: len(own)]
+            sizes = terms[0][3].sizes[: len(wiring)]
             flat = tuple(_times(terms, sign))
         else:
             terms = [*_terms(a, is_whole), *_terms(b, is_whole)]
             terms.sort(key=_by_number)
             labels, sign = terms[0][1], terms[0][2]
-            tensors = [Tensor(e, own) for _, own, _, e in terms]
+            tensors = [Tensor(e, wiring) for _, wiring, _, e in terms]
             labels, sizes, wired = _wired(tensors, ())
             pairs = zip(terms, wired, strict=True)
             flat = tuple([(number, w, s * sign, e) for (number, _, s, _), (e, w, _) in pairs])
         key = ("add", a.expr.dtype, flat)
-        found = self.known.get(key)
-        if found is None:
+        expr = self.known.get(key)
+        if expr is None:
             if is_alike:
-                labelled = [own, own]
+                labelled = [wiring, wiring]
             else:
                 at = {label: k for k, label in enumerate(labels)}
                 labelled = [t.relabelled(at).labels for t in (a, b)]
             pairs = zip((a, b), labelled, strict=True)
             operands = tuple([(t.expr, w, t.sign * sign) for t, w in pairs])
-            found = self._new("add", None, operands, sizes, len(labels), a.expr.dtype)
-            found.terms, found.is_alike = flat, is_alike
-            self.known[key] = found
-        return Tensor(found, labels, sign)
+            expr = self._new("add", None, operands, sizes, len(labels), a.expr.dtype)
+            expr.terms, expr.is_alike = flat, is_alike
+            self.known[key] = expr
+        return Tensor(expr, labels, sign)
 
     def scaled(self, a: Tensor, times: int) -> Tensor:
         """A tensor times a whole number."""
@@ -388,8 +388,8 @@ class Algebra:
         if len(at) == len(a.labels):
             return a
         operands = (Tensor(a.expr, tuple([at[k] for k in a.labels])),)
-        found = self.operation("diagonal", None, operands, map(a.size_of, at), a.expr.dtype)
-        return Tensor(found, tuple(at), a.sign)
+        expr = self.operation("diagonal", None, operands, map(a.size_of, at), a.expr.dtype)
+        return Tensor(expr, tuple(at), a.sign)
 
     def reshaped(
         self, a: Tensor, dims: Sequence[Labels], result: Sequence[Labels], sizes: Any
@@ -404,19 +404,22 @@ class Algebra:
         at: dict[int, int] = {}
         for label in itertools.chain(*dims, *result):
             at.setdefault(label, len(at))
-        parts = Parts(
-            *(tuple([tuple([at[k] for k in labels]) for labels in of]) for of in (dims, result)),
+        parts = LabelledReshape(
+            *(
+                tuple([tuple([at[k] for k in labels]) for labels in dim_labels])
+                for dim_labels in (dims, result)
+            ),
             tuple([sizes[k] for k in at]),
         )
         shape = tuple([math.prod([sizes[k] for k in labels]) for labels in result])
         operands = (Tensor(a.expr, numbered(len(dims))),)
-        found = self.operation("reshape", parts, operands, shape, a.expr.dtype)
-        return Tensor(found, numbered(len(shape)), a.sign)
+        expr = self.operation("reshape", parts, operands, shape, a.expr.dtype)
+        return Tensor(expr, numbered(len(shape)), a.sign)
 
     def selected(self, a: Tensor, selector: Tensor, gone: Collection[int]) -> Tensor:
         """The product of a tensor and a selector."""
-        found = self.apply("selection", None, [a.unsigned, selector], a.expr.dtype, gone)
-        return found.times(a.sign)
+        product = self.apply("selection", None, [a.unsigned, selector], a.expr.dtype, gone)
+        return product.times(a.sign)
 
     def _new(
         self, kind: str, params: Any, operands: Any, sizes: Any, rank: int, dtype: Any
@@ -425,21 +428,21 @@ class Algebra:
         return Expr(len(self.known), kind, params, operands, sizes, rank, dtype, sums)
 
 
-def _terms(t: Tensor, is_whole: bool) -> Sequence[Term]:
+def _terms(t: Tensor, is_whole: bool) -> Sequence[SumTerm]:
     """The terms that a tensor is the sum of, by its labels; itself as one unless ``is_whole``."""
     if t.expr.kind != "add" or not is_whole:
         return ((t.expr.number, t.labels, t.sign, t.expr),)
     labels = t.labels
-    own = numbered(len(labels))
-    if labels == own:
+    in_order = numbered(len(labels))
+    if labels == in_order:
         return _times(t.expr.terms, t.sign)
     return [
-        (number, labels if w == own else tuple([labels[k] for k in w]), s * t.sign, e)
+        (number, labels if w == in_order else tuple([labels[k] for k in w]), s * t.sign, e)
         for number, w, s, e in t.expr.terms
     ]
 
 
-def _times(terms: Sequence[Term], sign: int) -> Sequence[Term]:
+def _times(terms: Sequence[SumTerm], sign: int) -> Sequence[SumTerm]:
     return terms if sign == 1 else [(number, w, -s, e) for number, w, s, e in terms]
 
 
@@ -465,9 +468,9 @@ def _wired(
     first = tensors[0]
     if not gone and all([t.labels == first.labels or not t.labels for t in tensors]):
         # As most are: elementwise ops of tensors that are laid out alike.
-        own = numbered(len(first.labels))
-        used = tuple([(expr, own if labels else (), sign) for expr, labels, sign in tensors])
-        return first.labels, first.expr.sizes[: len(own)], used
+        in_order = numbered(len(first.labels))
+        used = tuple([(expr, in_order if labels else (), sign) for expr, labels, sign in tensors])
+        return first.labels, first.expr.sizes[: len(in_order)], used
     at: dict[int, int] = {}
     sizes: list[int] = []
     summed: dict[int, int] = {}
@@ -478,13 +481,13 @@ def _wired(
             elif k not in at:
                 at[k] = len(sizes)
                 sizes.append(size)
-    kept = tuple(at)
+    out_labels = tuple(at)
     for k, size in summed.items():
         at[k] = len(sizes)
         sizes.append(size)
     number = at.__getitem__
     used = tuple([(expr, tuple(map(number, labels)), sign) for expr, labels, sign in tensors])
-    return kept, tuple(sizes), used
+    return out_labels, tuple(sizes), used
 
 
 # Pattern: sum over k of I[i,k] B[k] = B[i]
@@ -494,8 +497,8 @@ def _through_identity(eye: Tensor, b: Tensor, gone: Collection[int]) -> Tensor |
         if summed in gone and kept not in b.labels:
             if summed not in b.labels and kept in gone:
                 return None
-            new = tuple([kept if k == summed else k for k in b.labels])
-            return Tensor(b.expr, new, b.sign * eye.sign)
+            labels = tuple([kept if k == summed else k for k in b.labels])
+            return Tensor(b.expr, labels, b.sign * eye.sign)
     return None
 
 

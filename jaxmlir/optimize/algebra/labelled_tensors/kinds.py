@@ -32,7 +32,7 @@ SUMS = frozenset({"jaxpr.dot_general", "jaxpr.reduce_sum"})
 """The ops that may sum over dimensions."""
 
 
-class Kind:
+class OpKind:
     """What the ops of a signature have in common, as they are read.
 
     Attributes:
@@ -83,7 +83,7 @@ class Kind:
         return Dot(self.attributes.get("precision")) if is_dot else None
 
 
-kind_of = functools.cache(Kind)
+kind_of = functools.cache(OpKind)
 
 
 @functools.cache
@@ -105,7 +105,7 @@ def can_be_summed(dtype: Any) -> bool:
     return dtype.kind in "iuc"
 
 
-Reader = Callable[[Algebra, Kind, list[Tensor]], Tensor | None]
+TensorRule = Callable[[Algebra, OpKind, list[Tensor]], Tensor | None]
 """The tensor that an op of a kind makes of those of its operands, if it is read."""
 
 
@@ -137,8 +137,8 @@ class Wiring(NamedTuple):
     @property
     def summed(self) -> list[int]:
         """The labels that the result lacks, in order."""
-        kept = set(itertools.chain(*self.result))
-        return sorted(self.sizes.keys() - kept)
+        in_result = set(itertools.chain(*self.result))
+        return sorted(self.sizes.keys() - in_result)
 
     @property
     def is_whole(self) -> bool:
@@ -213,8 +213,8 @@ def _broadcast_in_dim(get: Get, operands: Sequence[Shape], result: Shape) -> Wir
 def _reduce(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
     (shape,) = operands
     gone = get("axes")
-    kept, summed = itertools.count(), itertools.count(len(result))
-    labels = [next(summed if d in gone else kept) for d in range(len(shape))]
+    free, summed = itertools.count(), itertools.count(len(result))
+    labels = [next(summed if d in gone else free) for d in range(len(shape))]
     return _whole([labels], operands, result)
 
 

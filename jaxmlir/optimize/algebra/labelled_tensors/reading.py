@@ -22,8 +22,8 @@ from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.algebra.labelled_tensors import selectors
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Expr, Labels, Tensor
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
-    Kind,
-    Reader,
+    OpKind,
+    TensorRule,
     Wiring,
     can_be_summed,
     described,
@@ -31,14 +31,14 @@ from jaxmlir.optimize.algebra.labelled_tensors.kinds import (
 )
 
 
-def read(body: FunctionView) -> Reading:
+def read(body: FunctionView) -> FunctionTensors:
     """A function's values as tensors; the same for all passes that find the function as it was."""
     if body.tensors is None:
-        body.tensors = Reading(body)
+        body.tensors = FunctionTensors(body)
     return body.tensors
 
 
-class Reading:
+class FunctionTensors:
     """A function's values as tensors.
 
     Attributes:
@@ -85,15 +85,15 @@ class Reading:
         tensors = self.tensors
         operands = [tensors[v] for v in self.body.operands[index]]
         kind, reader = _reader_of(signature)
-        found = reader and reader(self.algebra, kind, operands)
-        if found is None:
+        tensor = reader and reader(self.algebra, kind, operands)
+        if tensor is None:
             for t in operands:
                 t.expr.users.append(None)
             for type_ in signature.results:
                 self._leaf(type_)
                 self.ops[tensors[-1].expr] = index
             return
-        expr = found.expr
+        expr = tensor.expr
         if expr.value is None:
             # It is the first one of its kind.
             expr.value = len(tensors)
@@ -101,11 +101,11 @@ class Reading:
             # Where it has users, it was met as a part of another one.
             if not expr.users:
                 _use_operands(expr)
-        tensors.append(found)
+        tensors.append(tensor)
 
 
 @functools.cache
-def _reader_of(signature: Signature) -> tuple[Kind, Reader | None]:
+def _reader_of(signature: Signature) -> tuple[OpKind, TensorRule | None]:
     """How the ops of a signature are read."""
     kind = kind_of(signature)
     return kind, READERS.get(signature.name) if kind.is_plain else None
@@ -119,39 +119,39 @@ def _use_operands(expr: Expr) -> None:
             _use_operands(operand)
 
 
-def _elementwise(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _elementwise(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     return algebra.apply(kind.name, kind.signature.attributes, operands, kind.dtype)
 
 
 # Pattern: (a + b)[i] = a[i] + b[i]
-def _add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _add(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     if not kind.is_number:
         return _elementwise(algebra, kind, operands)
     a, b = operands
     return algebra.add(a, b.times(-1) if kind.name == "jaxpr.sub" else b)
 
 
-def _mul(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _mul(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     if not kind.is_number:
         return _elementwise(algebra, kind, operands)
     return algebra.raw_product(*operands)
 
 
-def _neg(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _neg(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     return operands[0].times(-1) if kind.is_number else _elementwise(algebra, kind, operands)
 
 
-def _div(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _div(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     # Quotients of integers are rounded; those of four bits are of another kind to numpy.
     if not kind.is_number or not dtypes.issubdtype(kind.dtype, np.inexact):
         return _elementwise(algebra, kind, operands)
     a, b = operands
-    found = algebra.apply("div", None, [t.unsigned for t in operands], kind.dtype)
-    return found.times(a.sign * b.sign)
+    quotient = algebra.apply("div", None, [t.unsigned for t in operands], kind.dtype)
+    return quotient.times(a.sign * b.sign)
 
 
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
-def _rewired(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _rewired(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     wiring = kind.wiring
     if wiring is None:
         return None
@@ -186,13 +186,13 @@ def _split(algebra: Algebra, wiring: Wiring, a: Tensor) -> Tensor:
 
 
 # Pattern: concatenate(x, x)[i,d] = x[i]
-def _concatenate(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _concatenate(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     first, d = operands[0], kind.attributes["dimension"]
     is_repeated = all(t == first for t in operands) and d not in first.labels
     return first if is_repeated else None
 
 
-def _convert(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _convert(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     (a,) = operands
     expr, dtype = a.expr, kind.dtype
     if expr.dtype == dtype:
@@ -211,7 +211,7 @@ def _convert(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
 # --- constants ------------------------------------------------------------------------------------
 
 
-def _constant(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _constant(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     value = kind.attributes.get("value")
     if not isinstance(value, np.ndarray) or value.size > 4096:
         return None
@@ -225,7 +225,7 @@ def _constant(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | 
     return None
 
 
-def _iota(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _iota(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     if operands:
         return None
     d = kind.attributes["dimension"]
@@ -238,7 +238,7 @@ def _iota(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None
 
 
 # Pattern: (i == j)[i,j] = I[i,j]
-def _eq(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _eq(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     a, b = operands
     same = (a.expr, a.sign) == (b.expr, b.sign)
     if same and a.expr.kind == "iota" and a.labels != b.labels:
@@ -249,7 +249,7 @@ def _eq(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
 
 
 # Pattern: select_n(i == j, 0, x)[i,j] = I[i,j] x[i,j]
-def _select_n(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor:
+def _select_n(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor:
     dtype = kind.dtype
     mask, *cases = operands
     if len(cases) == 2 and mask.expr.dtype == np.bool_ and can_be_summed(dtype):
@@ -276,16 +276,16 @@ def may_guard(mask: Expr) -> bool:
     seen: set[tuple[Expr, frozenset[int]]] = set()
 
     def note(expr: Expr, labels: Labels, own: Collection[int]) -> None:
-        there = expr, frozenset([k for k, label in enumerate(labels) if label in own])
+        entry = expr, frozenset([k for k, label in enumerate(labels) if label in own])
         is_float = dtypes.issubdtype(expr.dtype, np.inexact)
-        belongs = expr.kind == "constant" or len(there[1]) == len(own)
-        if is_float and belongs and there not in seen:
-            seen.add(there)
-            pending.append(there)
+        belongs = expr.kind == "constant" or len(entry[1]) == len(own)
+        if is_float and belongs and entry not in seen:
+            seen.add(entry)
+            pending.append(entry)
 
     note(*kept_out[:2], labels)
     while pending:
-        expr, own = pending.pop()
+        expr, mask_labels = pending.pop()
         operands = expr.operands
         if expr.kind == "div" and operands[1][0].kind == "constant":
             operands = operands[:1]
@@ -295,7 +295,7 @@ def may_guard(mask: Expr) -> bool:
         elif expr.kind not in _FINITE:
             return True
         for operand, of_operand, _ in operands:
-            note(operand, of_operand, own)
+            note(operand, of_operand, mask_labels)
     return False
 
 
@@ -310,7 +310,7 @@ _FINITE = frozenset({"add", "eye", "iota", "mask", "product"}) | {
 }
 
 
-READERS: dict[str, Reader] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
+READERS: dict[str, TensorRule] = dict.fromkeys(ELEMENTWISE, _elementwise) | {
     **dict.fromkeys(with_trait(Trait.ADDITIVE), _add),
     **dict.fromkeys(with_trait(Trait.RESHAPE), _rewired),
     "jaxpr.broadcast_in_dim": _rewired,

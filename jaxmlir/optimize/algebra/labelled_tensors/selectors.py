@@ -25,10 +25,10 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Labels, Tensor
-from jaxmlir.optimize.algebra.labelled_tensors.kinds import Kind, Reader
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import OpKind, TensorRule
 
 
-class Spec:
+class RowSelector:
     """A way to select rows of arrays, and its transpose; hashable.
 
     Attributes:
@@ -54,7 +54,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Indexed(Spec):
+class IndexSelector(RowSelector):
     """Rows whose numbers are in an array: gather and scatter-add.
 
     Of indices that are promised to be in bounds, JAX says that those that are not are clipped by a
@@ -131,7 +131,7 @@ class Indexed(Spec):
 
 
 @dataclass(frozen=True)
-class Sliced(Spec):
+class SliceSelector(RowSelector):
     """Every ``stride``-th row of those from ``start`` to ``limit``."""
 
     start: int
@@ -153,7 +153,7 @@ class Sliced(Spec):
 
 
 @dataclass(frozen=True)
-class DynamicallySliced(Spec):
+class DynamicSliceSelector(RowSelector):
     """A number of rows from one on that is known when the program runs."""
 
     size: int
@@ -188,7 +188,7 @@ def _starts(start: Any, axis: int, rank: int) -> list[Any]:
 def _selection(
     algebra: Algebra,
     x: Tensor,
-    spec: Spec,
+    spec: RowSelector,
     rows: tuple[int, int],
     selected: Sequence[tuple[int, int]],
     operands: Sequence[Tensor],
@@ -207,7 +207,7 @@ def _selection(
 
 def _selector(
     algebra: Algebra,
-    spec: Spec,
+    spec: RowSelector,
     dims: Sequence[tuple[int, int]],
     operands: Sequence[Tensor],
     dtype: Any,
@@ -220,13 +220,13 @@ def _selector(
     """
     at = {label: k for k, (label, _) in enumerate(dims)}
     used = tuple([(t.expr, t.relabelled(at).labels, t.sign) for t in operands])
-    found = algebra.operation("selector", spec, used, [size for _, size in dims], dtype)
-    return Tensor(found, tuple(at))
+    expr = algebra.operation("selector", spec, used, [size for _, size in dims], dtype)
+    return Tensor(expr, tuple(at))
 
 
 # Pattern: gather(x, idx)[..., e, ...] = S[e,n] x[..., n, ...]
 # Pattern: gather(x, (i, i))[i] = x[i,i]
-def _gather(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _gather(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     (x, idx), shape = operands, kind.shapes[0]
     numbers, fill = kind.attributes["dimension_numbers"], kind.attributes.get("fill_value")
     axes, mode = tuple(numbers.start_index_map), kind.attributes.get("mode")
@@ -245,18 +245,20 @@ def _gather(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | No
     if axis not in x.labels or not _is_linear(mode, fill):
         return None
     # Where the dimensions of the operand are in the result, and those of the indices.
-    kept = dict(zip([d for d in range(len(shape)) if d != axis], numbers.offset_dims, strict=True))
-    new = [d for d in range(len(kind.shape)) if d not in numbers.offset_dims]
+    out_dims = dict(
+        zip([d for d in range(len(shape)) if d != axis], numbers.offset_dims, strict=True)
+    )
+    index_dims = [d for d in range(len(kind.shape)) if d not in numbers.offset_dims]
     rows = len(kind.shape)
     # One object for NaN, which does not equal itself.
-    spec = Indexed(mode, math.nan if fill != fill else 0, *_flags_of(kind))
+    spec = IndexSelector(mode, math.nan if fill != fill else 0, *_flags_of(kind))
     return _selection(
         algebra,
-        x.relabelled(kept | {axis: rows}),
+        x.relabelled(out_dims | {axis: rows}),
         spec,
         (rows, shape[axis]),
-        [(d, kind.shape[d]) for d in new],
-        [idx.relabelled(new)],
+        [(d, kind.shape[d]) for d in index_dims],
+        [idx.relabelled(index_dims)],
         (rows,),
     )
 
@@ -267,13 +269,13 @@ def _is_linear(mode: Any, fill: Any) -> bool:
     return mode in (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def _flags_of(kind: Kind) -> tuple[bool, bool]:
+def _flags_of(kind: OpKind) -> tuple[bool, bool]:
     get = kind.attributes.get
     return get("indices_are_sorted", False), get("unique_indices", False)
 
 
 # Pattern: scatter_add(0, idx, u)[..., n, ...] = S[e,n] u[..., e, ...]
-def _scatter_add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _scatter_add(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     (zero, idx, updates), shape = operands, kind.shape
     numbers, mode = kind.attributes["dimension_numbers"], kind.attributes.get("mode")
     axes, windows = tuple(numbers.scatter_dims_to_operand_dims), numbers.update_window_dims
@@ -293,7 +295,7 @@ def _scatter_add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor
     return _selection(
         algebra,
         updates.relabelled(at),
-        Indexed(mode, 0, *_flags_of(kind), selects=False),
+        IndexSelector(mode, 0, *_flags_of(kind), selects=False),
         (axes[0], shape[axes[0]]),
         [(at[d], sizes[d]) for d in added],
         [idx.relabelled([at[d] for d in added])],
@@ -301,23 +303,23 @@ def _scatter_add(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor
     )
 
 
-def _slice(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     get = kind.attributes.get
     bounds = zip(get("start_indices"), get("limit_indices"), strict=True)
     strides = get("strides") or (1,) * len(kind.shape)
-    specs = [Sliced(*bound, stride) for bound, stride in zip(bounds, strides, strict=True)]
+    specs = [SliceSelector(*bound, stride) for bound, stride in zip(bounds, strides, strict=True)]
     return _sliced(algebra, kind, operands[0], specs, [()] * len(specs))
 
 
-def _dynamic_slice(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _dynamic_slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     x, *starts = operands
     return _sliced(
-        algebra, kind, x, list(map(DynamicallySliced, kind.shape)), [(t,) for t in starts]
+        algebra, kind, x, list(map(DynamicSliceSelector, kind.shape)), [(t,) for t in starts]
     )
 
 
 def _sliced(
-    algebra: Algebra, kind: Kind, x: Tensor, specs: list[Any], operands: list[Any]
+    algebra: Algebra, kind: OpKind, x: Tensor, specs: list[Any], operands: list[Any]
 ) -> Tensor | None:
     """A part of each dimension, where that is not all."""
     if not kind.sums_to(x):
@@ -331,30 +333,30 @@ def _sliced(
 
 
 # Pattern: pad(x, 0)[n] = S[e,n] x[e]
-def _pad(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _pad(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     config = kind.attributes["padding_config"]
     if not algebra.is_zero(operands[1]) or any(low < 0 or high < 0 for low, high, _ in config):
         return None
     specs = [
-        Sliced(low, low + (size - 1) * (interior + 1) + 1, interior + 1)
+        SliceSelector(low, low + (size - 1) * (interior + 1) + 1, interior + 1)
         for size, (low, _, interior) in zip(kind.shapes[0], config, strict=True)
     ]
     return _added(algebra, kind, operands[0], kind.shapes[0], specs, [()] * len(specs))
 
 
 # Pattern: dynamic_update_slice(0, x, i)[n] = S[e,n] x[e]
-def _dynamic_update_slice(algebra: Algebra, kind: Kind, operands: list[Tensor]) -> Tensor | None:
+def _dynamic_update_slice(algebra: Algebra, kind: OpKind, operands: list[Tensor]) -> Tensor | None:
     zero, x, *starts = operands
     if not algebra.is_zero(zero):
         return None
     sizes = kind.shapes[1]
-    specs = list(map(DynamicallySliced, sizes))
+    specs = list(map(DynamicSliceSelector, sizes))
     return _added(algebra, kind, x, sizes, specs, [(t,) for t in starts])
 
 
 def _added(
     algebra: Algebra,
-    kind: Kind,
+    kind: OpKind,
     x: Tensor,
     sizes: Sequence[int],
     specs: list[Any],
@@ -384,13 +386,13 @@ def one_hot(algebra: Algebra, mask: Tensor, dtype: Any) -> Tensor | None:
         if numbers.dtype.kind not in "iu" or np.iinfo(numbers.dtype).max < size:
             continue
         dims = [(at[0], size), *[(k, mask.expr.sizes[k]) for k in sorted(labels)]]
-        spec = Indexed(lax.GatherScatterMode.FILL_OR_DROP)
-        found = _selector(algebra, spec, dims, [Tensor(numbers, labels, other)], dtype)
-        return found.relabelled(mask.labels)
+        spec = IndexSelector(lax.GatherScatterMode.FILL_OR_DROP)
+        selector = _selector(algebra, spec, dims, [Tensor(numbers, labels, other)], dtype)
+        return selector.relabelled(mask.labels)
     return None
 
 
-READERS: dict[str, Reader] = {
+READERS: dict[str, TensorRule] = {
     "jaxpr.dynamic_slice": _dynamic_slice,
     "jaxpr.dynamic_update_slice": _dynamic_update_slice,
     "jaxpr.gather": _gather,

@@ -19,25 +19,25 @@ from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import (
     Dot,
     Expr,
+    LabelledReshape,
     Labels,
-    Parts,
     Tensor,
     numbered,
 )
 from jaxmlir.optimize.algebra.labelled_tensors.kinds import SUMS, kind_of
-from jaxmlir.optimize.algebra.labelled_tensors.reading import Reading
+from jaxmlir.optimize.algebra.labelled_tensors.reading import FunctionTensors
 from jaxmlir.transforms.templates import Rules
 
 
-class Unfit(Exception):
+class NotRecomputable(Exception):
     """Something would have to be computed again that cannot be."""
 
 
 def write(
     rules: Rules,
-    reading: Reading,
+    reading: FunctionTensors,
     root: Expr,
-    recipe: Recipe,
+    recipe: TensorRecipe,
     inputs: Sequence[Expr],
     new: dict[Expr, ir.Value],
 ) -> None:
@@ -53,7 +53,7 @@ def write(
     new[root] = _replace(rules, body, root.value, recipe, values)
 
 
-def share(rules: Rules, reading: Reading) -> int:
+def share(rules: Rules, reading: FunctionTensors) -> int:
     """Computes no matrix product that is another value, but for its layout and sign, and no sum
     over no dimension; how many."""
     body, count = reading.body, 0
@@ -73,7 +73,7 @@ def share(rules: Rules, reading: Reading) -> int:
 
 
 def _replace(
-    rules: Rules, body: FunctionView, number: int, recipe: Recipe, values: Sequence[ir.Value]
+    rules: Rules, body: FunctionView, number: int, recipe: TensorRecipe, values: Sequence[ir.Value]
 ) -> ir.Value:
     op, old = body.ops[body.makers[number]], body.value(number)
     with ir.InsertionPoint(op), op.location:
@@ -84,7 +84,7 @@ def _replace(
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """An operation; operands are numbers of inputs and steps, with labels and a sign each.
 
     Attributes:
@@ -104,7 +104,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TensorRecipe:
     """A recipe that computes a tensor, as a function that JAX traces; hashable.
 
     Attributes:
@@ -117,7 +117,7 @@ class Recipe:
     """
 
     inputs: tuple[tuple[int | None, ...], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RecipeStep, ...]
     labels: Labels
     sign: int
     layout: tuple[int | None, ...]
@@ -126,17 +126,17 @@ class Recipe:
     def __call__(self, *args: Any) -> list[Any]:
         arrays: dict[int, LabelledArray] = {}
         # The order in which the result has the dimensions of the last step.
-        wanted = tuple([self.labels.index(k) for k in self.layout if k in self.labels])
+        order = tuple([self.labels.index(k) for k in self.layout if k in self.labels])
 
         def array_of(number: int, labels: Labels, rows: Labels | None = None) -> LabelledArray:
             """An operand; of numbers of rows, one that has dimensions of size 1 besides."""
             if number < len(args) and rows is not None:
                 layout, x = self.inputs[number], args[number]
-                own = tuple([labels[k] for k in layout if k is not None])
-                if own == rows and all(
+                layout_labels = tuple([labels[k] for k in layout if k is not None])
+                if layout_labels == rows and all(
                     k is not None or x.shape[d] == 1 for d, k in enumerate(layout)
                 ):
-                    return LabelledArray(x, own)
+                    return LabelledArray(x, layout_labels)
             if number not in arrays:
                 arrays[number] = _input(args[number], self.inputs[number])
             return arrays[number].relabelled(labels)
@@ -148,18 +148,18 @@ class Recipe:
                 for k, (i, labels, s) in enumerate(step.operands)
             ]
             is_last = step is self.steps[-1]
-            arrays[number] = _computed(step, operands, wanted if is_last else None)
-        found = array_of(len(args) + len(self.steps) - 1, self.labels)
+            arrays[number] = _computed(step, operands, order if is_last else None)
+        array = array_of(len(args) + len(self.steps) - 1, self.labels)
         if self.sign < 0:
-            found = found.negative
+            array = array.negative
         # Each dimension that is repeated has a label of its own.
         labels = [-1 - d if k is None else k for d, k in enumerate(self.layout)]
-        return [found.spread(labels, dict(zip(labels, self.shape, strict=True)))]
+        return [array.spread(labels, dict(zip(labels, self.shape, strict=True)))]
 
 
 def recipe_of(
-    reading: Reading, value: int, new: Tensor, is_there: Callable[[Expr], bool]
-) -> tuple[Recipe, list[Expr]]:
+    reading: FunctionTensors, value: int, new: Tensor, is_there: Callable[[Expr], bool]
+) -> tuple[TensorRecipe, list[Expr]]:
     """How to compute a tensor in the place of a value, and the expressions that it takes.
 
     Args:
@@ -167,7 +167,7 @@ def recipe_of(
       is_there: whether an expression has been computed by then.
 
     Raises:
-      Unfit: something has to be computed again that cannot be.
+      NotRecomputable: something has to be computed again that cannot be.
     """
     inputs, order = _needed(new.expr, is_there)
     signs = {e: reading.tensors[e.value].sign for e in inputs}
@@ -175,7 +175,7 @@ def recipe_of(
     sign = new.sign * reading.tensors[value].sign * signs[new.expr]
     if sign < 0:
         sign = _push_sign(steps, [e.size for e in inputs])
-    found = Recipe(
+    recipe = TensorRecipe(
         tuple([tuple(reading.layout(e.value)) for e in inputs]),
         tuple(steps),
         new.labels,
@@ -183,7 +183,7 @@ def recipe_of(
         tuple(reading.layout(value)),
         tuple(aval_of(reading.body.types[value]).shape),
     )
-    return found, inputs
+    return recipe, inputs
 
 
 def _needed(new: Expr, is_there: Callable[[Expr], bool]) -> tuple[list[Expr], list[Expr]]:
@@ -201,14 +201,16 @@ def _needed(new: Expr, is_there: Callable[[Expr], bool]) -> tuple[list[Expr], li
             if is_there(expr) and expr.kind != "constant":
                 inputs.append(expr)
             elif expr.kind not in _KINDS:
-                raise Unfit
+                raise NotRecomputable
             else:
                 pending.append((expr, True))
                 pending += [(e, False) for e, _, _ in reversed(_operands(expr))]
     return inputs, order
 
 
-def _steps(inputs: Sequence[Expr], order: Sequence[Expr], signs: dict[Expr, int]) -> list[Step]:
+def _steps(
+    inputs: Sequence[Expr], order: Sequence[Expr], signs: dict[Expr, int]
+) -> list[RecipeStep]:
     """The steps that compute some expressions, each of which may get the other sign.
 
     Args:
@@ -223,15 +225,15 @@ def _steps(inputs: Sequence[Expr], order: Sequence[Expr], signs: dict[Expr, int]
         signed = [s for _, _, s in operands]
         match expr.kind:
             case "selection":
-                selector, own, _ = expr.operands[1]
-                params, signed = (selector.params, own), signed[:1]
+                selector, wiring, _ = expr.operands[1]
+                params, signed = (selector.params, wiring), signed[:1]
             case "add" if signed[0] != signed[1]:
                 signed = []
         for k in range(len(signed)):
             operands[k] = (*operands[k][:2], 1)
         signs[expr] = math.prod(signed[:1] if expr.kind == "add" else signed)
         of_result = expr.sizes, expr.rank, expr.dtype, expr.is_dot, expr.size
-        steps.append(Step(expr.kind, params, tuple(operands), *of_result))
+        steps.append(RecipeStep(expr.kind, params, tuple(operands), *of_result))
     return steps
 
 
@@ -239,27 +241,30 @@ def _operands(expr: Expr) -> Sequence[tuple[Expr, Labels, int]]:
     """What an expression is computed of: a selection of no matrix, but of the numbers of rows."""
     if expr.kind != "selection":
         return expr.operands
-    array, (selector, own, _) = expr.operands
-    return [array, *[(e, tuple([own[k] for k in labels]), s) for e, labels, s in selector.operands]]
+    array, (selector, wiring, _) = expr.operands
+    return [
+        array,
+        *[(e, tuple([wiring[k] for k in labels]), s) for e, labels, s in selector.operands],
+    ]
 
 
-def _push_sign(steps: list[Step], inputs: list[int]) -> int:
+def _push_sign(steps: list[RecipeStep], inputs: list[int]) -> int:
     """Changes the sign of the last step where that takes fewest elements; the sign that is left."""
     sizes = [*inputs, *(step.elements for step in steps)]
     uses = Counter(i for step in steps for i, _, _ in step.operands)
-    at, found = len(steps) - 1, None
+    at, place = len(steps) - 1, None
     while at >= 0 and steps[at].kind in _MULTIPLICATIVE:
         factors = [i for i, _, _ in steps[at].operands[: 2 if steps[at].kind == "product" else 1]]
         k = min(range(len(factors)), key=lambda k: sizes[factors[k]])
         if sizes[factors[k]] > steps[at].elements:
             break
-        found = at, (k,)
+        place = at, (k,)
         at = factors[k] - len(inputs) if uses[factors[k]] == 1 else -1
     if at >= 0 and steps[at].kind == "add" and len({s for _, _, s in steps[at].operands}) > 1:
-        found = at, (0, 1)
-    if found is None:
+        place = at, (0, 1)
+    if place is None:
         return -1
-    at, which = found
+    at, which = place
     operands = enumerate(steps[at].operands)
     changed = tuple([(i, labels, -s if k in which else s) for k, (i, labels, s) in operands])
     steps[at] = replace(steps[at], operands=changed)
@@ -275,17 +280,17 @@ _MULTIPLICATIVE = frozenset({"diagonal", "div", "product", "reshape", "selection
 
 def _input(value: Any, layout: Sequence[int | None]) -> LabelledArray:
     """A value without dimensions that the expression has not."""
-    kept = [d for d, k in enumerate(layout) if k is not None]
-    limits = [n if d in kept else 1 for d, n in enumerate(value.shape)]
+    dims = [d for d, k in enumerate(layout) if k is not None]
+    limits = [n if d in dims else 1 for d, n in enumerate(value.shape)]
     if tuple(limits) != value.shape:
         value = lax.slice(value, [0] * value.ndim, limits)
-    if len(kept) < value.ndim:
-        value = lax.reshape(value, [value.shape[d] for d in kept])
-    return LabelledArray(value, tuple([layout[d] for d in kept]))
+    if len(dims) < value.ndim:
+        value = lax.reshape(value, [value.shape[d] for d in dims])
+    return LabelledArray(value, tuple([layout[d] for d in dims]))
 
 
 def _computed(
-    step: Step, operands: Sequence[tuple[LabelledArray, int]], wanted: Labels | None
+    step: RecipeStep, operands: Sequence[tuple[LabelledArray, int]], wanted: Labels | None
 ) -> LabelledArray:
     """The result of a step.
 
@@ -318,7 +323,7 @@ def _computed(
     return LabelledArray(lax.select_n(arrays[0], *cases), labels)
 
 
-def _alike(step: Step, operands: Sequence[LabelledArray]) -> tuple[list[Any], Labels]:
+def _alike(step: RecipeStep, operands: Sequence[LabelledArray]) -> tuple[list[Any], Labels]:
     """Operands in the shape of the result, which has its dimensions in the order of the largest
     one, and its labels."""
     labels = max((x.labels for x in operands), key=len)
@@ -326,7 +331,7 @@ def _alike(step: Step, operands: Sequence[LabelledArray]) -> tuple[list[Any], La
     return [x.spread(labels, step.sizes) for x in operands], labels
 
 
-def _sum(step: Step, operands: Sequence[tuple[LabelledArray, int]]) -> LabelledArray:
+def _sum(step: RecipeStep, operands: Sequence[tuple[LabelledArray, int]]) -> LabelledArray:
     (a, b), labels = _alike(step, [x for x, _ in operands])
     signs = [sign for _, sign in operands]
     if signs[0] < 0 and signs[1] > 0:
@@ -335,12 +340,14 @@ def _sum(step: Step, operands: Sequence[tuple[LabelledArray, int]]) -> LabelledA
     return LabelledArray(lax.add(a, b) if signs[1] > 0 else lax.sub(a, b), labels)
 
 
-def _product(step: Step, factors: list[LabelledArray], wanted: Labels | None) -> LabelledArray:
+def _product(
+    step: RecipeStep, factors: list[LabelledArray], wanted: Labels | None
+) -> LabelledArray:
     gone = range(step.rank, len(step.sizes))
     if not step.is_dot:
         arrays, labels = _alike(step, factors)
-        found = arrays[0] if len(arrays) == 1 else lax.mul(*arrays)
-        return LabelledArray(found, labels).summed(gone)
+        product = arrays[0] if len(arrays) == 1 else lax.mul(*arrays)
+        return LabelledArray(product, labels).summed(gone)
     a, b = factors
     shared = [k for k in b.labels if k in a.labels and k not in gone]
     own_a, own_b = ([k for k in x.labels if k not in (*gone, *shared)] for x in factors)
@@ -352,7 +359,7 @@ def _product(step: Step, factors: list[LabelledArray], wanted: Labels | None) ->
     return contracted(a, b, gone, dot.precision, a.array.dtype)
 
 
-def _reshaped(parts: Parts, x: LabelledArray) -> LabelledArray:
+def _reshaped(parts: LabelledReshape, x: LabelledArray) -> LabelledArray:
     dims = [parts.operand[k] for k in x.labels]
     labels = tuple(itertools.chain(*dims))
     array = LabelledArray(reshaped(x.array, [parts.sizes[k] for k in labels]), labels)
@@ -361,7 +368,9 @@ def _reshaped(parts: Parts, x: LabelledArray) -> LabelledArray:
     return LabelledArray(reshaped(array, shape), tuple(range(len(shape))))
 
 
-def _selected(step: Step, x: LabelledArray, numbers: Sequence[LabelledArray]) -> LabelledArray:
+def _selected(
+    step: RecipeStep, x: LabelledArray, numbers: Sequence[LabelledArray]
+) -> LabelledArray:
     """Rows of an array selected, picked, or added up."""
     spec, (rows, *selected) = step.params
     sizes = [step.sizes[k] for k in selected]

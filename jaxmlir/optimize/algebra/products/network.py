@@ -28,7 +28,7 @@ from jaxmlir.optimize.algebra.labelled_tensors.expressions import Dot, Expr
 # index that meets two smaller ones is split into these.
 
 
-class Unfit(Exception):
+class NotAnEinsum(Exception):
     """Dimensions that no sequences of indices describe."""
 
 
@@ -67,11 +67,11 @@ def fresh(shape: Sequence[int]) -> Dims:
 
 def resolve(indices: Iterable[Index]) -> list[Index]:
     """The indices that a sequence has become."""
-    found: list[Index] = []
+    resolved: list[Index] = []
     for index in indices:
         if not index.parts:
             # As most have become nothing else.
-            found.append(index)
+            resolved.append(index)
             continue
         pending = [*reversed(index.parts)]
         while pending:
@@ -79,8 +79,8 @@ def resolve(indices: Iterable[Index]) -> list[Index]:
             if part.parts:
                 pending += reversed(part.parts)
             else:
-                found.append(part)
-    return found
+                resolved.append(part)
+    return resolved
 
 
 def size_of(indices: Iterable[Index]) -> int:
@@ -91,7 +91,7 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
     """Makes two sequences of indices the same.
 
     Raises:
-      Unfit: one cannot be split as the other is.  Nothing has changed then.
+      NotAnEinsum: one cannot be split as the other is.  Nothing has changed then.
     """
     left, right = resolve(a), resolve(b)
     if len(left) == len(right) == 1 and left[0].size == right[0].size:
@@ -100,7 +100,7 @@ def unify(a: Iterable[Index], b: Iterable[Index]) -> None:
             right[0].become(left[0])
         return
     if not _fit(left, right):
-        raise Unfit
+        raise NotAnEinsum
     while left and right:
         # An index that occurs twice may have been split meanwhile.
         left[:1], right[:1] = resolve(left[:1]), resolve(right[:1])
@@ -162,7 +162,7 @@ class Selector:
 
 
 @dataclass(slots=True)
-class Term:
+class EinsumTerm:
     """An expression as a product.
 
     Attributes:
@@ -182,7 +182,7 @@ class Term:
     sign: int = 1
     made: list[Index] = field(default_factory=list)
 
-    def absorb(self, other: Term) -> None:
+    def absorb(self, other: EinsumTerm) -> None:
         """Takes over the factors of another term."""
         self.factors += other.factors
         self.selectors += other.selectors
@@ -223,65 +223,65 @@ def parts_of(expr: Expr, selects: bool) -> tuple[Expr, ...] | None:
     return None
 
 
-def leaf(expr: Expr) -> Term:
+def leaf(expr: Expr) -> EinsumTerm:
     """An expression as a product of itself."""
     if not expr.rank:
-        return Term([], scalars=[("mul", expr)])
+        return EinsumTerm([], scalars=[("mul", expr)])
     dims = fresh(expr.sizes[: expr.rank])
-    return Term(list(dims), [(expr, dims)])
+    return EinsumTerm(list(dims), [(expr, dims)])
 
 
-def term_of(expr: Expr, terms: Sequence[Term]) -> Term:
+def term_of(expr: Expr, terms: Sequence[EinsumTerm]) -> EinsumTerm:
     """An expression as a product.
 
     Args:
       terms: of its parts (:func:`parts_of`), which become part of it.
 
     Raises:
-      Unfit: its dimensions do not fit theirs.
+      NotAnEinsum: its dimensions do not fit theirs.
     """
     if expr.kind == "eye":
         index = Index(expr.sizes[0])
-        return Term([[index], [index]], made=[index])
+        return EinsumTerm([[index], [index]], made=[index])
     if expr.kind == "selector":
         # A row is read as one number.
         (rows,), *selected = fresh(expr.sizes)
         rows.solid = True
         selector = Selector(expr, rows, [*itertools.chain(*selected)])
-        return Term([[rows], *selected], selectors=[selector])
+        return EinsumTerm([[rows], *selected], selectors=[selector])
     if expr.kind == "reshape":
         return _reshaped(expr, *terms)
-    known: dict[int, list[Index]] = {}
+    dims: dict[int, list[Index]] = {}
     whole, *others = terms
     # Of a quotient, what is divided.
     for term, (_, labels, sign) in zip(terms, expr.operands, strict=False):
         term.sign *= sign
         for label, indices in zip(labels, term.dims, strict=True):
-            if label in known:
-                unify(known[label], indices)
+            if label in dims:
+                unify(dims[label], indices)
             else:
-                known[label] = indices
+                dims[label] = indices
     for other in others:
         whole.absorb(other)
-    whole.dims = [known[label] for label in range(expr.rank)]
+    whole.dims = [dims[label] for label in range(expr.rank)]
     if expr.kind == "div":
         whole.scalars.append(("div", expr.operands[1][0]))
     if expr.kind == "product" and not isinstance(expr.params, Dot):
-        for index in resolve([i for label in known for i in known[label] if label >= expr.rank]):
+        for index in resolve([i for label in dims for i in dims[label] if label >= expr.rank]):
             index.exact = True
     return whole
 
 
-def _reshaped(expr: Expr, term: Term) -> Term:
+def _reshaped(expr: Expr, term: EinsumTerm) -> EinsumTerm:
     parts = expr.params
-    known: dict[int, list[Index]] = {}
+    dims: dict[int, list[Index]] = {}
     for labels, indices in zip(parts.operand, term.dims, strict=True):
-        new = [Index(parts.sizes[label]) for label in labels]
-        unify(indices, new)
-        known |= {label: [index] for label, index in zip(labels, new, strict=True)}
+        split = [Index(parts.sizes[label]) for label in labels]
+        unify(indices, split)
+        dims |= {label: [index] for label, index in zip(labels, split, strict=True)}
     for label, size in enumerate(parts.sizes):
-        if label not in known:
-            known[label] = fresh([size])[0]
-            term.made += known[label]
-    term.dims = [[i for label in labels for i in known[label]] for labels in parts.result]
+        if label not in dims:
+            dims[label] = fresh([size])[0]
+            term.made += dims[label]
+    term.dims = [[i for label in labels for i in dims[label]] for labels in parts.result]
     return term

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from jax import lax
 
-from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
+from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, TensorCost
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Dot, Expr, Tensor
 from jaxmlir.targets.costs import Costs
 
@@ -44,7 +44,7 @@ selectors."""
 MAX_SPLITS = 10_000
 
 
-class Selection(NamedTuple):
+class SelectionFactor(NamedTuple):
     """A factor that selects rows, as the search sees it: bit sets of indices."""
 
     rows: int
@@ -73,7 +73,7 @@ class Network:
 
     sizes: tuple[int, ...]
     factors: tuple[int, ...]
-    selections: tuple[Selection, ...]
+    selections: tuple[SelectionFactor, ...]
     out: int
     itemsize: int
     costs: Costs
@@ -83,23 +83,23 @@ class Network:
 
     def size(self, indices: int) -> int:
         """The number of elements of a tensor with some indices."""
-        found = self._sizes.get(indices)
-        if found is None:
-            found = math.prod(self.sizes[i] for i in _bits(indices))
-            self._sizes[indices] = found
-        return found
+        size = self._sizes.get(indices)
+        if size is None:
+            size = math.prod(self.sizes[i] for i in _bits(indices))
+            self._sizes[indices] = size
+        return size
 
     def bytes(self, indices: int) -> int:
         return self.size(indices) * self.itemsize
 
-    def reduced(self, indices: int, needed: int) -> Cost:
+    def reduced(self, indices: int, needed: int) -> TensorCost:
         """The cost of summing a tensor over the indices that are not needed."""
         left = indices & needed
         if left == indices:
             return FREE
-        return Cost(0, self.bytes(indices) + self.bytes(left), 1)
+        return TensorCost(0, self.bytes(indices) + self.bytes(left), 1)
 
-    def multiplied(self, a: int, b: int, needed: int) -> Cost:
+    def multiplied(self, a: int, b: int, needed: int) -> TensorCost:
         """The cost of the product of two tensors, summed over the indices that are not needed."""
         out = (a | b) & needed
         if a == b == out:
@@ -107,9 +107,9 @@ class Network:
             return FREE
         sizes = self.size(a), self.size(b), self.size(out)
         summed = (a | b) != out
-        return Cost.of_product(self.size(a | b) if summed else 0, sizes, self.itemsize)
+        return TensorCost.of_product(self.size(a | b) if summed else 0, sizes, self.itemsize)
 
-    def selects(self, tensor: int, s: Selection, needed: int) -> int | None:
+    def selects(self, tensor: int, s: SelectionFactor, needed: int) -> int | None:
         """The indices of a tensor whose rows are selected, picked or added up; ``None`` if they
         cannot be."""
         there, back = (s.rows, s.selected), (s.selected, s.rows)
@@ -121,14 +121,14 @@ class Network:
             return tensor & ~s.rows
         return None
 
-    def selected(self, tensor: int, result: int, s: Selection) -> Cost:
+    def selected(self, tensor: int, result: int, s: SelectionFactor) -> TensorCost:
         """The cost of selecting rows, or of adding them up to what is filled with zeros first."""
         if tensor & s.rows:
-            return Cost(0, 2 * self.bytes(result), 1)
-        return Cost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
+            return TensorCost(0, 2 * self.bytes(result), 1)
+        return TensorCost(0, 2 * self.bytes(tensor) + self.bytes(result), 1)
 
 
-class Part(NamedTuple):
+class PartialProduct(NamedTuple):
     """Some factors multiplied.
 
     Attributes:
@@ -140,13 +140,13 @@ class Part(NamedTuple):
     """
 
     indices: int
-    cost: Cost
+    cost: TensorCost
     tree: int | tuple
     fixed: bool = False
-    selection: Selection | None = None
+    selection: SelectionFactor | None = None
 
 
-class _Search:
+class _OrderSearch:
     def __init__(self, network: Network):
         self.network = network
         selections = [s.rows | s.selected for s in network.selections]
@@ -156,31 +156,35 @@ class _Search:
             for i in _bits(indices):
                 self._users[i] |= 1 << k
 
-    def ns(self, part: Part) -> float:
+    def ns(self, part: PartialProduct) -> float:
         """The nanoseconds of all steps of a part."""
         return part.cost.ns(self.network.costs)
 
     def needed(self, indices: int, inside: int) -> int:
         """The indices among some that the result has, or a factor that is not in a set."""
-        found = self.network.out & indices
-        for i in _bits(indices & ~found):
+        needed = self.network.out & indices
+        for i in _bits(indices & ~needed):
             if self._users[i] & ~inside:
-                found |= 1 << i
-        return found
+                needed |= 1 << i
+        return needed
 
-    def single(self, k: int) -> Part:
+    def single(self, k: int) -> PartialProduct:
         dense = len(self.network.factors)
         fixed = bool(self.network.fixed >> k & 1)
         if k >= dense:
-            return Part(self.factors[k], FREE, k, fixed, self.network.selections[k - dense])
+            return PartialProduct(
+                self.factors[k], FREE, k, fixed, self.network.selections[k - dense]
+            )
         indices = self.factors[k]
         needed = self.needed(indices, 1 << k)
-        return Part(needed, self._step(self.network.reduced(indices, needed), fixed), k, fixed)
+        return PartialProduct(
+            needed, self._step(self.network.reduced(indices, needed), fixed), k, fixed
+        )
 
-    def _step(self, cost: Cost, fixed: bool) -> Cost:
+    def _step(self, cost: TensorCost, fixed: bool) -> TensorCost:
         return cost.shared(self.network.trips) if fixed else cost
 
-    def join(self, a: Part, b: Part, inside: int) -> Part | None:
+    def join(self, a: PartialProduct, b: PartialProduct, inside: int) -> PartialProduct | None:
         """The product of two parts, which have the factors ``inside``; ``None`` if it is none."""
         network = self.network
         needed = self.needed(a.indices | b.indices, inside)
@@ -191,15 +195,17 @@ class _Search:
         tree, fixed = (a.tree, b.tree), a.fixed and b.fixed
         if b.selection is None:
             step = self._step(network.multiplied(a.indices, b.indices, needed), fixed)
-            return Part((a.indices | b.indices) & needed, a.cost + b.cost + step, tree, fixed)
+            return PartialProduct(
+                (a.indices | b.indices) & needed, a.cost + b.cost + step, tree, fixed
+            )
         result = network.selects(a.indices, b.selection, needed)
         if result is None:
             return None
         step = network.selected(a.indices, result, b.selection) + network.reduced(result, needed)
-        return Part(result & needed, a.cost + self._step(step, fixed), tree, fixed)
+        return PartialProduct(result & needed, a.cost + self._step(step, fixed), tree, fixed)
 
 
-class Ordered(NamedTuple):
+class MultiplicationOrder(NamedTuple):
     """An order of multiplication.
 
     Attributes:
@@ -208,26 +214,26 @@ class Ordered(NamedTuple):
       smallest: the number of the tensor that has the fewest elements, of all on the way.
     """
 
-    cost: Cost
+    cost: TensorCost
     order: Order
     smallest: int
 
 
 @functools.lru_cache(maxsize=8192)
-def best_order(network: Network) -> Ordered | None:
+def best_order(network: Network) -> MultiplicationOrder | None:
     """The cheapest order; ``None`` if none was found."""
-    search = _Search(network)
+    search = _OrderSearch(network)
     singles = [search.single(k) for k in range(len(search.factors))]
-    found = _exact(search, singles)
-    if found is None:
-        found = _greedy(search, singles)
-    if found is None:
+    best = _exact(search, singles)
+    if best is None:
+        best = _greedy(search, singles)
+    if best is None:
         return None
-    order = _steps(found.tree, len(singles))
-    return Ordered(found.cost, order, _smallest(search, singles, order))
+    order = _steps(best.tree, len(singles))
+    return MultiplicationOrder(best.cost, order, _smallest(search, singles, order))
 
 
-def _smallest(search: _Search, singles: list[Part], order: Order) -> int:
+def _smallest(search: _OrderSearch, singles: list[PartialProduct], order: Order) -> int:
     parts = list(singles)
     inside = [1 << k for k in range(len(parts))]
     for i, j in order:
@@ -237,13 +243,16 @@ def _smallest(search: _Search, singles: list[Part], order: Order) -> int:
     return min(tensors, key=lambda k: search.network.size(parts[k].indices))
 
 
-def _exact(search: _Search, singles: list[Part]) -> Part | None:
+def _exact(search: _OrderSearch, singles: list[PartialProduct]) -> PartialProduct | None:
     """The best order, of connected parts; ``None`` if there are too many."""
     count = len(singles)
-    by_size: list[dict[int, Part]] = [{}, {1 << k: part for k, part in enumerate(singles)}]
+    by_size: list[dict[int, PartialProduct]] = [
+        {},
+        {1 << k: part for k, part in enumerate(singles)},
+    ]
     splits = 0
     for size in range(2, count + 1):
-        made: dict[int, Part] = {}
+        parts: dict[int, PartialProduct] = {}
         for small in range(1, size // 2 + 1):
             for (p, a), (q, b) in itertools.product(
                 by_size[small].items(), by_size[size - small].items()
@@ -256,21 +265,21 @@ def _exact(search: _Search, singles: list[Part]) -> Part | None:
                 inside = p | q
                 joined = search.join(a, b, inside)
                 if joined is not None and (
-                    inside not in made or search.ns(joined) < search.ns(made[inside])
+                    inside not in parts or search.ns(joined) < search.ns(parts[inside])
                 ):
-                    made[inside] = joined
-        by_size.append(made)
-    largest: list[tuple[int, Part]] = []
+                    parts[inside] = joined
+        by_size.append(parts)
+    largest: list[tuple[int, PartialProduct]] = []
     inside = 0
-    for made in reversed(by_size):
-        for p, part in made.items():
+    for parts in reversed(by_size):
+        for p, part in parts.items():
             if not p & inside:
                 largest.append((p, part))
                 inside |= p
     return _outer(search, largest)
 
 
-def _outer(search: _Search, parts: list[tuple[int, Part]]) -> Part | None:
+def _outer(search: _OrderSearch, parts: list[tuple[int, PartialProduct]]) -> PartialProduct | None:
     """The product of parts without common indices, the smallest first."""
     parts.sort(key=lambda item: search.network.size(item[1].indices))
     inside, whole = parts[0]
@@ -283,19 +292,19 @@ def _outer(search: _Search, parts: list[tuple[int, Part]]) -> Part | None:
     return whole if whole.selection is None else None
 
 
-def _greedy(search: _Search, singles: list[Part]) -> Part | None:
+def _greedy(search: _OrderSearch, singles: list[PartialProduct]) -> PartialProduct | None:
     """An order that multiplies what is cheapest to multiply, again and again."""
     live = dict(enumerate(singles))
     inside = {k: 1 << k for k in live}
-    heap: list[tuple[float, int, int, Part]] = []
+    heap: list[tuple[float, int, int, PartialProduct]] = []
     number = itertools.count(len(singles))
 
-    def take_place(i: int, j: int, joined: Part) -> int:
-        new = next(number)
-        inside[new] = inside[i] | inside[j]
+    def take_place(i: int, j: int, joined: PartialProduct) -> int:
+        place = next(number)
+        inside[place] = inside[i] | inside[j]
         del live[i], live[j]
-        live[new] = joined
-        return new
+        live[place] = joined
+        return place
 
     # Elementwise products cost nothing. They would be taken first; of n factors, in n^2 steps.
     alike: dict[int, int] = {}
@@ -322,10 +331,10 @@ def _greedy(search: _Search, singles: list[Part]) -> Part | None:
         _, i, j, joined = heapq.heappop(heap)
         if i not in live or j not in live:
             continue
-        new = take_place(i, j, joined)
+        place = take_place(i, j, joined)
         for k in live:
-            if k != new:
-                push(k, new)
+            if k != place:
+                push(k, place)
     return _outer(search, [(inside[k], part) for k, part in live.items()])
 
 
@@ -364,7 +373,7 @@ def _bits(number: int) -> Iterator[int]:
 Indices = tuple[int, ...]
 
 
-class Plan(NamedTuple):
+class ContractionPlan(NamedTuple):
     """A product in an order of multiplication; hashable.
 
     Attributes:
@@ -424,7 +433,7 @@ def _letters(indices: Iterable[int]) -> str:
 class _Multiplication:
     """The steps of a plan, each a tensor whose labels are indices."""
 
-    def __init__(self, plan: Plan, algebra: Algebra, exprs: Sequence[Expr]):
+    def __init__(self, plan: ContractionPlan, algebra: Algebra, exprs: Sequence[Expr]):
         self.plan = plan
         self.algebra = algebra
         first, last = len(plan.factors), len(plan.factors) + len(plan.selectors)
@@ -474,9 +483,9 @@ class _Multiplication:
         """A tensor, which is counted as a user, summed over the indices that nobody else has."""
         self.users.subtract(tensor.labels)
         gone = [i for i in tensor.labels if not self.users[i]]
-        found = self.algebra.raw_sum(tensor, gone) if gone else tensor
-        self.users.update(found.labels)
-        return found
+        summed = self.algebra.raw_sum(tensor, gone) if gone else tensor
+        self.users.update(summed.labels)
+        return summed
 
     def selected(self, tensor: Tensor, selector: Tensor) -> Tensor:
         """Rows of a tensor selected, picked, or added up."""
@@ -484,9 +493,9 @@ class _Multiplication:
         self.users.subtract(selector.labels)
         rows, *chosen = selector.labels
         gone = [rows] if rows in tensor.labels else chosen
-        made = self.algebra.selected(tensor, selector, gone)
-        self.users.update(made.labels)
-        return self.release(made)
+        selection = self.algebra.selected(tensor, selector, gone)
+        self.users.update(selection.labels)
+        return self.release(selection)
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         self.users.subtract(a.labels)
@@ -498,9 +507,9 @@ class _Multiplication:
             # A sum that was none of a matrix product keeps all digits.
             is_exact = not self.plan.exact.isdisjoint(gone)
             params = Dot(lax.Precision.HIGHEST) if is_exact else self.plan.dot
-        made = self.algebra.raw_product(a, b, gone, params)
-        self.users.update(made.labels)
-        return made
+        product = self.algebra.raw_product(a, b, gone, params)
+        self.users.update(product.labels)
+        return product
 
     def scale(self, k: int, tensor: Tensor) -> Tensor:
         """A tensor times the scalars, if it is the one that they are applied to."""
@@ -537,8 +546,8 @@ class _Multiplication:
         if all(len(labels) == 1 for labels in out):
             at = {labels[0]: d for d, labels in enumerate(out)}
             return tensor.relabelled(at)
-        there = {*tensor.labels}
-        dims = [d for d, labels in enumerate(out) if not there.isdisjoint(labels)]
+        present = {*tensor.labels}
+        dims = [d for d, labels in enumerate(out) if not present.isdisjoint(labels)]
         parts = [(k,) for k in tensor.labels]
         merged = self.algebra.reshaped(tensor, parts, [out[d] for d in dims], sizes)
         return merged.relabelled(dims)

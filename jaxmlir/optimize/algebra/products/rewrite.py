@@ -23,9 +23,9 @@ from jaxmlir.dialect.builder import drop_dead_ops
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.labelled_tensors import writing
-from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
+from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, TensorCost
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Algebra, Dot, Expr, Tensor
-from jaxmlir.optimize.algebra.products.trees import Function, Tree, is_mask, sums
+from jaxmlir.optimize.algebra.products.trees import FunctionProducts, ProductTree, is_mask, sums
 from jaxmlir.optimize.compile_time import CompileTime
 from jaxmlir.optimize.loops.scan_editor import loop_constants
 from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -44,7 +44,7 @@ SELECTION_OPS = 100
 def rewrite_program(
     program: Module,
     needed: Collection[str],
-    wanted: Callable[[Tree], bool],
+    wanted: Callable[[ProductTree], bool],
     min_gain: float,
     sure_gain: float | None = None,
     selects: bool = False,
@@ -66,19 +66,19 @@ def rewrite_program(
     if not outside_kernels(program, needed):
         return 0
     rules, compile_time = Rules(program), CompileTime(program, calls)
-    known = selects, loop_constants(program), program.target.costs
+    context = selects, loop_constants(program), program.target.costs
 
     def rewrite(function: func.FuncOp) -> int:
-        found = Function(analyses_of(program).body(function), *known)
+        found = FunctionProducts(analyses_of(program).body(function), *context)
         pays = functools.partial(compile_time.pays, function.name.value)
-        trees = _Trees(found, wanted, min_gain, sure_gain or min_gain, pays)
+        trees = _ProductTrees(found, wanted, min_gain, sure_gain or min_gain, pays)
         trees.absorb()
         shared = writing.share(rules, found.reading) if distributes else 0
         written = shared + _write(rules, found, trees.chosen())
         if distributes and _may_be_distributed(found):
             if written:
                 drop_dead_ops(function)
-                found = Function(FunctionView(function), *known)
+                found = FunctionProducts(FunctionView(function), *context)
             written += _write(rules, found, _distributed(found, min_gain))
         return written
 
@@ -86,7 +86,7 @@ def rewrite_program(
 
 
 @dataclass
-class _Change:
+class _ProductRewrite:
     """A product that is better computed otherwise.
 
     Attributes:
@@ -99,9 +99,9 @@ class _Change:
     tensor: Callable[[], Tensor]
 
 
-def _write(rules: Rules, function: Function, changes: Sequence[_Change]) -> int:
+def _write(rules: Rules, function: FunctionProducts, changes: Sequence[_ProductRewrite]) -> int:
     """Makes some changes, first things first; how many."""
-    reading, new, count = function.reading, dict[Expr, ir.Value](), 0
+    reading, values, count = function.reading, dict[Expr, ir.Value](), 0
     for change in changes:
         root = change.root
         last, tensor = reading.ops[root], change.tensor()
@@ -112,21 +112,21 @@ def _write(rules: Rules, function: Function, changes: Sequence[_Change]) -> int:
         )
         if remarks_wanted():
             remark(reading.body.ops[last], change.remark)
-        writing.write(rules, reading, root, recipe, inputs, new)
+        writing.write(rules, reading, root, recipe, inputs, values)
         count += 1
     return count
 
 
 @dataclass(eq=False)
-class _Trees:
+class _ProductTrees:
     """The products of a function, and the values that were absorbed into them."""
 
-    function: Function
-    wanted: Callable[[Tree], bool]
+    function: FunctionProducts
+    wanted: Callable[[ProductTree], bool]
     min_gain: float
     sure_gain: float
     pays: Callable[[float, float], bool]
-    trees: dict[Expr, Tree] = field(default_factory=dict)
+    trees: dict[Expr, ProductTree] = field(default_factory=dict)
     absorbed: set[Expr] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class _Trees:
         """Absorbs values as long as that pays."""
         candidates = [v for v in reversed(self.function.products) if self._may_be_absorbed(v)]
         for _ in range(MAX_ROUNDS if candidates else 0):
-            users: dict[Expr, list[Tree]] = {}
+            users: dict[Expr, list[ProductTree]] = {}
             for tree in self.trees.values():
                 for v in dict.fromkeys(tree.leaves):
                     users.setdefault(v, []).append(tree)
@@ -161,14 +161,14 @@ class _Trees:
         users = self.function.users(value, MAX_USERS + 1)
         return 2 <= len(users) <= MAX_USERS and all(user is not None for user in users)
 
-    def _absorb(self, value: Expr, users: dict[Expr, list[Tree]]) -> bool:
+    def _absorb(self, value: Expr, users: dict[Expr, list[ProductTree]]) -> bool:
         """Makes a value a part of the products that use it, if that pays."""
         before = [tree for tree in users.get(value, ()) if self.trees.get(tree.root) is tree]
         if len(before) < len(users.get(value, ())) or not before:
             # A user has changed in this round.
             return False
-        own = self.trees.get(value)
-        left = sum(self._ns(tree) for tree in (*before, *([own] if own else ())))
+        own_tree = self.trees.get(value)
+        left = sum(self._ns(tree) for tree in (*before, *([own_tree] if own_tree else ())))
         after = []
         for tree in before:
             without = self.function.tree(tree.root, {*self.absorbed, value})
@@ -183,15 +183,15 @@ class _Trees:
         self.trees |= {tree.root: tree for tree in after}
         return True
 
-    def chosen(self) -> list[_Change]:
+    def chosen(self) -> list[_ProductRewrite]:
         """The products to write in another order, first things first."""
         return [
-            _Change(tree.root, tree.described(), tree.tensor)
+            _ProductRewrite(tree.root, tree.described(), tree.tensor)
             for expr in self.function.products
             if (tree := self.trees.get(expr)) is not None and self._is_better(tree)
         ]
 
-    def _is_better(self, tree: Tree) -> bool:
+    def _is_better(self, tree: ProductTree) -> bool:
         if not tree.is_mixed or not self.wanted(tree) or tree.best is None:
             return False
         if any(expr in self.absorbed for expr in tree.ops):
@@ -202,7 +202,7 @@ class _Trees:
         masks = [expr for expr in tree.ops if is_mask(expr) and expr.kind != "eye"]
         return time * gain < before and self.pays(SELECTION_OPS * len(masks), before - time)
 
-    def _ns(self, tree: Tree) -> float:
+    def _ns(self, tree: ProductTree) -> float:
         """The time that a product takes, in its best order."""
         time = tree.cost.ns(self.function.costs)
         if not tree.is_mixed or tree.best is None:
@@ -217,36 +217,36 @@ class _Trees:
 MAX_TERMS = 8
 
 
-def _may_be_distributed(function: Function) -> bool:
+def _may_be_distributed(function: FunctionProducts) -> bool:
     """Whether any factor of a matrix product is a sum."""
     dots = (expr for expr in function.products if isinstance(expr.params, Dot))
     return any(operand.kind == "add" for dot in dots for operand, _, _ in dot.operands)
 
 
-def _distributed(function: Function, min_gain: float) -> list[_Change]:
+def _distributed(function: FunctionProducts, min_gain: float) -> list[_ProductRewrite]:
     """The products of a function to distribute over sums."""
-    best: dict[Expr, tuple[float, _Change]] = {}
+    best: dict[Expr, tuple[float, _ProductRewrite]] = {}
     for expr in function.products:
         if not isinstance(expr.params, Dot):
             continue
         for position in (0, 1):
             terms = _distributable(function, expr, position)
-            each = _Distributed.of(function, expr, position, terms) if terms else None
-            if each is None:
+            plan = _DistributedProduct.of(function, expr, position, terms) if terms else None
+            if plan is None:
                 continue
-            after = each.cost.ns(function.costs)
-            if after * min_gain < each.before.ns(function.costs) and (
+            after = plan.cost.ns(function.costs)
+            if after * min_gain < plan.before.ns(function.costs) and (
                 expr not in best or after < best[expr][0]
             ):
                 said = (
-                    f"product with a sum of {len(terms)} terms as a sum of products: {each.cost} "
-                    f"instead of {each.before}"
+                    f"product with a sum of {len(terms)} terms as a sum of products: {plan.cost} "
+                    f"instead of {plan.before}"
                 )
-                best[expr] = after, _Change(expr, said, each.tensor)
+                best[expr] = after, _ProductRewrite(expr, said, plan.tensor)
     return [change for _, change in best.values()]
 
 
-def _distributable(function: Function, expr: Expr, position: int) -> list[Tensor]:
+def _distributable(function: FunctionProducts, expr: Expr, position: int) -> list[Tensor]:
     """The terms that a factor of a product is the sum of, if all but one, or all, may be cheap to
     multiply by, and they cancel no more than they do now; else none.
 
@@ -274,7 +274,7 @@ def _distributable(function: Function, expr: Expr, position: int) -> list[Tensor
     return terms if dear <= (total.uses == 1) and dense <= 1 else []
 
 
-def _may_be_cheap(function: Function, term: Tensor, total: Expr) -> bool:
+def _may_be_cheap(function: FunctionProducts, term: Tensor, total: Expr) -> bool:
     """Whether a term is made of smaller tensors, or of the places of its elements."""
     expr = term.expr
     whole = [expr] if expr.rank == total.rank else []
@@ -287,7 +287,7 @@ def _may_be_cheap(function: Function, term: Tensor, total: Expr) -> bool:
     return not whole
 
 
-def _is_product(function: Function, expr: Expr) -> bool:
+def _is_product(function: FunctionProducts, expr: Expr) -> bool:
     """Whether an expression is computed by products, or is an identity or a diagonal."""
     return any(
         sums(e)
@@ -297,20 +297,20 @@ def _is_product(function: Function, expr: Expr) -> bool:
     )
 
 
-def _made_of(function: Function, expr: Expr) -> set[Expr]:
+def _made_of(function: FunctionProducts, expr: Expr) -> set[Expr]:
     """An expression that is a product, and those that it is made of and nothing else is."""
-    found: set[Expr] = set()
+    exprs: set[Expr] = set()
     pending = [expr]
     while pending:
         inner = pending.pop()
         parts = function.parts(inner)
         if parts is not None and (inner is expr or inner.uses == 1):
-            found.add(inner)
+            exprs.add(inner)
             pending += parts
-    return found
+    return exprs
 
 
-class _Distributed(NamedTuple):
+class _DistributedProduct(NamedTuple):
     """A product with a sum, whose place the sum of the products with its terms may take.
 
     Attributes:
@@ -322,28 +322,32 @@ class _Distributed(NamedTuple):
 
     algebra: Algebra
     products: list[Tensor]
-    trees: list[Tree]
-    before: Cost
-    cost: Cost
+    trees: list[ProductTree]
+    before: TensorCost
+    cost: TensorCost
 
     @staticmethod
     def of(
-        function: Function, expr: Expr, position: int, terms: Sequence[Tensor]
-    ) -> _Distributed | None:
+        function: FunctionProducts, expr: Expr, position: int, terms: Sequence[Tensor]
+    ) -> _DistributedProduct | None:
         (total, _, _), other = expr.operands[position], Tensor(*expr.operands[1 - position])
         of_terms = [_made_of(function, t.expr) for t in terms]
         within = set[Expr]().union(*of_terms)
         itemsize, before = expr.dtype.itemsize, function.cost(expr)
         if total.uses == 1:
-            made = Cost(0, total.size * itemsize, 1)
+            sum_cost = TensorCost(0, total.size * itemsize, 1)
             for t, exprs in zip(terms, of_terms, strict=True):
                 if t.expr.uses == 1:
-                    made += sum([function.cost(e) for e in exprs], FREE)
+                    sum_cost += sum([function.cost(e) for e in exprs], FREE)
             # What a loop's constants are summed up to is made before it.
-            read = {e for inner in within for e in function.parts(inner)} | {t.expr for t in terms}
-            before += made.shared(min([function.fixed.get(e, 1) for e in read - within], default=1))
+            inputs = {e for inner in within for e in function.parts(inner)} | {
+                t.expr for t in terms
+            }
+            before += sum_cost.shared(
+                min([function.fixed.get(e, 1) for e in inputs - within], default=1)
+            )
         algebra, gone = function.reading.algebra, range(expr.rank, len(expr.sizes))
-        products, trees, cost = [], [], Cost(0, (len(terms) + 1) * expr.size * itemsize, 1)
+        products, trees, cost = [], [], TensorCost(0, (len(terms) + 1) * expr.size * itemsize, 1)
         for term in terms:
             factors = (other, term) if position else (term, other)
             met = {*term.labels, *other.labels}
@@ -355,7 +359,7 @@ class _Distributed(NamedTuple):
             cost += tree.best.cost
             products.append(product)
             trees.append(tree)
-        return _Distributed(algebra, products, trees, before, cost)
+        return _DistributedProduct(algebra, products, trees, before, cost)
 
     def tensor(self) -> Tensor:
         """The sum of the products."""

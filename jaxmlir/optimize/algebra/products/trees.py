@@ -11,22 +11,27 @@ from typing import NamedTuple
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect.ir import ir
 from jaxmlir.optimize.algebra.labelled_tensors import selectors
-from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, Cost
+from jaxmlir.optimize.algebra.labelled_tensors.cost import FREE, TensorCost
 from jaxmlir.optimize.algebra.labelled_tensors.expressions import Dot, Expr, Tensor
-from jaxmlir.optimize.algebra.labelled_tensors.kinds import Kind, kind_of
+from jaxmlir.optimize.algebra.labelled_tensors.kinds import OpKind, kind_of
 from jaxmlir.optimize.algebra.labelled_tensors.reading import read
 from jaxmlir.optimize.algebra.products.network import (
     PRODUCTS,
+    EinsumTerm,
     Index,
-    Term,
-    Unfit,
+    NotAnEinsum,
     leaf,
     parts_of,
     resolve,
     size_of,
     term_of,
 )
-from jaxmlir.optimize.algebra.products.order import Network, Plan, Selection, best_order
+from jaxmlir.optimize.algebra.products.order import (
+    ContractionPlan,
+    Network,
+    SelectionFactor,
+    best_order,
+)
 from jaxmlir.support.lazy import lazy
 from jaxmlir.targets.costs import Costs
 
@@ -58,7 +63,7 @@ def is_mask(expr: Expr) -> bool:
     return expr.kind == "eye" or (expr.kind == "selector" and expr.value is not None)
 
 
-class Function:
+class FunctionProducts:
     """The expressions of a function that are products.
 
     Attributes:
@@ -78,9 +83,9 @@ class Function:
         self.selects = selects
         self.costs = costs
         arguments = range(body.arity if fixed else 0)
-        known = ((reading.tensors[v].expr, fixed.get(body.value(v))) for v in arguments)
-        self.fixed: dict[Expr, int] = {expr: times for expr, times in known if times is not None}
-        self.plans: dict[Hashable, tuple[Planned | None, list[int]]] = {}
+        trips = ((reading.tensors[v].expr, fixed.get(body.value(v))) for v in arguments)
+        self.fixed: dict[Expr, int] = {expr: times for expr, times in trips if times is not None}
+        self.plans: dict[Hashable, tuple[PlannedProduct | None, list[int]]] = {}
         self._parts: dict[Expr, tuple[Expr, ...] | None] = {}
         products = [e for e in reading.ops if e.kind in PRODUCTS]
         self.products: list[Expr] = [e for e in products if self.parts(e) is not None]
@@ -98,34 +103,34 @@ class Function:
     def users(self, expr: Expr, most: int) -> list[Expr | None]:
         """The uses of an expression, seen through products that are free: products that it is a
         part of, and ``None`` for every other use; no more of them than ``most``."""
-        found: list[Expr | None] = []
+        uses: list[Expr | None] = []
         pending = [(expr, iter(expr.users))]
-        while pending and len(found) < most:
+        while pending and len(uses) < most:
             part, users = pending[-1]
             for user in users:
                 if user is None or part not in (self.parts(user) or ()):
-                    found.append(None)
+                    uses.append(None)
                 elif self.is_free(user):
                     pending.append((user, iter(user.users)))
                     break
                 else:
-                    found.append(user)
-                if len(found) == most:
+                    uses.append(user)
+                if len(uses) == most:
                     break
             else:
                 pending.pop()
-        return found
+        return uses
 
     def roots(self) -> list[Expr]:
         """The products that are not parts of just one other, and that sum."""
         summing: set[Expr] = set()
-        found = []
+        roots = []
         for expr in self.products:
             if sums(expr) or any([e in summing or _is_counted(e) for e in self.parts(expr)]):
                 summing.add(expr)
                 if not self.is_free(expr) and not self.is_inside(expr):
-                    found.append(expr)
-        return found
+                    roots.append(expr)
+        return roots
 
     def is_outer(self, expr: Expr) -> bool:
         """Whether a product sums nothing, and has more elements than either factor."""
@@ -136,16 +141,18 @@ class Function:
         users = self.users(expr, 2)
         return len(users) == 1 and users[0] is not None
 
-    def tree(self, root: Expr, absorbed: Collection[Expr] = (), is_new: bool = False) -> Tree:
+    def tree(
+        self, root: Expr, absorbed: Collection[Expr] = (), is_new: bool = False
+    ) -> ProductTree:
         """The product that an expression is.
 
         Args:
           absorbed: those with several users that count as parts of the products that use them.
           is_new: whether it is one more user of what it is made of, and only these are parts.
         """
-        return Tree.of(self, root, absorbed, is_new)
+        return ProductTree.of(self, root, absorbed, is_new)
 
-    def cost(self, expr: Expr) -> Cost:
+    def cost(self, expr: Expr) -> TensorCost:
         """The cost of an expression as the program computes it."""
         index = self.reading.ops.get(expr)
         if index is None:
@@ -153,7 +160,7 @@ class Function:
         return _cost_of(expr, kind_of(self.reading.body.signatures[index]))
 
 
-class Planned(NamedTuple):
+class PlannedProduct(NamedTuple):
     """A product in its best order.
 
     Attributes:
@@ -162,13 +169,13 @@ class Planned(NamedTuple):
       values: from what.
     """
 
-    cost: Cost
-    plan: Plan
+    cost: TensorCost
+    plan: ContractionPlan
     values: list[Expr]
 
 
 @dataclass
-class Tree:
+class ProductTree:
     """A product as it is in the program.
 
     Attributes:
@@ -181,7 +188,7 @@ class Tree:
       dot: the mark of the matrix products, if there are any: all have the same.
     """
 
-    function: Function
+    function: FunctionProducts
     root: Expr
     values: list[tuple[Expr, bool]] = field(default_factory=list)
     ops: list[Expr] = field(default_factory=list)
@@ -189,8 +196,10 @@ class Tree:
     dot: Dot | None = None
 
     @staticmethod
-    def of(function: Function, root: Expr, absorbed: Collection[Expr], is_new: bool) -> Tree:
-        tree = Tree(function, root)
+    def of(
+        function: FunctionProducts, root: Expr, absorbed: Collection[Expr], is_new: bool
+    ) -> ProductTree:
+        tree = ProductTree(function, root)
         pending = [root]
         while pending:
             expr = pending.pop()
@@ -251,14 +260,14 @@ class Tree:
         return self.unsuited + self._read[1]
 
     @property
-    def term(self) -> Term | None:
+    def term(self) -> EinsumTerm | None:
         """The network; ``None`` if there is none."""
         return self._read[0]
 
     @lazy
-    def _read(self) -> tuple[Term | None, list[Expr]]:
+    def _read(self) -> tuple[EinsumTerm | None, list[Expr]]:
         cuts: list[Expr] = []
-        terms: list[Term] = []
+        terms: list[EinsumTerm] = []
         # Backwards: the terms of operands are there when an expression is read.
         for expr, is_inside in reversed(self.values):
             if not is_inside:
@@ -268,7 +277,7 @@ class Tree:
             of_parts = [terms.pop() for _ in parts][::-1]
             try:
                 terms.append(term_of(expr, of_parts))
-            except Unfit:
+            except NotAnEinsum:
                 cuts += parts
                 if expr is self.root:
                     return None, cuts
@@ -277,7 +286,7 @@ class Tree:
         return term, cuts
 
     @lazy
-    def cost(self) -> Cost:
+    def cost(self) -> TensorCost:
         """An estimate for the ops as they are."""
         total, fixed = FREE, self.function.fixed
         trips: dict[Expr, int] = {}
@@ -290,17 +299,17 @@ class Tree:
         return total
 
     @lazy
-    def best(self) -> Planned | None:
+    def best(self) -> PlannedProduct | None:
         """The best order, if there is any."""
         structure, met = self._structure()
-        known = self.function.plans.get(structure)
-        if known is None:
+        cached = self.function.plans.get(structure)
+        if cached is None:
             planned = _plan(self)
             values = [] if planned is None else planned.values
             self.function.plans[structure] = planned, [met.index(value) for value in values]
             return planned
-        planned, taken = known
-        return planned and Planned(planned.cost, planned.plan, [met[i] for i in taken])
+        planned, taken = cached
+        return planned and PlannedProduct(planned.cost, planned.plan, [met[i] for i in taken])
 
     def _structure(self) -> tuple[Hashable, list[Expr]]:
         """A key of all that the best order depends on, and what may be computed from.
@@ -308,17 +317,17 @@ class Tree:
         Also those on the way: one that does not fit is computed from as it is.
         """
         places: dict[Expr, int] = {}
-        found = []
+        keys = []
         for expr, is_inside in self.values:
             place = places.setdefault(expr, len(places))
             if is_inside:
                 operands = tuple([(labels, sign) for _, labels, sign in expr.operands])
-                found.append((expr.kind, expr.params, expr.sizes, expr.rank, operands, place))
+                keys.append((expr.kind, expr.params, expr.sizes, expr.rank, operands, place))
             else:
-                found.append((expr.sizes, self.function.fixed.get(expr), place))
+                keys.append((expr.sizes, self.function.fixed.get(expr), place))
             if expr.kind == "div":
                 places.setdefault(expr.operands[1][0], len(places))
-        return (self.root.dtype, *found), [*places]
+        return (self.root.dtype, *keys), [*places]
 
     def described(self) -> str:
         """What is gained by the best order."""
@@ -331,7 +340,7 @@ class Tree:
         return self.best.plan.tensor(self.function.reading.algebra, self.best.values)
 
 
-def _plan(tree: Tree) -> Planned | None:
+def _plan(tree: ProductTree) -> PlannedProduct | None:
     """Numbers the indices of a network, and orders it."""
     term = tree.term
     if term is None or not term.factors:
@@ -351,7 +360,7 @@ def _plan(tree: Tree) -> Planned | None:
             return None
         selected.append((rows[0], of_selected))
         how = s.value.params.transposable, s.value.params.is_indexed
-        selections.append(Selection(_bits(rows), _bits(of_selected), *how))
+        selections.append(SelectionFactor(_bits(rows), _bits(of_selected), *how))
     out = tuple(map(numbered, term.dims))
     sizes = tuple([index.size for index in numbers])
     values = [*(expr for expr, _ in term.factors), *(s.value for s in term.selectors)]
@@ -376,7 +385,7 @@ def _plan(tree: Tree) -> Planned | None:
     ordered = best_order(network)
     if ordered is None:
         return None
-    plan = Plan(
+    plan = ContractionPlan(
         sizes=sizes,
         factors=factors,
         selectors=tuple(selected),
@@ -389,20 +398,20 @@ def _plan(tree: Tree) -> Planned | None:
         exact=frozenset([number for index, number in numbers.items() if index.exact]),
         dot=tree.dot or Dot(None),
     )
-    return Planned(ordered.cost, plan, values + [number for _, number in term.scalars])
+    return PlannedProduct(ordered.cost, plan, values + [number for _, number in term.scalars])
 
 
 def _bits(numbers: Iterable[int]) -> int:
-    found = 0
+    bits = 0
     for number in numbers:
-        found |= 1 << number
-    return found
+        bits |= 1 << number
+    return bits
 
 
 # -- What a product costs as the program computes it --
 
 
-def _cost_of(expr: Expr, kind: Kind) -> Cost:
+def _cost_of(expr: Expr, kind: OpKind) -> TensorCost:
     """The cost of an expression by an op, which XLA fuses into what uses it if it can.
 
     Rather too little than too much: what is rewritten should be worth it.
@@ -413,20 +422,22 @@ def _cost_of(expr: Expr, kind: Kind) -> Cost:
         case "jaxpr.dot_general":
             (contracted, _), _ = kind.attributes["dimension_numbers"]
             summed = math.prod([kind.shapes[0][d] for d in contracted])
-            return Cost.of_product(size * summed, (*of_operands, size), itemsize)
+            return TensorCost.of_product(size * summed, (*of_operands, size), itemsize)
         case "jaxpr.reduce_sum":
             (inner, labels, _), *_ = expr.operands
             if inner.kind == "product" and not inner.sums:
                 gone = [d for d, k in enumerate(labels) if k >= expr.rank]
                 stored = _stored(inner, {*gone})
-                return Cost(2 * of_operands[0], (size + stored * of_operands[0]) * itemsize, 1)
+                return TensorCost(
+                    2 * of_operands[0], (size + stored * of_operands[0]) * itemsize, 1
+                )
             is_spread = inner.size < of_operands[0]
-            return Cost(0, ((0 if is_spread else of_operands[0]) + size) * itemsize, 1)
+            return TensorCost(0, ((0 if is_spread else of_operands[0]) + size) * itemsize, 1)
         case "jaxpr.scatter_add" | "jaxpr.pad" | "jaxpr.dynamic_update_slice":
             updates = of_operands[{"jaxpr.scatter_add": 2, "jaxpr.pad": 0}.get(kind.name, 1)]
-            return Cost(0, (2 * updates + size) * itemsize, 1)
+            return TensorCost(0, (2 * updates + size) * itemsize, 1)
     is_moving = kind.name in selectors.READERS or kind.name == "jaxpr.convert_element_type"
-    return Cost(0, 2 * size * itemsize, 1) if is_moving else FREE
+    return TensorCost(0, 2 * size * itemsize, 1) if is_moving else FREE
 
 
 def _stored(product: Expr, summed: Set[int]) -> int:

@@ -13,7 +13,7 @@ In this order, and for inner loops first:
     each iteration beforehand (:mod:`.known`): ``i + 1``, ``n - 1 - i``, ``2 * i``, a counter
     that runs backwards, indices normalized or clamped by JAX.
 3.  A loop that then carries nothing but sums has independent iterations: it is batched, as many
-    iterations at a time as memory allows (:class:`Maps`).
+    iterations at a time as memory allows (:class:`LoopBatcher`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxmlir.analysis.call_graph import CallGraph, visit_functions
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import Work, elements, is_array, size
-from jaxmlir.analysis.purity import Counted, is_pure
+from jaxmlir.analysis.purity import CountedOps, is_pure
 from jaxmlir.dialect import op_signature
 from jaxmlir.dialect.builder import SPREAD, converted, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir, symbol_uses
@@ -40,11 +40,11 @@ from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.ops import Trait, may_have_functions, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import Diagnostic
-from jaxmlir.optimize.loops.known import MAX_ELEMENTS, Known
+from jaxmlir.optimize.loops.known import MAX_ELEMENTS, KnownIntegers
 from jaxmlir.optimize.loops.raise_loops.accesses import simplify_windows
 from jaxmlir.optimize.loops.raise_loops.arrays import ArrayRaiser
 from jaxmlir.optimize.loops.raise_loops.counters import (
-    Contexts,
+    LoopContexts,
     drop_counters,
     in_body,
     is_integer,
@@ -52,10 +52,10 @@ from jaxmlir.optimize.loops.raise_loops.counters import (
 )
 from jaxmlir.optimize.loops.scan_editor import (
     LOOPS,
-    Carried,
+    CarriedValue,
     LoopEditor,
     ScanEditor,
-    Stacked,
+    StackedResult,
     body_symbol,
     can_change,
     loops_of,
@@ -72,18 +72,18 @@ from jaxmlir.transforms.vmap import batch_axis, vmap
 # -- Loops that share a body, raised once for those of which the same is known --
 
 
-Raise = Callable[[Any, str, Known, int], bool]
+Raise = Callable[[Any, str, KnownIntegers, int], bool]
 """Raises a loop, in place, by what is known around it; whether anything was raised."""
 
 
-class _Raised(NamedTuple):
+class _RaisedLoop(NamedTuple):
     template: func.FuncOp
     """Detached: from the operands of the loop to its results."""
     remarks: list[Diagnostic]
     """The remarks made; those on the loop itself have no place."""
 
 
-class Alike:
+class SharedBodyRaiser:
     """Raises loops that share a body once, for all of which the same is known.
 
     Args:
@@ -93,17 +93,17 @@ class Alike:
     def __init__(self, rules: Rules, raise_: Raise):
         self._rules = rules
         self._raise = raise_
-        self._found: dict[Any, _Raised | None] = {}
+        self._raised: dict[Any, _RaisedLoop | None] = {}
 
-    def __call__(self, op: Any, name: str, known: Known, depth: int) -> bool:
+    def __call__(self, op: Any, name: str, known: KnownIntegers, depth: int) -> bool:
         """Raises a loop as ``raise_`` does."""
         operands = list(op.operands)
-        given = [known.get(v) for v in operands]
-        numbers = tuple([None if n is None else (n.shape, n.tobytes()) for n in given])
+        arrays = [known.get(v) for v in operands]
+        numbers = tuple([None if n is None else (n.shape, n.tobytes()) for n in arrays])
         key = (op_signature.of_op(op, name, operands), depth, numbers)
-        if key not in self._found:
-            self._found[key] = self._make(op, name, given, depth)
-        raised = self._found[key]
+        if key not in self._raised:
+            self._raised[key] = self._make(op, name, arrays, depth)
+        raised = self._raised[key]
         if raised is None:
             return False
         repeat(raised.remarks, op)
@@ -112,8 +112,8 @@ class Alike:
         return True
 
     def _make(
-        self, op: Any, name: str, given: Sequence[np.ndarray | None], depth: int
-    ) -> _Raised | None:
+        self, op: Any, name: str, operand_arrays: Sequence[np.ndarray | None], depth: int
+    ) -> _RaisedLoop | None:
         """Raises the loop in a function of its own; ``None`` if nothing became of it."""
         like = op.operation.parent.opview
         new = NewFunction(self._rules, "loop", [v.type for v in op.operands], like, detached=True)
@@ -121,10 +121,10 @@ class Alike:
         with new.body(), ir.Location.unknown():
             loop = ir.Operation.create(name, types, new.args, attributes)
         new.finish(list(loop.results))
-        known = {v: n for v, n in zip(new.args, given, strict=True) if n is not None}
+        arrays = {v: n for v, n in zip(new.args, operand_arrays, strict=True) if n is not None}
         with recording() as remarks:
-            is_raised = self._raise(loop.opview, name, Known(known, depth), depth)
-        return _Raised(new.op, remarks) if is_raised else None
+            is_raised = self._raise(loop.opview, name, KnownIntegers(arrays, depth), depth)
+        return _RaisedLoop(new.op, remarks) if is_raised else None
 
 
 # -- Whether a loop's body is better batched: what it gains, and what it loses --
@@ -181,7 +181,7 @@ class Gains:
     def __init__(self, program: Module):
         self.program = program
         self._work = Work(program)
-        self.counted: Counted = Counted(program)
+        self.counted: CountedOps = CountedOps(program)
         self._bodies: dict[str, FunctionView] = {}
         self._of_symbol: dict[tuple[str, tuple[bool, ...]], Gain | None] = {}
         # Of bodies that are alike but for their constants.
@@ -194,10 +194,10 @@ class Gains:
         Args:
           ops: those in it, with their names, from a caller that has them.
         """
-        found = self._bodies.get(symbol)
-        if found is None:
-            found = self._bodies[symbol] = FunctionView(self.program.function(symbol), ops)
-        return found
+        body = self._bodies.get(symbol)
+        if body is None:
+            body = self._bodies[symbol] = FunctionView(self.program.function(symbol), ops)
+        return body
 
     def of(self, symbol: str, batched: tuple[bool, ...]) -> Gain | None:
         """The gain of such a body; ``None`` if it should not be batched anywhere.
@@ -215,7 +215,7 @@ class Gains:
         key = (body.structure, tuple(batched))
         if key not in self._of_structure:
             gain = Gain()
-            can_batch = _Walk(self, self._work, gain).body(body, batched, 1)
+            can_batch = _GainVisitor(self, self._work, gain).body(body, batched, 1)
             self._of_structure[key] = gain if can_batch else None
         return self._of_structure[key]
 
@@ -245,8 +245,8 @@ class Gains:
 def callee_of(signature: Signature) -> str | None:
     """The function that ops of a signature run; not the rules of its derivative."""
     attributes = dict(signature.attributes)
-    found = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
-    return next((attributes[name].value for name in found), None)
+    names = (name for name in ("jaxpr", "call_jaxpr") if name in attributes)
+    return next((attributes[name].value for name in names), None)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -257,7 +257,7 @@ def _can_stand(signature: Signature) -> bool:
     return is_pure(signature.name) and signature.name not in _STAY
 
 
-class _Walk:
+class _GainVisitor:
     def __init__(self, gains: Gains, work: Work, gain: Gain):
         self._gains = gains
         self._work = work
@@ -351,7 +351,7 @@ _STAY = frozenset({"jaxpr.while", "jaxpr.cond", "jaxpr.custom_linear_solve"})
 MIN_BATCH = 8
 
 
-class Maps:
+class LoopBatcher:
     """Batches the loops of a program.
 
     Args:
@@ -363,7 +363,7 @@ class Maps:
     ):
         self._rules, self._bodies, self._gains = rules, bodies, gains
         self._batch_bytes, self._target = batch_bytes, target
-        self._patterns: dict[Hashable, _Batched] = {}
+        self._patterns: dict[Hashable, _BatchedBody] = {}
 
     def batch(self, op: Any, scan: ScanOp, ops: Sequence[tuple[Any, str]] | None) -> bool:
         """Batches a scan with independent iterations, if that pays; whether it did.
@@ -403,7 +403,7 @@ class Maps:
     def _write(self, op: Any, scan: ScanOp, batch: int) -> None:
         """Writes the batched loop in the place of the scan."""
         rules = self._rules
-        sums: list[Carried] = []
+        sums: list[CarriedValue] = []
         subtracted: list[bool] = []
         results: list[ir.Value | None] = list(op.results)
         if scan.num_carry:
@@ -453,27 +453,27 @@ class Maps:
         named = tuple([tuple(body.signatures[i].named) for i in constants])
         key = body.structure, named, dims, size
         where = [body.function.location, *[op.location for op in body.ops]]
-        found = self._patterns.get(key)
-        if found is not None and found.where == where:
-            return found.pattern.like(body.signatures)
+        batched = self._patterns.get(key)
+        if batched is not None and batched.where == where:
+            return batched.pattern.like(body.signatures)
         symbol, values = body.function.name.value, []
         out_dims = (0,) * len(body.returned)
         with self._rules.functions.having_read(symbol, body):
-            new, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, written=values)
-        function = self._rules.program.function(new)
+            vmapped, _ = vmap(self._rules, symbol, dims, batch_axis(size), out_dims, written=values)
+        function = self._rules.program.function(vmapped)
         sources = places(function, {i: values[body.results[i][0]].owner for i in constants})
-        self._patterns[key] = _Batched(ClonePlan(function, body.signatures, sources), where)
+        self._patterns[key] = _BatchedBody(ClonePlan(function, body.signatures, sources), where)
         return function
 
 
-class _Batched(NamedTuple):
+class _BatchedBody(NamedTuple):
     """A body on a batch, for bodies that are alike; where the body and its ops were."""
 
     pattern: ClonePlan
     where: list[ir.Location]
 
 
-def would_gain(editor: ScanEditor, gains: Gains, known: Known, target: Target) -> bool:
+def would_gain(editor: ScanEditor, gains: Gains, known: KnownIntegers, target: Target) -> bool:
     """Whether a scan under change may come to be batched, were it not for what it reads."""
     for item in editor.carry:
         if item.arg not in known and _added(item.arg, editor.out(item)) is None:
@@ -543,7 +543,7 @@ def _strong(value: ir.Value) -> ir.Value:
 def _of_rows(editor: ScanEditor) -> Any:
     """The scan that gives what its iterations add up as rows, after the others, instead."""
     sums = list(editor.carry)
-    rows = [Stacked(_added(item.arg, editor.out(item))) for item in sums]
+    rows = [StackedResult(_added(item.arg, editor.out(item))) for item in sums]
     with ir.InsertionPoint(editor.op), editor.op.location:
         for item in sums:
             item.init = converted(item.init, item.result.type)
@@ -560,7 +560,7 @@ def _in_batches(
     batched: func.FuncOp,
     consts: Sequence[ir.Value],
     xs: Sequence[ir.Value],
-    sums: Sequence[Carried],
+    sums: Sequence[CarriedValue],
     subtracted: Sequence[bool],
     count: int,
 ) -> tuple[list[ir.Value], list[ir.Value]]:
@@ -638,8 +638,8 @@ class RaiseLoops(Pass):
 
     def run(self, program: Module) -> bool:
         graph = analyses_of(program).graph
-        cached, own = program.target.costs.cached, self.batch_bytes
-        raiser = _Raiser(program, graph, cached if own is None else own)
+        cached, batch_bytes = program.target.costs.cached, self.batch_bytes
+        raiser = _Raiser(program, graph, cached if batch_bytes is None else batch_bytes)
         return visit_functions(program, raiser.visit, graph, LOOPS)
 
 
@@ -653,9 +653,9 @@ class _Raiser:
         self._rules = Rules(program)
         self._uses = graph.counts()
         self._bodies = LoopEditor(self._rules, graph)
-        self._contexts = Contexts(program, graph)
+        self._contexts = LoopContexts(program, graph)
         self._gains = Gains(program)
-        self._alike = Alike(self._rules, self._raise)
+        self._alike = SharedBodyRaiser(self._rules, self._raise)
         self._changed = False
         # Of the functions that are as they were.
         self._ops = dict(graph.ops)
@@ -674,7 +674,7 @@ class _Raiser:
             self._ops.pop(function.name.value, None)
         return self._changed
 
-    def _raise(self, op: Any, name: str, known: Known, depth: int) -> bool:
+    def _raise(self, op: Any, name: str, known: KnownIntegers, depth: int) -> bool:
         """Raises a loop; whether anything became of it.
 
         Args:
@@ -702,10 +702,10 @@ class _Raiser:
         return is_raised
 
     @functools.cached_property
-    def _maps(self) -> Maps:
-        return Maps(self._rules, self._bodies, self._gains, self._batch_bytes, self._target)
+    def _maps(self) -> LoopBatcher:
+        return LoopBatcher(self._rules, self._bodies, self._gains, self._batch_bytes, self._target)
 
-    def _raise_arrays(self, op: Any, scan: ScanOp, outer: Known, depth: int) -> Any | None:
+    def _raise_arrays(self, op: Any, scan: ScanOp, outer: KnownIntegers, depth: int) -> Any | None:
         """The scan with its arrays raised, or as it was; ``None`` of one that gives nothing."""
         # Windows are simplified whatever becomes of the loop.
         self._changed = True

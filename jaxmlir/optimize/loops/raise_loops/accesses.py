@@ -17,7 +17,7 @@ from jaxmlir.dialect.builder import filled, overwrites, returned, window_sizes
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.known import Bounds, Known, affine, bounds_of, vector
+from jaxmlir.optimize.loops.known import IntBounds, KnownIntegers, affine, bounds_of, vector
 from jaxmlir.toolbox import replace
 from jaxmlir.transforms.templates import Rules
 
@@ -57,13 +57,13 @@ def part(
     Args:
       starts: where it begins in each dimension; ``None`` where it is all of it.
     """
-    given = [v for v in starts if v is not None]
-    if not given:
+    indices = [v for v in starts if v is not None]
+    if not indices:
         return array
     mask = tuple(v is not None for v in starts)
     key = ("part", mask, tuple(shape))
     (result,) = rules.emit(
-        lambda x, *at: [dynamic_slice(x, _filled(at, mask), tuple(shape))], [array, *given], key
+        lambda x, *at: [dynamic_slice(x, _filled(at, mask), tuple(shape))], [array, *indices], key
     )
     return result
 
@@ -72,27 +72,27 @@ def put_part(
     rules: Rules, array: ir.Value, update: ir.Value, starts: Sequence[ir.Value | None]
 ) -> ir.Value:
     """The array with that part replaced."""
-    given = [v for v in starts if v is not None]
-    if not given:
+    indices = [v for v in starts if v is not None]
+    if not indices:
         return update
     mask = tuple(v is not None for v in starts)
     (result,) = rules.emit(
         lambda x, y, *at: [dynamic_update_slice(x, y, _filled(at, mask))],
-        [array, update, *given],
+        [array, update, *indices],
         ("put_part", mask),
     )
     return result
 
 
 def _is_contiguous(numbers: np.ndarray, size: int) -> bool:
-    found = affine(numbers)
-    return found is not None and (abs(found[1]) == size or len(numbers) == 1)
+    progression = affine(numbers)
+    return progression is not None and (abs(progression[1]) == size or len(numbers) == 1)
 
 
 def _filled(at: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
     """The indices, zeros where none is given."""
-    given = iter(at)
-    return [next(given) if m else np.zeros((), at[0].dtype) for m in mask]
+    indices = iter(at)
+    return [next(indices) if m else np.zeros((), at[0].dtype) for m in mask]
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], shape: tuple[int, ...]) -> Any:
@@ -106,9 +106,9 @@ def dynamic_update_slice(x: Any, y: Any, starts: Sequence[Any]) -> Any:
 
 def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
     count = len(numbers)
-    found = affine(numbers)
-    if found is not None and (size == 1 or _is_contiguous(numbers, size)):
-        _, step = found
+    progression = affine(numbers)
+    if progression is not None and (size == 1 or _is_contiguous(numbers, size)):
+        _, step = progression
         low, high = int(numbers.min()), int(numbers.max()) + size
         stride = abs(step) if size == 1 else 1
         x = lax.slice_in_dim(x, low, high, stride, axis)
@@ -116,9 +116,9 @@ def _take(x: Any, numbers: np.ndarray, axis: int, size: int) -> Any:
         if step < 0:
             x = lax.rev(x, (axis,))
         return lax.transpose(x, _to_front(x.ndim, axis))
-    if found is not None and found[1] and size <= MAX_SHIFTS:
+    if progression is not None and progression[1] and size <= MAX_SHIFTS:
         x = lax.concatenate([_shifted(x, numbers + k, axis) for k in range(size)], axis + 1)
-        if found[1] < 0:
+        if progression[1] < 0:
             x = lax.rev(x, (axis,))
         return lax.transpose(x, _to_front(x.ndim, axis))
     # Whole windows: a gather of elements reads a position for each. A sum of 3937 windows of 64 and
@@ -219,7 +219,7 @@ class Positions:
       length: how many iterations the loop has.
     """
 
-    def __init__(self, known: Known, length: int):
+    def __init__(self, known: KnownIntegers, length: int):
         self._known = known
         self._length = length
         self._numbers: dict[tuple[ir.Value, int], np.ndarray] = {}
@@ -232,20 +232,20 @@ class Positions:
         start, last = access.starts[axis], access.shape[axis] - access.sizes[axis]
         if last == 0:
             return self._zeros
-        found = self._numbers.get((start, last))
-        if found is None:
-            found = vector(self._known, start, self._length)
-            if found is not None:
+        numbers = self._numbers.get((start, last))
+        if numbers is None:
+            numbers = vector(self._known, start, self._length)
+            if numbers is not None:
                 # Positions out of bounds are moved inside.
-                found = self._numbers[start, last] = _inside(found, last)
-        return found
+                numbers = self._numbers[start, last] = _inside(numbers, last)
+        return numbers
 
     def are_same(self, one: Access, other: Access, axis: int) -> bool:
         """Whether both begin at the same place along a dimension in each iteration."""
         if one.starts[axis] == other.starts[axis]:
             return True
-        own, others = self._everywhere(one, axis), self._everywhere(other, axis)
-        return own is not None and others is not None and bool((own == others).all())
+        starts, others = self._everywhere(one, axis), self._everywhere(other, axis)
+        return starts is not None and others is not None and bool((starts == others).all())
 
     def span(self, access: Access, axis: int) -> _Span | None:
         """The first element that is touched along a dimension and that after the last one, over the
@@ -254,9 +254,9 @@ class Positions:
         key = access.starts[axis], size, access.shape[axis]
         span = self._spans.get(key)
         if span is None:
-            found = self._everywhere(access, axis)
-            if found is not None and found.size:
-                span = self._spans[key] = found.min(-1), found.max(-1) + size
+            positions = self._everywhere(access, axis)
+            if positions is not None and positions.size:
+                span = self._spans[key] = positions.min(-1), positions.max(-1) + size
         return span
 
     def place(self, access: Access, axis: int) -> Hashable:
@@ -270,10 +270,10 @@ class Positions:
 
     def _everywhere(self, access: Access, axis: int) -> np.ndarray | None:
         """The positions of an access over the iterations of all loops around, this one last."""
-        found = self._known.get(access.starts[axis])
-        if found is None or not found.ndim:
+        positions = self._known.get(access.starts[axis])
+        if positions is None or not positions.ndim:
             return None
-        return _inside(found.astype(np.int64), access.shape[axis] - access.sizes[axis])
+        return _inside(positions.astype(np.int64), access.shape[axis] - access.sizes[axis])
 
 
 def _inside(numbers: np.ndarray, last: int) -> np.ndarray:
@@ -287,11 +287,11 @@ def varies(numbers: np.ndarray | None) -> bool:
 
 
 # Scatters that combine, by their results.
-Combined = Mapping[ir.Value, Access]
+CombinedAccesses = Mapping[ir.Value, Access]
 
 
 def access_of(
-    op: Any, name: str, operands: Sequence[ir.Value], combined: Combined
+    op: Any, name: str, operands: Sequence[ir.Value], combined: CombinedAccesses
 ) -> Access | None:
     """The access that an op is; ``None`` of one that touches nothing."""
     if name == "jaxpr.dynamic_slice":
@@ -319,7 +319,7 @@ def is_retyped(op: Any, name: str) -> bool:
     return before.dtype == after.dtype and len(before.shape) > 0
 
 
-class Uses:
+class ValueUses:
     """The ops that use each value of a body, the return not counted; retyped arrays are one value.
 
     Attributes:
@@ -340,7 +340,7 @@ class Uses:
 
     def __getitem__(self, value: ir.Value) -> Sequence[tuple[Any, str, list[ir.Value]]]:
         """In order, each with its name and operands."""
-        same, found, pending = self._same, {}, [value]
+        same, users, pending = self._same, {}, [value]
         while pending:
             for use in pending.pop().uses:
                 op = use.owner.operation
@@ -348,8 +348,8 @@ class Uses:
                     same[op.results[0]] = value
                     pending.append(op.results[0])
                 elif op.name != "func.return":
-                    found[op] = None
-        ops = list(found)
+                    users[op] = None
+        ops = list(users)
         if len(ops) > 1:
             ops.sort(key=functools.cmp_to_key(_order))
         return [(op, op.name, [same.get(v, v) for v in op.operands]) for op in ops]
@@ -359,7 +359,7 @@ def _order(op: ir.Operation, other: ir.Operation) -> int:
     return -1 if op.is_before_in_block(other) else 1
 
 
-def is_written(value: ir.Value, combined: Combined) -> bool:
+def is_written(value: ir.Value, combined: CombinedAccesses) -> bool:
     """Whether a value is an array that has just been written to."""
     if value in combined:
         return True
@@ -368,7 +368,7 @@ def is_written(value: ir.Value, combined: Combined) -> bool:
 
 
 @dataclass(eq=False)
-class Chain:
+class AccessChain:
     """The accesses to a carried array, each write of which gives the next *version* of it."""
 
     versions: list[ir.Value]
@@ -394,13 +394,13 @@ class Chain:
             return False
         spans = [positions.span(read, axis) for axis in axes]
         apart = np.zeros(len(self.writes), bool)
-        for axis, own in zip(axes, spans, strict=True):
-            written = self._written(axis, positions)
-            if own is None or written is None:
+        for axis, span in zip(axes, spans, strict=True):
+            write_spans = self._written(axis, positions)
+            if span is None or write_spans is None:
                 continue
-            at, start, end = written
-            found = (own[1] <= start) | (end <= own[0])
-            apart[at] |= found.reshape(len(at), -1).all(-1)
+            at, start, end = write_spans
+            disjoint = (span[1] <= start) | (end <= span[0])
+            apart[at] |= disjoint.reshape(len(at), -1).all(-1)
         return bool(apart.all())
 
     def _places(self, axes: tuple[int, ...], positions: Positions) -> set[Hashable]:
@@ -429,10 +429,12 @@ def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(np.broadcast_arrays(*arrays))
 
 
-def chain_of(arg: ir.Value, out: ir.Value, uses: Uses, combined: Combined) -> Chain | None:
+def chain_of(
+    arg: ir.Value, out: ir.Value, uses: ValueUses, combined: CombinedAccesses
+) -> AccessChain | None:
     """The accesses of a body to a carried array; ``None`` if it does more than read and write parts
     of it, and return its last version once."""
-    chain = Chain([arg], [], [])
+    chain = AccessChain([arg], [], [])
     while chain.versions[-1] != out:
         version = chain.versions[-1]
         if version in uses.returned:
@@ -474,7 +476,7 @@ def chain_of(arg: ir.Value, out: ir.Value, uses: Uses, combined: Combined) -> Ch
 
 
 def simplify_windows(
-    rules: Rules, ops: Sequence[tuple[Any, str]], known: Known, arrays: set[ir.Value]
+    rules: Rules, ops: Sequence[tuple[Any, str]], known: KnownIntegers, arrays: set[ir.Value]
 ) -> dict[ir.Value, Access]:
     """Rewrites the gathers and scatters of a body; what scatters that combine do, by result.
 
@@ -498,9 +500,9 @@ def simplify_windows(
         elif name == "jaxpr.dynamic_update_slice":
             arrays.add(op.results[0])
         elif name == "jaxpr.scatter":
-            found = _scatter(rules, op, operands, known)
-            if found is not None:
-                arrays.add(found)
+            array = _scatter(rules, op, operands, known)
+            if array is not None:
+                arrays.add(array)
         else:
             access = _combined(rules, op, name, operands, known)
             if access is not None:
@@ -512,7 +514,7 @@ def simplify_windows(
 _WINDOWS = with_trait(Trait.UPDATE) | {"jaxpr.convert_element_type", "jaxpr.gather"}
 
 
-def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> None:
+def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: KnownIntegers) -> None:
     x, index = operands
     numbers = codec.decode(op.attributes["dimension_numbers"])
     sizes = tuple(codec.decode(op.attributes["slice_sizes"]))
@@ -530,7 +532,9 @@ def _gather(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -
     _replace(rules, op, slice_, [x], pieces, ("window", targets, gone, sizes))
 
 
-def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) -> ir.Value | None:
+def _scatter(
+    rules: Rules, op: Any, operands: Sequence[ir.Value], known: KnownIntegers
+) -> ir.Value | None:
     x, _, update = operands
     window = _window(op, operands, known) if overwrites(op) else None
     if window is None:
@@ -546,7 +550,7 @@ def _scatter(rules: Rules, op: Any, operands: Sequence[ir.Value], known: Known) 
 
 
 def _combined(
-    rules: Rules, op: Any, name: str, operands: Sequence[ir.Value], known: Known
+    rules: Rules, op: Any, name: str, operands: Sequence[ir.Value], known: KnownIntegers
 ) -> Access | None:
     x = operands[0]
     window = _window(op, operands, known)
@@ -562,7 +566,7 @@ def _combined(
 
 
 def _window(
-    op: Any, operands: Sequence[ir.Value], known: Known
+    op: Any, operands: Sequence[ir.Value], known: KnownIntegers
 ) -> tuple[tuple[int, ...], tuple[int, ...], list[ir.Value]] | None:
     """The dimensions that the index of a scatter is of, the sizes of its single window, and the
     pieces of the index; ``None`` of a scatter of another kind."""
@@ -582,7 +586,7 @@ def _single(
     op: Any,
     x: ir.Value,
     index: ir.Value,
-    known: Known,
+    known: KnownIntegers,
     targets: Sequence[int],
     sizes: Sequence[int],
 ) -> list[ir.Value] | None:
@@ -608,22 +612,22 @@ def _single(
     return pieces if is_inside else None
 
 
-def _bounds(pieces: Sequence[ir.Value], known: Known) -> list[Bounds] | None:
+def _bounds(pieces: Sequence[ir.Value], known: KnownIntegers) -> list[IntBounds] | None:
     """The least and the greatest of each scalar that an index is made of, if they are known."""
-    found: list[Bounds] = []
+    all_bounds: list[IntBounds] = []
     for piece in pieces:
         shape = aval_of(piece.type).shape
         if not shape:
             bounds = known.bounds(piece)
             if bounds is None:
                 return None
-            found.append(bounds)
+            all_bounds.append(bounds)
         else:
             array = known.get(piece)
             if array is None:
                 return None
-            found += [bounds_of(array[..., i]) for i in range(*shape)]
-    return found
+            all_bounds += [bounds_of(array[..., i]) for i in range(*shape)]
+    return all_bounds
 
 
 def _starts(index: Sequence[Any], targets: Sequence[int], rank: int) -> list[Any]:
@@ -646,11 +650,11 @@ def _pieces(index: ir.Value) -> list[ir.Value]:
 
 def _components(rules: Rules, pieces: Sequence[ir.Value]) -> list[ir.Value]:
     """The scalars that an index is made of."""
-    found: list[ir.Value] = []
+    scalars: list[ir.Value] = []
     for piece in pieces:
         shape = aval_of(piece.type).shape
-        found += _scalars(rules, piece, *shape) if shape else [piece]
-    return found
+        scalars += _scalars(rules, piece, *shape) if shape else [piece]
+    return scalars
 
 
 def _scalars(rules: Rules, vector: ir.Value, count: int) -> list[ir.Value]:

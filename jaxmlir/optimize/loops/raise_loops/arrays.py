@@ -41,20 +41,26 @@ from jaxmlir.dialect.builder import (
 )
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.types import aval_of, with_shape
-from jaxmlir.optimize.loops.known import Known
+from jaxmlir.optimize.loops.known import KnownIntegers
 from jaxmlir.optimize.loops.raise_loops import accesses as _rows
 from jaxmlir.optimize.loops.raise_loops.accesses import (
     Access,
-    Chain,
-    Combined,
+    AccessChain,
+    CombinedAccesses,
     Positions,
-    Uses,
+    ValueUses,
     access_of,
     chain_of,
     is_written,
     varies,
 )
-from jaxmlir.optimize.loops.scan_editor import Carried, Constant, ScanEditor, Sliced, Stacked
+from jaxmlir.optimize.loops.scan_editor import (
+    CarriedValue,
+    ConstantOperand,
+    ScanEditor,
+    SlicedOperand,
+    StackedResult,
+)
 from jaxmlir.passes.remarks import remark
 
 # The most iterations back that a body may look: each is a carried slab.
@@ -67,20 +73,20 @@ MAX_GROWTH = 4
 MAX_WASTE = 8
 
 
-class Outside:
+class InvariantValues:
     """Values of a loop's body that are the same in every iteration, as values before the loop."""
 
     def __init__(self, editor: ScanEditor):
         self._editor = editor
-        self._found: dict[ir.Value, ir.Value | None] = {
+        self._outside: dict[ir.Value, ir.Value | None] = {
             item.arg: item.operand for item in editor.consts
         }
 
     def __call__(self, value: ir.Value) -> ir.Value | None:
         """Computes a scalar again before the loop; ``None`` where that is not possible."""
-        if value not in self._found:
-            self._found[value] = self._compute(value)
-        return self._found[value]
+        if value not in self._outside:
+            self._outside[value] = self._compute(value)
+        return self._outside[value]
 
     def _compute(self, value: ir.Value) -> ir.Value | None:
         op = value.owner
@@ -95,7 +101,7 @@ class Outside:
             return None if any(v is None for v in operands) else copy(op, op.name, operands)[0]
 
 
-class Frame(NamedTuple):
+class SlabLayout(NamedTuple):
     """The layout of an array's slabs in it."""
 
     axis: int
@@ -119,8 +125,8 @@ class Frame(NamedTuple):
 
 
 def frame_of(
-    accesses: Sequence[Access], axis: int, outside: Outside, positions: Positions
-) -> Frame:
+    accesses: Sequence[Access], axis: int, outside: InvariantValues, positions: Positions
+) -> SlabLayout:
     """The smallest slabs along an axis that hold all accesses."""
     first = accesses[0]
     starts: list[ir.Value | None] = []
@@ -138,7 +144,7 @@ def frame_of(
     types = {v.type for v in starts if v is not None}
     if len({aval_of(t).dtype for t in types}) > 1:
         starts, part = [None] * len(part), list(first.shape)
-    return Frame(axis, first.sizes[axis], starts, tuple(part))
+    return SlabLayout(axis, first.sizes[axis], starts, tuple(part))
 
 
 class ArrayRaiser:
@@ -149,15 +155,15 @@ class ArrayRaiser:
       overlapping: the ops that read parts of constants that overlap.
     """
 
-    def __init__(self, editor: ScanEditor, known: Known, combined: Combined):
+    def __init__(self, editor: ScanEditor, known: KnownIntegers, combined: CombinedAccesses):
         self.count: int = 0
-        self.overlapping: list[tuple[Any, Constant]] = []
+        self.overlapping: list[tuple[Any, ConstantOperand]] = []
         self.editor = editor
         self.rules = editor.rules
         self.combined = combined
         self.length: int = editor.scan.length
         self.positions: Positions = Positions(known, self.length)
-        self.outside: Outside = Outside(editor)
+        self.outside: InvariantValues = InvariantValues(editor)
         self._rows: dict[Any, ir.Value] = {}
         self._after: list[Callable[[], None]] = []
 
@@ -175,7 +181,7 @@ class ArrayRaiser:
         for op, item in self.overlapping:
             self._raise_read(op, item, overlapping=True)
 
-    def _raise_read(self, op: Any, item: Constant, overlapping: bool) -> None:
+    def _raise_read(self, op: Any, item: ConstantOperand, overlapping: bool) -> None:
         access = access_of(op, "jaxpr.dynamic_slice", list(op.operands), self.combined)
         if access is None or not is_array(access.array.type):
             return
@@ -197,12 +203,12 @@ class ArrayRaiser:
         if later and not overlapping:
             self.overlapping.append((op, item))
 
-    def _rows_of(self, access: Access, axis: int) -> tuple[Frame, float]:
+    def _rows_of(self, access: Access, axis: int) -> tuple[SlabLayout, float]:
         """The smallest slabs for a read along a dimension, and the bytes of all of them."""
         frame = frame_of([access], axis, self.outside, self.positions)
         return frame, self.length * size(with_shape(access.array.type, frame.slab))
 
-    def _slab(self, array: ir.Value, frame: Frame, numbers: np.ndarray) -> ir.Value:
+    def _slab(self, array: ir.Value, frame: SlabLayout, numbers: np.ndarray) -> ir.Value:
         """In the body, the slab of an array that begins there: of a constant or a row."""
         key = (array, frame.axis, frame.size, *frame.starts, frame.part, numbers.tobytes())
         if key not in self._rows:
@@ -213,18 +219,18 @@ class ArrayRaiser:
                     source = _rows.part(self.rules, array, frame.starts, frame.part)
                     rows = _rows.take_rows(self.rules, source, numbers, frame.axis, frame.size)
                     rows = reshaped(rows, (len(numbers), *shape))
-                self.editor.xs.append(Sliced(rows, argument))
+                self.editor.xs.append(SlicedOperand(rows, argument))
                 begin = ir.InsertionPoint.at_block_begin(body_of(self.editor.body))
                 with begin, self.editor.op.location:
                     argument = reshaped(argument, frame.slab)
             else:
                 self.editor.consts.append(
-                    Constant(self._block(array, frame, int(numbers[0])), argument)
+                    ConstantOperand(self._block(array, frame, int(numbers[0])), argument)
                 )
             self._rows[key] = argument
         return self._rows[key]
 
-    def _block(self, array: ir.Value, frame: Frame, at: int) -> ir.Value:
+    def _block(self, array: ir.Value, frame: SlabLayout, at: int) -> ir.Value:
         """Before the loop, the slab of an array that begins there."""
         axis, size = frame.axis, frame.size
         with ir.InsertionPoint(self.editor.op), self.editor.op.location:
@@ -232,7 +238,7 @@ class ArrayRaiser:
             block = functools.partial(_slice, start=at, size=size, axis=axis)
             return self.rules.emit(block, [source])[0]
 
-    def _put(self, access: Access, slab: ir.Value, frame: Frame) -> None:
+    def _put(self, access: Access, slab: ir.Value, frame: SlabLayout) -> None:
         """Reads from a slab what was read from the array."""
         with ir.InsertionPoint(access.op), access.op.location:
             value = slab
@@ -243,7 +249,7 @@ class ArrayRaiser:
         access.result.replace_all_uses_with(value)
         access.op.operation.erase()
 
-    def _within(self, access: Access, frame: Frame) -> list[ir.Value]:
+    def _within(self, access: Access, frame: SlabLayout) -> list[ir.Value]:
         """The indices at which an access begins in its slab."""
         return [
             filled(v.type, 0) if d == frame.axis or frame.starts[d] is not None else v
@@ -254,11 +260,11 @@ class ArrayRaiser:
 
     def raise_carried(self) -> None:
         """Turns arrays that are written slab by slab into stacked results."""
-        uses: Uses | None = None
+        uses: ValueUses | None = None
         for item in list(self.editor.carry):
             if not is_array(item.arg.type):
                 continue
-            uses = uses or Uses(self.editor.body)
+            uses = uses or ValueUses(self.editor.body)
             out = uses.untyped(self.editor.out(item))
             if not is_written(out, self.combined):
                 continue
@@ -278,7 +284,7 @@ class ArrayRaiser:
                 # The body has changed.
                 uses = None
 
-    def _plan(self, chain: Chain, axis: int) -> _Plan | None:
+    def _plan(self, chain: AccessChain, axis: int) -> _RaisePlan | None:
         """The plan to raise a carried array along a dimension; ``None`` if it cannot be."""
         first = chain.writes[0]
         if not varies(self.positions.numbers(first, axis)):
@@ -303,7 +309,7 @@ class ArrayRaiser:
         different = {id(numbers): numbers for numbers in positions}.values()
         if any(((numbers - written[0]) % size).any() for numbers in different):
             return None
-        plan = _Plan(frame_of(near, axis, self.outside, self.positions), written)
+        plan = _RaisePlan(frame_of(near, axis, self.outside, self.positions), written)
         if self._is_wasteful(plan.frame, chain):
             return None
         reads = iter(positions[count:])
@@ -314,7 +320,7 @@ class ArrayRaiser:
                 return None
         return plan
 
-    def _is_wasteful(self, frame: Frame, chain: Chain) -> bool:
+    def _is_wasteful(self, frame: SlabLayout, chain: AccessChain) -> bool:
         """Whether an iteration would go through slabs that are much larger than what it touches,
         and no derivative goes through all of the array instead, as that of an addition does not."""
         touched = sum(math.prod(a.sizes) for a in chain.accesses())
@@ -323,7 +329,9 @@ class ArrayRaiser:
         only_adds = not chain.reads and all(a.combine in ("add", "sub") for a in chain.writes)
         return only_adds or not dtypes.issubdtype(aval_of(chain.versions[0].type).dtype, np.inexact)
 
-    def _apart(self, chain: Chain, read: Access, axis: int) -> tuple[Frame, np.ndarray] | None:
+    def _apart(
+        self, chain: AccessChain, read: Access, axis: int
+    ) -> tuple[SlabLayout, np.ndarray] | None:
         """The slabs that hold a read of what no iteration writes, and where they begin."""
         others = [d for d in range(len(read.shape)) if d != axis]
         if not chain.is_apart(read, others, self.positions):
@@ -334,17 +342,17 @@ class ArrayRaiser:
         frame, rows = self._rows_of(read, axis)
         return (frame, numbers) if rows <= size(read.array.type) else None
 
-    def _raise_carried(self, item: Carried, chain: Chain, plan: _Plan) -> None:
+    def _raise_carried(self, item: CarriedValue, chain: AccessChain, plan: _RaisePlan) -> None:
         frame = plan.frame
         slab_type = with_shape(item.arg.type, frame.slab)
         lagged = self._lagged(item, plan, slab_type)
         # This iteration's slab after so many writes; before the first one, if anybody looks.
         first = chain.writes[0]
         overwritten = first.sizes == frame.slab and first.combine is None
-        seen = not overwritten or (0, "now") in [
+        init_is_read = not overwritten or (0, "now") in [
             (version, kind) for (version, _), (kind, _) in zip(chain.reads, plan.reads, strict=True)
         ]
-        slabs = [self._slab(item.init, frame, plan.written) if seen else None]
+        slabs = [self._slab(item.init, frame, plan.written) if init_is_read else None]
         reads: dict[int, list[Any]] = {}
         for (version, access), planned in zip(chain.reads, plan.reads, strict=True):
             reads.setdefault(version, []).append((access, planned))
@@ -352,23 +360,23 @@ class ArrayRaiser:
             # In this order, since what was read may be what is written next.
             if now:
                 slabs.append(self._written(chain.writes[now - 1], slabs[-1], frame, slab_type))
-            for access, (kind, what) in reads.get(now, ()):
+            for access, (kind, detail) in reads.get(now, ()):
                 within = frame
                 if kind == "now":
                     source = slabs[now]
                 elif kind == "before":
-                    source = lagged[what - 1].arg
+                    source = lagged[detail - 1].arg
                 elif kind == "apart":
-                    within, numbers = what
+                    within, numbers = detail
                     source = self._slab(item.init, within, numbers)
                 else:
-                    source = self._slab(item.init, frame, what)
+                    source = self._slab(item.init, frame, detail)
                 self._put(access, source, within)
         self._finish_lagged(lagged, slabs[-1])
         self._replace(item, plan, slabs[-1])
 
     def _written(
-        self, write: Access, slab: ir.Value | None, frame: Frame, type_: ir.Type
+        self, write: Access, slab: ir.Value | None, frame: SlabLayout, type_: ir.Type
     ) -> ir.Value:
         """The slab after a write; nobody looks at it before one that overwrites it."""
         whole, combine, sizes = write.sizes == frame.slab, write.combine, write.sizes
@@ -379,29 +387,29 @@ class ArrayRaiser:
                 (value,) = self.rules.emit(put, [slab, value, *self._within(write, frame)])
             return converted(value, type_)
 
-    def _lagged(self, item: Carried, plan: _Plan, type_: ir.Type) -> list[Carried]:
+    def _lagged(self, item: CarriedValue, plan: _RaisePlan, type_: ir.Type) -> list[CarriedValue]:
         """Carried slabs of the iterations before, the last one first."""
-        found = []
+        lagged = []
         for number in plan.initial:
             init = self._block(item.init, plan.frame, int(number))
             with ir.InsertionPoint(self.editor.op), self.editor.op.location:
                 init = converted(init, type_)
             argument = self.editor.new_argument(type_)
-            found.append(Carried(init, argument, argument))
-        self.editor.carry += found
-        return found
+            lagged.append(CarriedValue(init, argument, argument))
+        self.editor.carry += lagged
+        return lagged
 
-    def _finish_lagged(self, lagged: list[Carried], last: ir.Value) -> None:
+    def _finish_lagged(self, lagged: list[CarriedValue], last: ir.Value) -> None:
         for item, earlier in zip(lagged, [last, *(i.arg for i in lagged)], strict=False):
             item.out = self.editor.give(earlier)
 
-    def _replace(self, item: Carried, plan: _Plan, slab: ir.Value) -> None:
+    def _replace(self, item: CarriedValue, plan: _RaisePlan, slab: ir.Value) -> None:
         """A stacked result instead of a carried value."""
         editor, frame = self.editor, plan.frame
         editor.carry.remove(item)
         result = item.result
         if is_used(result):
-            rows = Stacked(editor.give(slab))
+            rows = StackedResult(editor.give(slab))
             editor.ys.append(rows)
 
             def put_together() -> None:
@@ -422,10 +430,10 @@ class ArrayRaiser:
 
 
 @dataclass(eq=False)
-class _Plan:
+class _RaisePlan:
     """The plan by which a carried array is raised."""
 
-    frame: Frame
+    frame: SlabLayout
     written: np.ndarray
     """The position that each iteration writes to."""
     reads: list[tuple[str, Any]] = field(default_factory=list)
@@ -442,16 +450,16 @@ class _Plan:
         if (numbers == self.written).any():
             return False
         order = slice(None, None, -1 if reverse else 1)
-        read, written = numbers[order], self.written[order]
-        time = {int(w): t for t, w in enumerate(written)}
-        times = [time.get(int(r), len(read)) for r in read]
+        read_at, written_at = numbers[order], self.written[order]
+        time = {int(w): t for t, w in enumerate(written_at)}
+        times = [time.get(int(r), len(read_at)) for r in read_at]
         if all(t >= i for i, t in enumerate(times)):
             self.reads.append(("initial", numbers))
             return True
-        for lag in range(1, min(MAX_LAG, len(read) - 1) + 1):
-            if (read[lag:] == written[:-lag]).all():
+        for lag in range(1, min(MAX_LAG, len(read_at) - 1) + 1):
+            if (read_at[lag:] == written_at[:-lag]).all():
                 early = all(times[t] >= t for t in range(lag))
-                return early and self._look_back(lag, [int(r) for r in read[:lag]])
+                return early and self._look_back(lag, [int(r) for r in read_at[:lag]])
         return False
 
     def _look_back(self, lag: int, early: list[int]) -> bool:
@@ -486,6 +494,6 @@ def _put(
 ) -> list[Any]:
     """A slab after a write of part of it, or of all of it."""
     if combine is not None:
-        there = x if whole else _rows.dynamic_slice(x, at, sizes)
-        u = getattr(lax, combine)(there, lax.reshape(u, sizes))
+        slab = x if whole else _rows.dynamic_slice(x, at, sizes)
+        u = getattr(lax, combine)(slab, lax.reshape(u, sizes))
     return [u if whole else _rows.dynamic_update_slice(x, u, at)]

@@ -15,14 +15,14 @@ from jaxmlir.dialect.ir import body_of, func, ir, is_private
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.loops.known import Known, affine, counted, room, vector
-from jaxmlir.optimize.loops.scan_editor import Carried, ScanEditor, Sliced
+from jaxmlir.optimize.loops.known import KnownIntegers, affine, counted, room, vector
+from jaxmlir.optimize.loops.scan_editor import CarriedValue, ScanEditor, SlicedOperand
 from jaxmlir.passes.remarks import remark
 from jaxmlir.transforms.higher_order.loops import ScanOp, WhileOp, stacked
 from jaxmlir.transforms.templates import Rules
 
 
-class Contexts:
+class LoopContexts:
     """The known values of each function of a program."""
 
     def __init__(self, program: Module, graph: CallGraph):
@@ -35,30 +35,30 @@ class Contexts:
                     for callee in symbols_of(op):
                         callers.setdefault(callee, []).append((symbol, op))
         self._callers = {
-            symbol: found[0]
-            for symbol, found in callers.items()
-            if len(found) == 1 and found[0][1].operation.name == "jaxpr.scan"
+            symbol: sites[0]
+            for symbol, sites in callers.items()
+            if len(sites) == 1 and sites[0][1].operation.name == "jaxpr.scan"
         }
-        self._found: dict[str, tuple[Known, int]] = {}
+        self._by_symbol: dict[str, tuple[KnownIntegers, int]] = {}
 
-    def of(self, symbol: str) -> tuple[Known, int]:
+    def of(self, symbol: str) -> tuple[KnownIntegers, int]:
         """The known values of a function, and how many loops are around it."""
-        if symbol not in self._found:
-            self._found[symbol] = self._of(symbol)
-        return self._found[symbol]
+        if symbol not in self._by_symbol:
+            self._by_symbol[symbol] = self._of(symbol)
+        return self._by_symbol[symbol]
 
-    def _of(self, symbol: str) -> tuple[Known, int]:
+    def _of(self, symbol: str) -> tuple[KnownIntegers, int]:
         function = self._program.function(symbol)
         if symbol not in self._callers or not is_private(function):
-            return Known({}, 0), 0
+            return KnownIntegers({}, 0), 0
         outer, op = self._callers[symbol]
         known, depth = self.of(outer)
         return in_body(ScanOp.of(op), function, list(op.operands), known, depth), depth + 1
 
 
 def in_body(
-    scan: ScanOp, body: func.FuncOp, operands: Sequence[ir.Value], outer: Known, depth: int
-) -> Known:
+    scan: ScanOp, body: func.FuncOp, operands: Sequence[ir.Value], outer: KnownIntegers, depth: int
+) -> KnownIntegers:
     """The known values of the body of a scan.
 
     Args:
@@ -68,15 +68,15 @@ def in_body(
     """
     groups = zip(scan.operands(operands), scan.operands(list(body_of(body).arguments)), strict=True)
     consts, carry, xs = (list(zip(*group, strict=True)) for group in groups)
-    given: dict[ir.Value, np.ndarray] = {}
+    arrays: dict[ir.Value, np.ndarray] = {}
     for operand, arg in consts:
         if (array := outer.get(operand)) is not None:
-            given[arg] = np.expand_dims(array, depth)
+            arrays[arg] = np.expand_dims(array, depth)
     for operand, arg in xs:
         if (array := outer.get(operand)) is not None:
             # The first axis of the value is that of the loop.
-            given[arg] = array
-    known = Known(given, depth + 1)
+            arrays[arg] = array
+    known = KnownIntegers(arrays, depth + 1)
     if not scan.is_counted:
         return known
     counters: dict[ir.Value, np.ndarray] = {}
@@ -94,7 +94,7 @@ def in_body(
     return known
 
 
-def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
+def _step(arg: ir.Value, out: ir.Value, known: KnownIntegers) -> int | None:
     """The constant by which each iteration increases a carried value; ``None`` if there is none."""
     if isinstance(out.owner, ir.Block):
         return None
@@ -112,7 +112,7 @@ def _step(arg: ir.Value, out: ir.Value, known: Known) -> int | None:
 
 def step_of(arg: ir.Value, out: ir.Value) -> int | None:
     """The step of a carried value, in a body of which nothing else is known."""
-    return _step(arg, out, Known({}, 0)) if is_integer(arg) else None
+    return _step(arg, out, KnownIntegers({}, 0)) if is_integer(arg) else None
 
 
 def is_integer(value: ir.Value) -> bool:
@@ -125,15 +125,17 @@ def is_integer(value: ir.Value) -> bool:
 # -- Counters that nobody needs any more are not carried, or are slices of what they would be --
 
 
-def drop_counters(editor: ScanEditor, known: Known) -> int:
+def drop_counters(editor: ScanEditor, known: KnownIntegers) -> int:
     """Takes counters out of the carry of a scan that then carries less; how many.
 
     A counter that the body looks at becomes a slice, if nothing but counters is carried.
     """
-    found = [(item, v) for item in editor.carry if (v := _values(editor, item, known)) is not None]
-    only_counters = len(found) == len(editor.carry)
+    counters = [
+        (item, v) for item in editor.carry if (v := _values(editor, item, known)) is not None
+    ]
+    only_counters = len(counters) == len(editor.carry)
     count = 0
-    for item, values in found:
+    for item, values in counters:
         looked_at = _is_looked_at(editor, item)
         if looked_at and not only_counters:
             continue
@@ -142,35 +144,35 @@ def drop_counters(editor: ScanEditor, known: Known) -> int:
     return count
 
 
-def _values(editor: ScanEditor, item: Carried, known: Known) -> np.ndarray | None:
+def _values(editor: ScanEditor, item: CarriedValue, known: KnownIntegers) -> np.ndarray | None:
     """The values of a counter in each iteration and after the last, in order."""
     numbers = vector(known, item.arg, editor.scan.length)
     if numbers is None:
         return None
     ordered = numbers[::-1] if editor.scan.reverse else numbers
-    found = affine(ordered)
+    progression = affine(ordered)
     dtype = aval_of(item.arg.type).dtype
-    if found is None or len(ordered) < 2 or tuple(aval_of(item.arg.type).shape):
+    if progression is None or len(ordered) < 2 or tuple(aval_of(item.arg.type).shape):
         return None
-    last = ordered[-1] + found[1]
+    last = ordered[-1] + progression[1]
     limits = np.iinfo(dtype)
     if not limits.min <= last <= limits.max:
         return None
     return np.append(ordered, last).astype(dtype)
 
 
-def _is_looked_at(editor: ScanEditor, item: Carried) -> bool:
+def _is_looked_at(editor: ScanEditor, item: CarriedValue) -> bool:
     out = editor.out(item)
     users = {use.owner for use in item.arg.uses}
     return any(user.operation != out.owner for user in users) or _is_returned(editor, item)
 
 
-def _is_returned(editor: ScanEditor, item: Carried) -> bool:
+def _is_returned(editor: ScanEditor, item: CarriedValue) -> bool:
     """Whether the next value of the counter is more than that."""
     return len(list(editor.out(item).uses)) > 1
 
 
-def _drop(editor: ScanEditor, item: Carried, values: np.ndarray, looked_at: bool) -> None:
+def _drop(editor: ScanEditor, item: CarriedValue, values: np.ndarray, looked_at: bool) -> None:
     type_ = item.arg.type
     with ir.InsertionPoint(editor.op), editor.op.location:
         if is_used(item.result):
@@ -183,7 +185,7 @@ def _drop(editor: ScanEditor, item: Carried, values: np.ndarray, looked_at: bool
                 values[:-1], stacked(type_, editor.scan.length), editor.scan.reverse
             )
             item.arg.replace_all_uses_with(argument)
-            editor.xs.append(Sliced(rows, argument))
+            editor.xs.append(SlicedOperand(rows, argument))
     editor.carry.remove(item)
 
 
@@ -209,7 +211,7 @@ def _counters_iota(values: np.ndarray, type_: ir.Type, reverse: bool) -> ir.Valu
 _TRIES = (1 << 8, 1 << 14, 1 << 20)
 
 
-def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
+def while_to_scan(rules: Rules, op: Any, known: KnownIntegers) -> Any | None:
     """The scan that takes the place of a while of known length, or ``None``.
 
     Args:
@@ -236,7 +238,7 @@ def while_to_scan(rules: Rules, op: Any, known: Known) -> Any | None:
 
 
 def _trip_count(
-    rules: Rules, loop: WhileOp, of_cond: list[ir.Value], init: list[ir.Value], known: Known
+    rules: Rules, loop: WhileOp, of_cond: list[ir.Value], init: list[ir.Value], known: KnownIntegers
 ) -> int | None:
     """The number of times that the body runs; ``None`` unless it follows from counters alone."""
     cond, body = rules.program.function(loop.cond), rules.program.function(loop.body)
@@ -256,13 +258,13 @@ def _trip_count(
     ]
     rooms = {room(int(start), step, start.dtype) for _, start, step in running}
     for count in sorted({*_TRIES, *(n for n in rooms if n and n < _TRIES[-1])}):
-        given = dict(fixed)
+        arrays = dict(fixed)
         for arg, start, step in running:
             values = counted(start, step, count)
             if values is not None:
-                given[arg] = values
+                arrays[arg] = values
         (outcome,) = returned(cond)
-        holds = Known(given, 1).get(outcome)
+        holds = KnownIntegers(arrays, 1).get(outcome)
         if holds is None:
             return None
         holds = np.broadcast_to(holds, (count,))

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from jaxmlir.analysis.call_graph import SCANS, is_plain_call, keep_reachable
 from jaxmlir.analysis.manager import analyses_of, outside_kernels
-from jaxmlir.dialect.builder import Uses, named_ops
+from jaxmlir.dialect.builder import SymbolUses, named_ops
 from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
@@ -27,18 +27,18 @@ from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.cpu.materialize_shared import fence
 from jaxmlir.optimize.loops.sink_reductions import SinkReductions
 from jaxmlir.optimize.memory.price import SLOWDOWN, Prices, most_at_once, traffic
-from jaxmlir.optimize.memory.remat.choice import Choice, choose
+from jaxmlir.optimize.memory.remat.choice import StorageChoice, choose
 from jaxmlir.optimize.memory.remat.joint import (
-    Joint,
+    JointBody,
     Loop,
-    Pair,
-    Parts,
+    LoopPair,
+    PairReplacement,
     loops_of,
     segments,
     separate,
 )
 from jaxmlir.optimize.memory.remat.joint import in_segments as loops_in_segments
-from jaxmlir.optimize.memory.straight import Way, in_segments, within
+from jaxmlir.optimize.memory.straight import MemoryStrategy, in_segments, within
 from jaxmlir.optimize.memory.tile import tile
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
@@ -106,7 +106,7 @@ FLAT = 0.9
 _SHARES = (1.0, 0.5, 0.25, 0.125, 0.0)
 
 
-def _go(program: Module, way: Way) -> bool:
+def _go(program: Module, way: MemoryStrategy) -> bool:
     tiled = way.tile_bytes is not None and tile(program, None, way.tile_bytes, 0)
     changed = _in_loops(program, way.price, way.depth, inf) or tiled
     if way.segments > 1:
@@ -130,7 +130,7 @@ def _in_loops(
     has_pairs = sum(name in SCANS for _, name in ops) > 1
     of_byte = traffic(program) if has_pairs else 0.0
     uses = graph.uses_in(program)
-    loops = _Loops(
+    loops = _LoopRemat(
         Rules(program),
         Prices(program, price),
         of_byte,
@@ -155,7 +155,7 @@ def _in_loops(
 
 
 @dataclass(frozen=True)
-class _Loops:
+class _LoopRemat:
     """The loops of functions, rewritten.
 
     Attributes:
@@ -173,11 +173,13 @@ class _Loops:
     traffic: float
     depth: int
     slowdown: float
-    uses: Uses
+    uses: SymbolUses
     compile_time: CompileTime
-    known: dict[Hashable, tuple[Choice, Parts] | None] = field(default_factory=dict)
-    choices: dict[Hashable, Choice | None] = field(default_factory=dict)
-    patterns: dict[Hashable, tuple[Choice, Parts, list[ClonePlan]] | None] = field(
+    known: dict[Hashable, tuple[StorageChoice, PairReplacement] | None] = field(
+        default_factory=dict
+    )
+    choices: dict[Hashable, StorageChoice | None] = field(default_factory=dict)
+    patterns: dict[Hashable, tuple[StorageChoice, PairReplacement, list[ClonePlan]] | None] = field(
         default_factory=dict
     )
 
@@ -187,9 +189,9 @@ class _Loops:
         loops: list[Loop | None] = list(loops_of(function))
         owner = {v: i for i, loop in enumerate(loops) for v in loop.stacked}
         for j in range(len(loops)):
-            read = {owner[v] for v in loops[j].operands[2] if v in owner}
-            for i in sorted(read):
-                pair = Pair(loops[i], loops[j])
+            producers = {owner[v] for v in loops[j].operands[2] if v in owner}
+            for i in sorted(producers):
+                pair = LoopPair(loops[i], loops[j])
                 if not pair.links:
                     continue
                 for v in (*pair.first.stacked, *pair.second.stacked):
@@ -199,16 +201,16 @@ class _Loops:
                 owner |= {v: k for k in (i, j) if loops[k] for v in loops[k].stacked}
         return changed
 
-    def _segmented(self, pair: Pair) -> tuple[Loop | None, Loop] | None:
+    def _segmented(self, pair: LoopPair) -> tuple[Loop | None, Loop] | None:
         """The pair in segments if that takes less memory."""
         if not self.depth:
             return None
-        joint = Joint.of(self.rules, pair)
+        joint = JointBody.of(self.rules, pair)
         start = choose(joint, self.prices)
-        each = choose(joint, Prices(self.prices.program))
-        if start is None or each is None:
+        per_segment = choose(joint, Prices(self.prices.program))
+        if start is None or per_segment is None:
             return None
-        count, _ = segments(pair.first.scan.length, self.depth, start.size, each.size)
+        count, _ = segments(pair.first.scan.length, self.depth, start.size, per_segment.size)
         if not count:
             return None
         if remarks_wanted():
@@ -221,20 +223,22 @@ class _Loops:
         parts = loops_in_segments(self.rules, pair, count)
         return [self._stored(part, self.depth - 1) for part in parts][0]
 
-    def _stored(self, pair: Pair, depth: int) -> tuple[Loop | None, Loop]:
+    def _stored(self, pair: LoopPair, depth: int) -> tuple[Loop | None, Loop]:
         """The pair that stores what is cheapest."""
         key = depth, pair.symbols, pair.likeness
-        found = self.known.get(key, ())
-        if found == ():
-            found = self.known[key] = self._like_others(pair, depth)
-        if found is None:
+        cheapest = self.known.get(key, ())
+        if cheapest == ():
+            cheapest = self.known[key] = self._like_others(pair, depth)
+        if cheapest is None:
             return pair.first, pair.second
-        choice, parts = found
+        choice, parts = cheapest
         if remarks_wanted():
             remark(pair.first.op, _explanation(pair, choice))
         return parts.take_place(self.rules, pair)
 
-    def _like_others(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
+    def _like_others(
+        self, pair: LoopPair, depth: int
+    ) -> tuple[StorageChoice, PairReplacement] | None:
         """What :meth:`_cheapest` says, which is asked once of bodies that differ in constants."""
         program = self.rules.program
         bodies = [analyses_of(program).one_of_many(symbol) for symbol in pair.symbols]
@@ -242,29 +246,31 @@ class _Loops:
             return self._cheapest(pair, depth)
         key = depth, pair.likeness, *(body.likeness for body in bodies)
         ops = [signature for body in bodies for signature in body.signatures]
-        known = self.patterns.get(key, ())
-        if known:
-            choice, parts, patterns = known
+        cached = self.patterns.get(key, ())
+        if cached:
+            choice, parts, patterns = cached
             return choice, parts.again(self.rules, pair, patterns, ops, self.uses)
-        if known is None:
+        if cached is None:
             return None
-        found = self._cheapest(pair, depth)
-        self.patterns[key] = None if found is None else (*found, found[1].patterns(program, ops))
-        return found
+        cheapest = self._cheapest(pair, depth)
+        self.patterns[key] = (
+            None if cheapest is None else (*cheapest, cheapest[1].patterns(program, ops))
+        )
+        return cheapest
 
-    def _cheapest(self, pair: Pair, depth: int) -> tuple[Choice, Parts] | None:
+    def _cheapest(self, pair: LoopPair, depth: int) -> tuple[StorageChoice, PairReplacement] | None:
         """What is best stored, and the loops that do; ``None`` if the pair does."""
-        found = self._joint(Joint.of(self.rules, pair), depth)
+        best = self._joint(JointBody.of(self.rules, pair), depth)
         bodies = map(self.rules.program.function, pair.symbols)
         if any(is_plain_call(op, name) for body in bodies for op, name in named_ops(body)):
             # A call is run again as a whole, whichever of its values is wanted; but what is fenced
             # in a function is fenced for all of its callers.
-            flat = self._joint(Joint.of(self.rules, pair, flat=True), depth)
-            if flat and (not found or flat[1].price < FLAT * found[1].price):
-                found = flat
-        if found is None:
+            flat = self._joint(JointBody.of(self.rules, pair, flat=True), depth)
+            if flat and (not best or flat[1].price < FLAT * best[1].price):
+                best = flat
+        if best is None:
             return None
-        joint, choice = found
+        joint, choice = best
         length, now = pair.first.scan.length, pair.stored
         if choice.size * length >= now:
             return None
@@ -276,7 +282,7 @@ class _Loops:
             return None
         return choice, separate(self.rules, joint, choice.stored)
 
-    def _joint(self, joint: Joint, depth: int) -> tuple[Joint, Choice] | None:
+    def _joint(self, joint: JointBody, depth: int) -> tuple[JointBody, StorageChoice] | None:
         """A joint body, the loops in it rewritten, and what is best stored of its values."""
         length = joint.pair.first.scan.length
         prices = self.prices.within(length)
@@ -290,7 +296,7 @@ class _Loops:
         choice = self.choices[key]
         return None if choice is None else (joint, choice)
 
-    def _choice(self, joint: Joint, now: float) -> Choice | None:
+    def _choice(self, joint: JointBody, now: float) -> StorageChoice | None:
         """The cheapest choice, at the greatest price of memory at which it is not too slow.
 
         Args:
@@ -309,7 +315,7 @@ class _Loops:
         return choice
 
 
-def _explanation(pair: Pair, choice: Choice) -> str:
+def _explanation(pair: LoopPair, choice: StorageChoice) -> str:
     length = pair.first.scan.length
     return (
         f"stores {in_units(choice.size * length)} for {count(length, 'iteration')} instead of "

@@ -26,7 +26,7 @@ from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.memory.price import Prices, size_of
-from jaxmlir.optimize.memory.remat.joint import Joint, name_of_result, needed_for
+from jaxmlir.optimize.memory.remat.joint import JointBody, name_of_result, needed_for
 
 # -- Minimum cuts of directed graphs, by Dinic's algorithm (1970) --
 #
@@ -91,16 +91,16 @@ class FlowNetwork:
 
     def _reached(self, source: int) -> list[bool]:
         """For each node whether edges with capacity left lead there."""
-        found = [False] * len(self._edges)
-        found[source] = True
+        reached = [False] * len(self._edges)
+        reached[source] = True
         pending = [source]
         while pending:
             for e in self._edges[pending.pop()]:
                 head = self._head[e]
-                if not found[head] and self._rest[e] > 0:
-                    found[head] = True
+                if not reached[head] and self._rest[e] > 0:
+                    reached[head] = True
                     pending.append(head)
-        return found
+        return reached
 
     def _saturate(self, source: int, sink: int, level: list[int]) -> None:
         """Pushes flow along shortest paths until none is left."""
@@ -148,7 +148,7 @@ _STORED_ALONE = _LAID_OUT | {"jaxpr.slice", "jaxpr.split"}
 _TIE = 1e-3
 
 
-class Choice(NamedTuple):
+class StorageChoice(NamedTuple):
     """What is stored of each iteration, and what that takes."""
 
     stored: list[int]
@@ -160,39 +160,39 @@ class Choice(NamedTuple):
     """Bytes stored, of an iteration."""
 
 
-def choose(joint: Joint, prices: Prices) -> Choice | None:
+def choose(joint: JointBody, prices: Prices) -> StorageChoice | None:
     """The cheapest choice; ``None`` where nothing can be said: sizes or ops are not known."""
-    graph = _Graph(joint, prices)
+    graph = _CutNetwork(joint, prices)
     try:
         return graph.choice()
     except ValueError:
         return None
 
 
-class _Graph:
+class _CutNetwork:
     """The network of which a cut is a choice; built from what the second loop needs upwards."""
 
-    def __init__(self, joint: Joint, prices: Prices):
+    def __init__(self, joint: JointBody, prices: Prices):
         self.prices = prices
         self.body = body = joint.body
-        carry, kept, self.outs = joint.results()
+        carry, ys, self.outs = joint.results()
         self.arguments = {*joint.consts, *joint.carry, *joint.slices}
         # Slices that the first loop reads are there for the second, though perhaps kept for it.
         self.retained = joint.retained
         self.free = self.arguments - {*joint.carry, *self.retained}
-        self.kept = set(kept)
+        self.kept = set(ys)
         self.linked = joint.linked
         self.names = joint.names
 
-        known, needed = set(self.arguments), list(self.outs)
+        available, needed = set(self.arguments), list(self.outs)
         for operands, results in zip(body.operands, body.results, strict=True):
-            if known.issuperset(operands):
-                known.update(range(*results))
+            if available.issuperset(operands):
+                available.update(range(*results))
             else:
                 needed += operands
-        self.needed = [v for v in dict.fromkeys(needed) if v in known and v not in self.free]
-        own, _ = needed_for(body, [*carry, *self.kept], self.arguments)
-        self.in_first = set(own)
+        self.needed = [v for v in dict.fromkeys(needed) if v in available and v not in self.free]
+        first_ops, _ = needed_for(body, [*carry, *self.kept], self.arguments)
+        self.in_first = set(first_ops)
         self.users: dict[int, list[int]] = {}
         for index, operands in enumerate(body.operands):
             for v in operands:
@@ -206,7 +206,7 @@ class _Graph:
         self.ops: dict[int, int] = {}
         self.spread: dict[int, int] = {}
 
-    def choice(self) -> Choice:
+    def choice(self) -> StorageChoice:
         makers = self.body.makers
         for value in self.needed:
             self.network.edge(self._value(value), self.sink, inf)
@@ -231,37 +231,37 @@ class _Graph:
             again = [op for op in again if beside.isdisjoint(range(*self.body.results[op]))]
         price = sum([self.prices.at(self.body, op) for op in again])
         size = sum(size_of(self.body.types[v]) for v in stored & live - self.kept)
-        return Choice(
+        return StorageChoice(
             [v for v in self.values if v in stored & live - self.retained], again, price, size
         )
 
     def _value(self, value: int) -> int:
-        found = self.values.get(value)
-        if found is None:
-            found = self.values[value] = self.network.node()
+        node = self.values.get(value)
+        if node is None:
+            node = self.values[value] = self.network.node()
             self.order.append(value)
-        return found
+        return node
 
     def _op(self, op: int) -> int:
         """The node of an op, with edges to it from its operands."""
-        found = self.ops.get(op)
-        if found is None:
-            found = self.ops[op] = self.network.node()
-            self.network.edge(self.source, found, self._computing(op))
+        node = self.ops.get(op)
+        if node is None:
+            node = self.ops[op] = self.network.node()
+            self.network.edge(self.source, node, self._computing(op))
             for operand in self.body.operands[op]:
                 if operand not in self.free:
-                    self.network.edge(self._value(operand), found, inf)
+                    self.network.edge(self._value(operand), node, inf)
                     if self.prices.spread and self._spreads(op, operand):
-                        self.network.edge(self._spread(operand), found, inf)
-        return found
+                        self.network.edge(self._spread(operand), node, inf)
+        return node
 
     def _spread(self, value: int) -> int:
         """The node of laying out a value for what the second loop computes of it."""
-        found = self.spread.get(value)
-        if found is None:
-            found = self.spread[value] = self.network.node()
-            self.network.edge(self.source, found, self.prices.spread)
-        return found
+        node = self.spread.get(value)
+        if node is None:
+            node = self.spread[value] = self.network.node()
+            self.network.edge(self.source, node, self.prices.spread)
+        return node
 
     def _computing(self, op: int) -> float:
         if any([self._name(v, op) in self.names for v in range(*self.body.results[op])]):
@@ -298,18 +298,18 @@ class _Graph:
           stored: what is stored already.
           again: the ops that would be run again.
         """
-        body, types, found = self.body, self.body.types, set()
+        body, types, extra = self.body, self.body.types, set()
         alone = {v for v in stored if body.makers[v] is None}
         for op in again:
             value, *others = range(*body.results[op])
-            read = {v for v in body.operands[op] if v in alone and types[v] == types[value]}
-            if others or body.names[op] not in FUSED or not read:
+            arguments = {v for v in body.operands[op] if v in alone and types[v] == types[value]}
+            if others or body.names[op] not in FUSED or not arguments:
                 continue
-            saved = sum(self._keeping(v, False) - self._keeping(v, True) for v in read)
+            saved = sum(self._keeping(v, False) - self._keeping(v, True) for v in arguments)
             if self._storing(value, op) < saved:
-                found.add(value)
-                alone -= read
-        return found
+                extra.add(value)
+                alone -= arguments
+        return extra
 
     def _name(self, value: int, op: int) -> str | None:
         body, number = self.body, value - self.body.results[op][0]

@@ -20,7 +20,7 @@ from jax import lax
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.dialect import op_signature
-from jaxmlir.dialect.builder import Uses, erase, inline, named_ops, returned
+from jaxmlir.dialect.builder import SymbolUses, erase, inline, named_ops, returned
 from jaxmlir.dialect.ir import body_of, func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -69,16 +69,16 @@ class Loop:
 
 def loops_of(function: func.FuncOp) -> list[Loop]:
     """The scans of a function that are plain loops of more than one iteration, with results."""
-    found = []
+    loops = []
     for op, name in named_ops(function):
         if name == "jaxpr.scan" and all(key in PLAIN_SCAN for key in op.attributes.keys()):
             loop = Loop(op)
             if loop.results and loop.scan.is_counted and loop.scan.length > 1:
-                found.append(loop)
-    return found
+                loops.append(loop)
+    return loops
 
 
-class Pair:
+class LoopPair:
     """A loop, and a later one that goes over values which it stacks."""
 
     def __init__(self, first: Loop, second: Loop):
@@ -86,12 +86,12 @@ class Pair:
         self.second: Loop = second
         stacked = set(first.stacked)
         consts, carry, slices = second.operands
-        read = {v for v in slices if v in stacked}
+        handed = {v for v in slices if v in stacked}
         start = len(consts) + len(carry)
         reader = second.op.operation
         self.links: set[Any] = {
             v
-            for v in read
+            for v in handed
             if all(use.owner == reader and use.operand_number >= start for use in v.uses)
         }
         """The stacked values that nobody else reads."""
@@ -163,7 +163,7 @@ class Pair:
 
 
 def replace_results(
-    pair: Pair, first: Sequence[ir.Value | None], second: Sequence[ir.Value | None]
+    pair: LoopPair, first: Sequence[ir.Value | None], second: Sequence[ir.Value | None]
 ) -> None:
     """Uses other values in place of both loops' results, and removes the loops.
 
@@ -177,10 +177,10 @@ def replace_results(
 
 
 @dataclass(frozen=True)
-class Joint:
+class JointBody:
     """The joint body of a pair; values of it by number."""
 
-    pair: Pair
+    pair: LoopPair
     function: func.FuncOp
     """Detached."""
     consts: list[int]
@@ -198,7 +198,7 @@ class Joint:
     no op is rewritten."""
 
     @classmethod
-    def of(cls, rules: Rules, pair: Pair, flat: bool = False) -> Joint:
+    def of(cls, rules: Rules, pair: LoopPair, flat: bool = False) -> JointBody:
         """The joint body of a pair.
 
         Args:
@@ -260,10 +260,10 @@ class Joint:
 
     def results(self) -> tuple[list[int], list[int], list[int]]:
         """The carry of the first, of its stacked results those that are kept; all of the second."""
-        carry, kept, outs = split(
+        carry, ys, outs = split(
             self.body.returned, self.pair.first.scan.num_carry, len(self.pair.kept)
         )
-        return carry, kept, outs
+        return carry, ys, outs
 
     @functools.cached_property
     def linked(self) -> frozenset[int]:
@@ -326,17 +326,17 @@ def needed_for(
 ) -> tuple[list[int], set[int]]:
     """The ops that give the wanted values where some are available, and all values that takes."""
     live = set(wanted)
-    kept = []
+    ops = []
     for index in reversed(range(len(body.ops))):
         for v in range(*body.results[index]):
             if v in live and v not in available:
                 live.update(body.operands[index])
-                kept.append(index)
+                ops.append(index)
                 break
-    return kept[::-1], live
+    return ops[::-1], live
 
 
-class Parts(NamedTuple):
+class PairReplacement(NamedTuple):
     """Two loops that may stand in the place of a pair, or of any other that is like it.
 
     Operands are numbered: those of the first loop of the pair, those of the second, and what the
@@ -367,11 +367,11 @@ class Parts(NamedTuple):
     def again(
         self,
         rules: Rules,
-        pair: Pair,
+        pair: LoopPair,
         patterns: Sequence[ClonePlan],
         ops: Sequence[Signature],
-        uses: Uses,
-    ) -> Parts:
+        uses: SymbolUses,
+    ) -> PairReplacement:
         """The parts of a pair whose bodies differ from the planned ones in constants only."""
         bodies = [
             pattern.write(rules, symbol, ops, uses)
@@ -383,36 +383,36 @@ class Parts(NamedTuple):
         )
         return self._replace(first=first, second=second)
 
-    def take_place(self, rules: Rules, pair: Pair) -> tuple[Loop | None, Loop]:
+    def take_place(self, rules: Rules, pair: LoopPair) -> tuple[Loop | None, Loop]:
         """Writes the loops in the place of a pair; of the first, nothing may be left."""
         first, second = pair.first.op, pair.second.op
         values = [*first.operands, *second.operands]
         with ir.InsertionPoint(first), first.location:
-            made = self.first.write(rules, [values[i] for i in self.of_first], self.types[0])
-        carry, stacked = split(made, self.first.num_carry)
+            outs = self.first.write(rules, [values[i] for i in self.of_first], self.types[0])
+        carry, stacked = split(outs, self.first.num_carry)
         values += stacked
         with ir.InsertionPoint(second), second.location:
             results = self.second.write(rules, [values[i] for i in self.of_second], self.types[1])
-        kept = dict(zip(pair.kept, stacked, strict=False))
-        rows = [kept.get(i) for i in range(len(pair.first.stacked))]
+        row_of = dict(zip(pair.kept, stacked, strict=False))
+        rows = [row_of.get(i) for i in range(len(pair.first.stacked))]
         replace_results(pair, [*carry, *rows], results)
-        left = Loop(made[0].owner, self.first) if made else None
+        left = Loop(outs[0].owner, self.first) if outs else None
         return left, Loop(results[0].owner, self.second)
 
 
-def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
+def separate(rules: Rules, joint: JointBody, stored: Sequence[int]) -> PairReplacement:
     """The loops of which the first stores these values of each iteration."""
     first, second = joint.pair.first, joint.pair.second
     body = joint.body
-    carry, kept, outs = joint.results()
-    position = {v: i for i, v in enumerate(kept)}
+    carry, ys, outs = joint.results()
+    position = {v: i for i, v in enumerate(ys)}
 
     # The second loop: what it does not find stored it computes from constants and slices.
     arguments = {*joint.consts, *joint.carry, *joint.slices}
     todo, live = needed_for(body, outs, {*stored, *arguments})
     handed = [v for v in stored if v in live and v not in position]
-    position |= {v: len(kept) + i for i, v in enumerate(handed)}
-    results = [*carry, *kept, *handed]
+    position |= {v: len(ys) + i for i, v in enumerate(handed)}
+    results = [*carry, *ys, *handed]
     todo_first, live_first = needed_for(body, results, arguments)
 
     # The arguments of the first loop in the joint body have the numbers of its operands.
@@ -422,17 +422,17 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
     symbol = _body(rules, first, body, of_first, todo_first, results)
     new_first = first.scan.with_body(symbol, len(consts), len(joint.carry))
 
-    own = len(first.op.operands)
-    stacked = own + len(second.op.operands)
+    num_first = len(first.op.operands)
+    stacked = num_first + len(second.op.operands)
     again = [(v, v) for v in joint.consts]
-    of_consts = [*((own + i, v) for i, v in joint.second_consts), *again]
+    of_consts = [*((num_first + i, v) for i, v in joint.second_consts), *again]
     again = [(v, v) for v in joint.slices]
     again += [(stacked + i, v) for v, i in position.items()]
-    of_slices = [*((own + i, v) for i, v in joint.second_slices), *again]
+    of_slices = [*((num_first + i, v) for i, v in joint.second_slices), *again]
     start = second.scan.num_consts
     taken = [
         [pair for pair in of_consts if pair[1] in live],
-        [(own + start + i, v) for i, v in enumerate(joint.second_carry)],
+        [(num_first + start + i, v) for i, v in enumerate(joint.second_carry)],
         [pair for pair in of_slices if pair[1] in live],
     ]
     pairs = list(itertools.chain.from_iterable(taken))
@@ -440,7 +440,7 @@ def separate(rules: Rules, joint: Joint, stored: Sequence[int]) -> Parts:
     new_second = second.scan.with_body(symbol, len(taken[0]), len(joint.second_carry))
     types = [body.types[v] for v in results], [body.types[v] for v in outs]
     of_second = [operand for operand, _ in pairs]
-    return Parts(new_first, of_first, new_second, of_second, (todo_first, todo), types)
+    return PairReplacement(new_first, of_first, new_second, of_second, (todo_first, todo), types)
 
 
 def _body(
@@ -458,8 +458,8 @@ def _body(
     with new.body():
         for index in ops:
             outs = joint.copy(index, [values[v] for v in joint.operands[index]])
-            for old, value in zip(range(*joint.results[index]), outs, strict=True):
-                values.setdefault(old, value)
+            for number, value in zip(range(*joint.results[index]), outs, strict=True):
+                values.setdefault(number, value)
     return new.finish([values[v] for v in results])
 
 
@@ -498,22 +498,22 @@ def segments(
     return best
 
 
-def in_segments(rules: Rules, pair: Pair, count: int) -> list[Pair]:
+def in_segments(rules: Rules, pair: LoopPair, count: int) -> list[LoopPair]:
     """Makes ``count`` segments of both loops of a pair, and a loop of the iterations left over."""
     length = pair.first.scan.length
-    each = length // count
-    parts = [_Part(0, count * each, count)]
-    if count * each < length:
-        parts.append(_Part(count * each, length, 1))
-    views = _Views(rules, length)
+    seg_length = length // count
+    parts = [_SegmentedRange(0, count * seg_length, count)]
+    if count * seg_length < length:
+        parts.append(_SegmentedRange(count * seg_length, length, 1))
+    views = _StackedParts(rules, length)
     first, of_first = _rewrite(rules, pair.first, parts, views, pair.links)
     second, of_second = _rewrite(rules, pair.second, parts, views, pair.links)
     replace_results(pair, of_first, of_second)
-    return [Pair(Loop(a), Loop(b)) for a, b in zip(first, second, strict=True)]
+    return [LoopPair(Loop(a), Loop(b)) for a, b in zip(first, second, strict=True)]
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SegmentedRange:
     """Some iterations of a loop, as so many segments."""
 
     start: int
@@ -521,15 +521,15 @@ class _Part:
     count: int
 
 
-class _Views:
+class _StackedParts:
     """The parts of stacked values, each written once."""
 
     def __init__(self, rules: Rules, length: int):
         self.rules = rules
         self.length = length
-        self.known: dict[tuple[ir.Value, _Part], ir.Value] = {}
+        self.known: dict[tuple[ir.Value, _SegmentedRange], ir.Value] = {}
 
-    def of(self, value: ir.Value, part: _Part) -> ir.Value:
+    def of(self, value: ir.Value, part: _SegmentedRange) -> ir.Value:
         """A part of a stacked value: ``[count, iterations of a segment, ...]``."""
         key = value, part
         if key not in self.known:
@@ -537,13 +537,13 @@ class _Views:
             (self.known[key],) = self.rules.emit(view, [value])
         return self.known[key]
 
-    def whole(self, parts: Sequence[tuple[_Part, ir.Value]]) -> ir.Value:
+    def whole(self, parts: Sequence[tuple[_SegmentedRange, ir.Value]]) -> ir.Value:
         """The stacked value that has those parts."""
         whole = functools.partial(_whole, tuple(part for part, _ in parts))
         return self.rules.emit(whole, [value for _, value in parts])[0]
 
 
-def _view(part: _Part, length: int, x: Any) -> list[Any]:
+def _view(part: _SegmentedRange, length: int, x: Any) -> list[Any]:
     if part.stop - part.start < length:
         x = lax.slice_in_dim(x, part.start, part.stop)
     if part.count > 1:
@@ -551,7 +551,7 @@ def _view(part: _Part, length: int, x: Any) -> list[Any]:
     return [x]
 
 
-def _whole(parts: tuple[_Part, ...], *xs: Any) -> list[Any]:
+def _whole(parts: tuple[_SegmentedRange, ...], *xs: Any) -> list[Any]:
     flat = [
         lax.reshape(x, (part.stop - part.start, *x.shape[2:])) if part.count > 1 else x
         for part, x in zip(parts, xs, strict=True)
@@ -560,11 +560,15 @@ def _whole(parts: tuple[_Part, ...], *xs: Any) -> list[Any]:
 
 
 def _rewrite(
-    rules: Rules, loop: Loop, parts: Sequence[_Part], views: _Views, links: set[ir.Value]
+    rules: Rules,
+    loop: Loop,
+    parts: Sequence[_SegmentedRange],
+    views: _StackedParts,
+    links: set[ir.Value],
 ) -> tuple[list[Any], list[ir.Value | None]]:
     """Writes the parts of a loop; their ops in the order of ``parts``, and what stands for the
     loop's results, but for the ``links``."""
-    ops: dict[_Part, Any] = {}
+    ops: dict[_SegmentedRange, Any] = {}
     consts, carry, whole_slices = loop.operands
     with ir.InsertionPoint(loop.op), loop.op.location:
         for part in reversed(parts) if loop.scan.reverse else parts:

@@ -38,7 +38,7 @@ from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.profile import MemoryProfile, total
-from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, Writer, dim_of, grow
+from jaxmlir.optimize.memory.tile.regions import Region, Schedule, Tiles, TileWriter, dim_of, grow
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.remarks import remark, remarks_wanted
 from jaxmlir.rewriting.inline import inlined
@@ -77,7 +77,7 @@ MARGIN = 1.5
 TILE_BYTES = 16_777_216
 
 
-class Estimate(NamedTuple):
+class StageEstimate(NamedTuple):
     """What a stage takes, in bytes.
 
     Attributes:
@@ -107,13 +107,13 @@ class Estimate(NamedTuple):
         # What every tile reads or writes as a whole, the weights of its matrix products and their
         # gradients, is in a cache as the copies of rows are: of the perceptron 0.08 to 0.19 ns.
         copied = self.costs.stored_byte_cached
-        each = copied * self.shared + self.costs.fork * self.kernels
-        return count * each + copied * self.rows + self.costs.stored_byte_mapped * self.added
+        per_tile = copied * self.shared + self.costs.fork * self.kernels
+        return count * per_tile + copied * self.rows + self.costs.stored_byte_mapped * self.added
 
 
 def estimate(
     schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int], costs: Costs
-) -> Estimate:
+) -> StageEstimate:
     """What a stage takes.
 
     Args:
@@ -140,7 +140,7 @@ def estimate(
     results = [v for i in ops for v in range(*body.results[i])]
     leaving = outer | {v for v in results if schedule.dim(v) is None}
     # Rows that are computed again are there while they are read, from before the loop or after it.
-    return Estimate(
+    return StageEstimate(
         int(profile.needed(ops, {v for v in reads & again if stored[v]}, leaving - again).max()),
         sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
@@ -157,7 +157,7 @@ def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> 
     of_byte = prices.program.target.costs.stored_byte_mapped
     costs: dict[int, float] = {}
     of_ops: dict[Signature, float] = {}
-    found: set[int] = set()
+    again: set[int] = set()
     for number, stage in enumerate(schedule.stages):
         outer = set(schedule.outer(number))
         for i in stage.rows:
@@ -175,8 +175,8 @@ def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> 
                     continue
                 readers = {schedule.stage[u] for u in body.users[v]} - {number}
                 if len(readers) * cost <= of_byte * sizes[v]:
-                    found.add(v)
-    return found
+                    again.add(v)
+    return again
 
 
 def tiles_of(rows: int, bytes_: int, tile_bytes: int) -> Tiles | None:
@@ -209,7 +209,7 @@ SEEDS = 3
 SWEEPS = 4
 
 
-class Plan(NamedTuple):
+class TilePlan(NamedTuple):
     """Loops over a batch.
 
     Attributes:
@@ -218,7 +218,7 @@ class Plan(NamedTuple):
 
     schedule: Schedule
     tiles: Tiles
-    estimates: dict[int, Estimate]
+    estimates: dict[int, StageEstimate]
 
     @property
     def saved(self) -> float:
@@ -252,14 +252,14 @@ class Plan(NamedTuple):
         """Whether it is faster, and surely so."""
         return self.tiles.count > 1 and self.gain > MARGIN * self.cost
 
-    def only(self, number: int) -> Plan:
+    def only(self, number: int) -> TilePlan:
         """With one of the stages."""
         return self._replace(estimates={number: self.estimates[number]})
 
 
 def best_plan(
     program: Module, body: FunctionView, tile_size: int | None, tile_bytes: int, min_peak: int
-) -> Plan | None:
+) -> TilePlan | None:
     """The plan for a function; ``None`` if there is nothing to gain, or less than ``min_peak``
     bytes are stored at once.
 
@@ -273,13 +273,13 @@ def best_plan(
     profile = MemoryProfile(body)
     if profile.peak < min_peak:
         return None
-    search = _Search(body, Prices(program), profile, tile_size, tile_bytes)
+    search = _TileSearch(body, Prices(program), profile, tile_size, tile_bytes)
     if tile_size is None:
         return max(search.plans(), key=lambda plan: plan.time, default=None)
     return max(search.plans(), key=lambda plan: (plan.saved, -plan.cost), default=None)
 
 
-class _Search(NamedTuple):
+class _TileSearch(NamedTuple):
     """The plans for a function."""
 
     body: FunctionView
@@ -288,7 +288,7 @@ class _Search(NamedTuple):
     tile_size: int | None
     tile_bytes: int
 
-    def plans(self) -> Iterator[Plan]:
+    def plans(self) -> Iterator[TilePlan]:
         """One for each region that is worth one."""
         regions: list[Region] = []
         for value in self._seeds():
@@ -303,12 +303,12 @@ class _Search(NamedTuple):
 
     def _seeds(self) -> list[int]:
         body = self.body
-        found: dict[ir.Type, int] = {}
+        seeds: dict[ir.Type, int] = {}
         for v in range(body.arity, len(body.types)):
-            found.setdefault(body.types[v], v)
-        return sorted(found.values(), key=lambda v: -self.profile.sizes[v])[:SEEDS]
+            seeds.setdefault(body.types[v], v)
+        return sorted(seeds.values(), key=lambda v: -self.profile.sizes[v])[:SEEDS]
 
-    def _judged(self, region: Region, rows: int) -> Plan | None:
+    def _judged(self, region: Region, rows: int) -> TilePlan | None:
         """The stages of a region that are worth it."""
         for _ in range(SWEEPS):
             plan = self._plan(region, rows)
@@ -321,7 +321,7 @@ class _Search(NamedTuple):
             region = {i: op for i, op in region.items() if stage[i] not in poor}
         return None
 
-    def _plan(self, region: Region, rows: int) -> Plan | None:
+    def _plan(self, region: Region, rows: int) -> TilePlan | None:
         """All stages of a region, unless everything fits in a tile."""
         if self.tile_size is None and self._stored(region) <= self.tile_bytes:
             return None
@@ -338,7 +338,7 @@ class _Search(NamedTuple):
         if not estimates:
             return None
         tiles = self._tiles(rows, max(e.peak for e in estimates.values()))
-        return None if tiles is None else Plan(schedule, tiles, estimates)
+        return None if tiles is None else TilePlan(schedule, tiles, estimates)
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""
@@ -366,7 +366,7 @@ class _Search(NamedTuple):
             return tiles_of(rows, bytes_, self.tile_bytes)
         return Tiles(rows, self.tile_size) if self.tile_size < rows else None
 
-    def _is_worth(self, plan: Plan) -> bool:
+    def _is_worth(self, plan: TilePlan) -> bool:
         return plan.pays if self.tile_size is None else plan.saved > 0
 
 
@@ -438,7 +438,7 @@ def tile(
     return changed
 
 
-def _write(program: Module, function: func.FuncOp, plan: Plan) -> None:
+def _write(program: Module, function: func.FuncOp, plan: TilePlan) -> None:
     """Writes the loops of a plan for a function, with what is called in it inlined if need be."""
     symbol = function.name.value
     whole = inlined(program.functions, function)
@@ -448,19 +448,19 @@ def _write(program: Module, function: func.FuncOp, plan: Plan) -> None:
         program.functions[symbol] = whole
     if remarks_wanted():
         _explain(plan)
-    Writer(Rules(program), whole, plan.schedule, plan.tiles).write()
+    TileWriter(Rules(program), whole, plan.schedule, plan.tiles).write()
     # Other functions may call it.
     program.changed()
 
 
-def _explain(plan: Plan) -> None:
+def _explain(plan: TilePlan) -> None:
     schedule, tiles = plan.schedule, plan.tiles
-    for number, found in plan.estimates.items():
+    for number, estimated in plan.estimates.items():
         ops = schedule.stages[number].rows
         time = plan.only(number).time / 1e6
         remark(
             schedule.body.ops[ops[0]],
             f"{tiles.rows} rows, {tiles.size} at a time: {len(ops)} ops whose values take "
-            f"{found.peak:,} bytes take {found.peak * tiles.size // tiles.rows:,}, by an "
+            f"{estimated.peak:,} bytes take {estimated.peak * tiles.size // tiles.rows:,}, by an "
             f"estimate {abs(time):,.2f} ms {'faster' if time > 0 else 'slower'}",
         )

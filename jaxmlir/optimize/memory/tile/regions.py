@@ -89,24 +89,24 @@ def dim_of(body: FunctionView, rows: Region, value: int) -> int | None:
 def grow(body: FunctionView, value: int, dim: int) -> Region:
     """The ops that follow dimension ``dim`` of a value, by index."""
     dims = {value: dim}
-    found: Region = {}
+    region: Region = {}
     pending = [value]
     while pending:
         v = pending.pop()
         maker = body.makers[v]
         for i in body.users[v] if maker is None else (maker, *body.users[v]):
-            if i in found:
+            if i in region:
                 continue
             places = (*body.operands[i], *range(*body.results[i]))
             op = _join(body.signatures[i], tuple([dims.get(place) for place in places]))
             if op is None:
                 continue
-            found[i] = op
+            region[i] = op
             for place, d in zip(places, (*op.operands, *op.results), strict=True):
                 if d is not None and place not in dims:
                     dims[place] = d
                     pending.append(place)
-    return found
+    return region
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -121,8 +121,8 @@ def _join(signature: Signature, dims: tuple[int | None, ...]) -> RowOp | None:
         return None
     count = len(signature.operands)
     of_operands, of_results = (
-        [loops[d] for loops, d in zip(group, given, strict=True) if d is not None]
-        for group, given in ((maps.operands, dims[:count]), (maps.results, dims[count:]))
+        [loops[d] for loops, d in zip(group, group_dims, strict=True) if d is not None]
+        for group, group_dims in ((maps.operands, dims[:count]), (maps.results, dims[count:]))
     )
     loop = next((loop for loop in (*of_results, *of_operands) if loop is not None), None)
     if loop is None or any(other != loop for other in of_results):
@@ -142,7 +142,7 @@ class Stage:
     rows: list[int] = field(default_factory=list)
 
 
-class _Reads(NamedTuple):
+class _ReadModes(NamedTuple):
     """How values are read.
 
     Attributes:
@@ -169,7 +169,7 @@ class Schedule:
         self.body: FunctionView = body
         self.rows: dict[int, RowOp] = dict(rows)
         self.stage: dict[int, int] = {}
-        self._found: dict[int, list[int]] = {}
+        self._outer: dict[int, list[int]] = {}
         self._dims: list[int | None] = [None] * len(body.types)
         for i, op in rows.items():
             first, last = body.results[i]
@@ -202,34 +202,34 @@ class Schedule:
 
     def _leaving(self, stage: int) -> list[int]:
         """The values that a stage computes and others read."""
-        if stage not in self._found:
+        if stage not in self._outer:
             results = (range(*self.body.results[i]) for i in self.stages[stage].rows)
-            self._found[stage] = [v for group in results for v in group if v in self._reads.outside]
-        return self._found[stage]
+            self._outer[stage] = [v for group in results for v in group if v in self._reads.outside]
+        return self._outer[stage]
 
     @functools.cached_property
-    def _reads(self) -> _Reads:
+    def _reads(self) -> _ReadModes:
         dims, maker, stage_of = self._dims, self.body.makers, self.stage
         returned = self.body.outputs
-        found = _Reads({}, set(returned), set(returned))
+        reads = _ReadModes({}, set(returned), set(returned))
         for i, operands in enumerate(self.body.operands):
             row = self.rows.get(i)
             if row is None:
-                found.outside.update(operands)
-                found.whole.update(operands)
+                reads.outside.update(operands)
+                reads.whole.update(operands)
             elif row.is_of_parts:
-                found.inner[i] = [True] * len(operands)
+                reads.inner[i] = [True] * len(operands)
             else:
-                inner = found.inner[i] = []
+                inner = reads.inner[i] = []
                 stage = stage_of[i]
                 for v, d in zip(operands, row.operands, strict=True):
                     by_rows = d == dims[v]
                     inner.append(by_rows and d is not None and stage_of[maker[v]] == stage)
                     if not inner[-1]:
-                        found.outside.add(v)
+                        reads.outside.add(v)
                         if not by_rows:
-                            found.whole.add(v)
-        return found
+                            reads.whole.add(v)
+        return reads
 
     def _place(self) -> None:
         """Each op in the first stage in which it can be computed."""
@@ -270,13 +270,13 @@ class Schedule:
         ops = [self.rows.get(maker) for maker in makers]
         if not all(op is not None and op.is_reduction and op.combine == "add" for op in ops):
             return False
-        read = [*operands, *range(*body.results[i])]
+        values = [*operands, *range(*body.results[i])]
         return (
             len({self.stage[maker] for maker in makers}) == 1
             and all(body.users[v] == [i] for v in operands)
             and body.outputs.isdisjoint(operands)
             # If one is repeated for the other, there is more to sum up.
-            and (len(operands) == 1 or len({body.types[v] for v in read}) == 1)
+            and (len(operands) == 1 or len({body.types[v] for v in values}) == 1)
         )
 
     def _sink(self) -> None:
@@ -302,10 +302,10 @@ class Schedule:
                     self.stage[i] = self._ops[i] = stages.pop()
 
     def _staged(self) -> list[Stage]:
-        found: dict[int, Stage] = defaultdict(Stage)
+        stages: dict[int, Stage] = defaultdict(Stage)
         for i, stage in enumerate(self._ops):
-            (found[stage].rows if i in self.rows else found[stage].whole).append(i)
-        return [found[stage] for stage in range(max(found, default=-1) + 1)]
+            (stages[stage].rows if i in self.rows else stages[stage].whole).append(i)
+        return [stages[stage] for stage in range(max(stages, default=-1) + 1)]
 
 
 _LINEAR = with_trait(Trait.ADDITIVE) | {"jaxpr.neg", "jaxpr.transpose"}
@@ -340,7 +340,7 @@ class Tiles:
         return self.rows % self.size
 
 
-class _Rows(NamedTuple):
+class _TiledRows(NamedTuple):
     """What a loop has given of a value.
 
     Attributes:
@@ -354,11 +354,11 @@ class _Rows(NamedTuple):
     rest: ir.Value | None
 
 
-Read = tuple[int, int]
+RowRead = tuple[int, int]
 """A value of the function and the dimension along which its rows are read."""
 
 
-class Writer:
+class TileWriter:
     """Writes a function's stages in place.
 
     Args:
@@ -372,7 +372,7 @@ class Writer:
         self._body = schedule.body
         self._whole: dict[int, ir.Value] = {}
         """The values that are there as a whole."""
-        self._rows: dict[int, _Rows] = {}
+        self._rows: dict[int, _TiledRows] = {}
         """The values that loops have given in tiles."""
 
     def write(self) -> None:
@@ -398,7 +398,7 @@ class Writer:
         """Writes the loop of a stage, and the rows that it leaves."""
         reads, wholes = self._reads(number)
         outer, sums = self._schedule.outer(number), self._schedule.sums(number)
-        totals = [_Total(self._combine(v), self._body.types[v]) for v in sums]
+        totals = [_CarriedTotal(self._combine(v), self._body.types[v]) for v in sums]
         carried, stacked = self._scan(number, reads, wholes, outer, sums, totals)
         rest: dict[int, ir.Value] = {}
         if self._tiles.rest:
@@ -409,13 +409,13 @@ class Writer:
         for v, total, value in zip(sums, totals, carried, strict=True):
             self._whole[v] = converted(value, total.type)
         for v, tiles in zip(outer, stacked, strict=True):
-            rows = self._rows[v] = _Rows(self._schedule.dim(v), tiles, rest.get(v))
+            rows = self._rows[v] = _TiledRows(self._schedule.dim(v), tiles, rest.get(v))
             if self._schedule.is_read_whole(v):
                 self._whole[v] = _together(rows, self._body.types[v])
 
-    def _reads(self, number: int) -> tuple[list[Read], list[int]]:
+    def _reads(self, number: int) -> tuple[list[RowRead], list[int]]:
         """What the ops of a stage read from elsewhere: by rows, and whole."""
-        reads: dict[Read, None] = {}
+        reads: dict[RowRead, None] = {}
         wholes: dict[int, None] = {}
         for i in self._schedule.stages[number].rows:
             dims = self._schedule.rows[i].operands
@@ -431,12 +431,12 @@ class Writer:
     def _combine(self, value: int) -> str:
         return self._schedule.rows[self._body.makers[value]].combine
 
-    def _tiled(self, read: Read) -> _Rows | None:
+    def _tiled(self, read: RowRead) -> _TiledRows | None:
         """What a loop has given in tiles along that dimension, if one has."""
         rows = self._rows.get(read[0])
         return rows if rows is not None and rows.dim == read[1] else None
 
-    def _rest_of(self, read: Read) -> ir.Value:
+    def _rest_of(self, read: RowRead) -> ir.Value:
         rows, (v, dim) = self._tiled(read), read
         if rows is not None:
             return rows.rest
@@ -448,44 +448,46 @@ class Writer:
     def _scan(
         self,
         number: int,
-        reads: Sequence[Read],
+        reads: Sequence[RowRead],
         wholes: Sequence[int],
         outer: Sequence[int],
         sums: Sequence[int],
-        totals: Sequence[_Total],
+        totals: Sequence[_CarriedTotal],
     ) -> tuple[list[ir.Value], list[ir.Value]]:
         """The scan over whole tiles: what it sums up, and the tiles that it gives."""
         tiles = self._tiles
-        kept = [v for v in wholes if not is_constant(self._whole[v])]
+        passed = [v for v in wholes if not is_constant(self._whole[v])]
         # Rows along a leading dimension are tiles without being moved.
         sliced = {read: self._stacked(read) for read in reads}
         cut = [read for read in reads if sliced[read] is None]
         xs = [value for value in sliced.values() if value is not None]
         starts = [_starts(tiles)] if cut else []
 
-        consts = [*(self._whole[v] for v in kept), *(self._whole[v] for v, _ in cut)]
+        consts = [*(self._whole[v] for v in passed), *(self._whole[v] for v, _ in cut)]
         operands = [*consts, *(total.start() for total in totals), *xs, *starts]
         types = [v.type for v in operands]
         slices = len(consts) + len(totals)
         types[slices:] = [with_shape(t, tuple(aval_of(t).shape[1:])) for t in types[slices:]]
         name = f"{self._function.name.value}.tile"
         body = NewFunction(self._rules, name, types, self._function)
-        of_kept, of_cut, of_totals, rest = split(body.args, len(kept), len(cut), len(totals))
+        of_passed, of_cut, of_totals, rest = split(body.args, len(passed), len(cut), len(totals))
         of_xs, of_start = split(rest, len(xs))
         with body.body():
             rows = dict(zip((r for r in reads if sliced[r] is not None), of_xs, strict=True))
             for (v, dim), whole in zip(cut, of_cut, strict=True):
                 rows[v, dim] = _cut(whole, dim, of_start[0], tiles.size)
-            values = dict(zip(kept, of_kept, strict=True))
+            values = dict(zip(passed, of_passed, strict=True))
             values |= {v: clone(self._whole[v]) for v in wholes if v not in values}
-            found = self._ops(number, tiles.size, rows, values)
-            carried = [t.add(c, found[v]) for t, c, v in zip(totals, of_totals, sums, strict=True)]
-        symbol = body.finish([*carried, *(found[v] for v in outer)])
+            results = self._ops(number, tiles.size, rows, values)
+            carried = [
+                t.add(c, results[v]) for t, c, v in zip(totals, of_totals, sums, strict=True)
+            ]
+        symbol = body.finish([*carried, *(results[v] for v in outer)])
         scan = ScanOp(symbol, len(consts), len(totals), tiles.count, False, {})
         final, stacked = split(scan.write(self._rules, operands), len(totals))
         return final, stacked
 
-    def _stacked(self, read: Read) -> ir.Value | None:
+    def _stacked(self, read: RowRead) -> ir.Value | None:
         """The whole tiles that are read, along a leading dimension; ``None`` if that is to move
         them."""
         rows, (v, dim) = self._tiled(read), read
@@ -498,7 +500,11 @@ class Writer:
         return reshaped(value, (self._tiles.count, self._tiles.size, *shape[1:]))
 
     def _ops(
-        self, number: int, size: int, rows: Mapping[Read, ir.Value], wholes: Mapping[int, ir.Value]
+        self,
+        number: int,
+        size: int,
+        rows: Mapping[RowRead, ir.Value],
+        wholes: Mapping[int, ir.Value],
     ) -> dict[int, ir.Value]:
         """The ops of a stage on some rows, at the insertion point; their results.
 
@@ -506,13 +512,13 @@ class Writer:
           size: the number of rows.
           rows: what is read by rows from elsewhere, cut to them.
         """
-        body, found = self._body, {}
+        body, results = self._body, {}
         for i in self._schedule.stages[number].rows:
             row, signature = self._schedule.rows[i], body.signatures[i]
             operands = []
             for k, (v, d) in enumerate(zip(body.operands[i], row.operands, strict=True)):
                 if self._schedule.inner[i][k]:
-                    operands.append(found[v])
+                    operands.append(results[v])
                 else:
                     operands.append(wholes[v] if d is None else rows[v, d])
             types = [
@@ -523,14 +529,14 @@ class Writer:
             op = ir.Operation.create(
                 signature.name, types, operands, attributes, loc=body.ops[i].location
             )
-            found.update(zip(range(*body.results[i]), op.results, strict=True))
-        return found
+            results.update(zip(range(*body.results[i]), op.results, strict=True))
+        return results
 
 
 # --- sums -----------------------------------------------------------------------------------------
 
 
-class _Total:
+class _CarriedTotal:
     """A reduction over the batch as it is carried from tile to tile.
 
     Sums and products of less than 32 bits are carried in 32, as a compiler reduces them.
@@ -610,7 +616,7 @@ def _cut(value: ir.Value, dim: int, start: ir.Value | int, size: int) -> ir.Valu
     return _build("dynamic_slice", [value, *indices], shape, slice_sizes=tuple(shape))
 
 
-def _together(rows: _Rows, type_: ir.Type) -> ir.Value:
+def _together(rows: _TiledRows, type_: ir.Type) -> ir.Value:
     """The rows of all tiles as one array."""
     count, *shape = aval_of(rows.stacked.type).shape
     value, dim = rows.stacked, rows.dim

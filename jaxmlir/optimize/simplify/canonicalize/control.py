@@ -18,7 +18,7 @@ from jaxmlir.dialect.builder import is_used, returned
 from jaxmlir.dialect.ir import ir, symbol_uses
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.simplify.canonicalize.movement import numbered
-from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, kind_of, rewrite
+from jaxmlir.optimize.simplify.canonicalize.rewriter import RewriteNode, Rewriter, kind_of, rewrite
 
 # Folding of small constants: an op whose operands are all known is the constant that it computes.
 #
@@ -98,7 +98,7 @@ _WIDTHS = {np.dtype(t) for t in ("f4", "f8", "i4", "i8", "u4", "u8", "i1", "i2",
     "op(c, ...) = c'; of integers, booleans, and the basic ones of floats",
     *{*ANY, *_FLOATS, *INTEGERS},
 )
-def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def fold_elementwise(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or any(not name.startswith("jaxpr.") for name in node.attributes):
         return None
@@ -112,10 +112,10 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
     if function is None:
         return None
     with np.errstate(all="ignore"):
-        found = function(*arrays)
-    if found is None:
+        folded = function(*arrays)
+    if folded is None:
         return None
-    return _constant(r, node, found, arrays)
+    return _constant(r, node, folded, arrays)
 
 
 @rewrite(
@@ -124,7 +124,7 @@ def fold_elementwise(r: Rewriter, node: Node) -> list[ir.Value] | None:
     "lt",
     "ge",
 )
-def row_numbers_are_not_negative(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def row_numbers_are_not_negative(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     """JAX asks so of every index, which counts from the end where it is negative."""
     numbers, bound = node.operands
     if numbered(r, numbers) is None:
@@ -134,7 +134,7 @@ def row_numbers_are_not_negative(r: Rewriter, node: Node) -> list[ir.Value] | No
 
 
 @rewrite("select_n(c, c0, c1, ...) = c'", "select_n")
-def fold_select(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def fold_select(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None:
         return None
@@ -148,7 +148,7 @@ def fold_select(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("convert(c) = c' where it fits", "convert_element_type")
-def fold_conversion(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def fold_conversion(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or node.get("sharding") is not None:
         return None
@@ -157,14 +157,14 @@ def fold_conversion(r: Rewriter, node: Node) -> list[ir.Value] | None:
     if dtype not in _WIDTHS:
         return None
     with np.errstate(all="ignore"):
-        found = array.astype(dtype)
-    if array.dtype.kind == "f" and dtype.kind != "f" and not np.array_equal(found, array):
+        folded = array.astype(dtype)
+    if array.dtype.kind == "f" and dtype.kind != "f" and not np.array_equal(folded, array):
         return None
-    return _constant(r, node, found, arrays)
+    return _constant(r, node, folded, arrays)
 
 
 @rewrite("reshape(c) = c'; also of squeeze", "reshape", "squeeze")
-def fold_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def fold_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     arrays = _constants(r, node)
     if arrays is None or any(node.get(a) is not None for a in ("sharding",)):
         return None
@@ -173,21 +173,21 @@ def fold_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _constant(r, node, arrays[0].reshape(aval_of(node.type).shape), ())
 
 
-def _constants(r: Rewriter, node: Node) -> list[np.ndarray] | None:
+def _constants(r: Rewriter, node: RewriteNode) -> list[np.ndarray] | None:
     """The operands' values if all are small constants of ordinary dtypes."""
-    found = []
+    arrays = []
     for v in node.operands:
         array = r.constant_of(v)
         if array is None or array.size > MAX_ELEMENTS or kind_of(v.type) == "other":
             return None
         if array.dtype not in _WIDTHS:
             return None
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays
 
 
 def _constant(
-    r: Rewriter, node: Node, array: Any, operands: list[np.ndarray] | tuple[()]
+    r: Rewriter, node: RewriteNode, array: Any, operands: list[np.ndarray] | tuple[()]
 ) -> list[ir.Value] | None:
     aval = aval_of(node.type)
     array = np.asarray(array)
@@ -204,19 +204,19 @@ def _has_subnormals(array: np.ndarray) -> bool:
     return bool(np.any((array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)))
 
 
-Returned = list[int | ir.Attribute | None]
+KnownResults = list[int | ir.Attribute | None]
 """For each result the number of the argument that it is, or its constant's value, or ``None``."""
 
 
-def _returned(r: Rewriter, symbol: str) -> Returned:
-    found = r.returned.get(symbol)
-    if found is None:
+def _returned(r: Rewriter, symbol: str) -> KnownResults:
+    outs = r.returned.get(symbol)
+    if outs is None:
         function = r.program.function(symbol)
         numbers = {v: i for i, v in enumerate(function.arguments)}
-        found = r.returned[symbol] = [
+        outs = r.returned[symbol] = [
             numbers[v] if v in numbers else _constant_attr(v) for v in returned(function)
         ]
-    return found
+    return outs
 
 
 def _constant_attr(value: ir.Value) -> ir.Attribute | None:
@@ -227,26 +227,29 @@ def _constant_attr(value: ir.Value) -> ir.Attribute | None:
     return attr if isinstance(attr, ir.DenseElementsAttr) else None
 
 
-def _has_effects(node: Node) -> bool:
+def _has_effects(node: RewriteNode) -> bool:
     return "jaxpr.effects" in node.attributes
 
 
 def _replaced(
-    r: Rewriter, node: Node, known: Sequence[int | ir.Attribute | None], operands: list[ir.Value]
+    r: Rewriter,
+    node: RewriteNode,
+    known: Sequence[int | ir.Attribute | None],
+    operands: list[ir.Value],
 ) -> list[ir.Value] | None:
     """The op's results with those that are operands or constants put in their place.
 
     The op is left: for its other results, or for dead code elimination.
     """
     values = list(node.results)
-    for i, what in enumerate(known):
+    for i, source in enumerate(known):
         # A result that nobody uses has been replaced before.
-        if what is None or not is_used(values[i]):
+        if source is None or not is_used(values[i]):
             continue
-        if isinstance(what, ir.Attribute):
-            values[i] = r.build("constant", [], values[i].type, {"value": what})
-        elif operands[what].type == values[i].type:
-            values[i] = operands[what]
+        if isinstance(source, ir.Attribute):
+            values[i] = r.build("constant", [], values[i].type, {"value": source})
+        elif operands[source].type == values[i].type:
+            values[i] = operands[source]
     changed = any(v is not old for v, old in zip(values, node.results, strict=True))
     return values if changed else None
 
@@ -258,7 +261,7 @@ def _replaced(
     "call",
     "eval_jaxpr",
 )
-def call_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def call_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     # Something may be asked of where the results are.
     if any(k in node.attributes for k in ("out_shardings", "out_layouts")):
         return None
@@ -268,7 +271,7 @@ def call_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("cond(c, f0, f1, ...)(x) = fc(x) where c is a constant", "cond")
-def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def cond_of_constant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     index = r.constant_of(node.operands[0])
     symbols = list(symbol_uses(node.attributes["branches"]))
     if len(set(symbols)) == 1:
@@ -279,7 +282,7 @@ def cond_of_constant(r: Rewriter, node: Node) -> list[ir.Value] | None:
     return _branch(r, node, int(index) if 0 <= index < len(symbols) else len(symbols) - 1)
 
 
-def _branch(r: Rewriter, node: Node, index: int) -> list[ir.Value] | None:
+def _branch(r: Rewriter, node: RewriteNode, index: int) -> list[ir.Value] | None:
     """A copy of a branch in place of a ``cond``, whose effects are those of the copy."""
     function = r.program.function(list(symbol_uses(node.attributes["branches"]))[index])
     if list(function.type.results) != [v.type for v in node.results]:
@@ -293,7 +296,7 @@ def _branch(r: Rewriter, node: Node, index: int) -> list[ir.Value] | None:
     "cond(platform_index, f0, f1, ...)(x) = fi(x) where the other branches are for kernels only",
     "cond",
 )
-def cond_of_platform(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def cond_of_platform(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     """Programs are compiled for no such platform, and functions of kernels are left as they are."""
     index = r.producer(node.operands[0], "platform_index")
     if index is None:
@@ -310,17 +313,17 @@ _OF_KERNELS = frozenset({"mosaic", "mosaic_gpu"})
 
 
 @rewrite("cond(i, f0, f1, ...)(x) = x where every branch returns its argument", "cond")
-def cond_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def cond_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     branches = [_returned(r, symbol) for symbol in symbol_uses(node.attributes["branches"])]
-    known = [same[0] if len({*same}) == 1 else None for same in zip(*branches, strict=True)]
-    return _replaced(r, node, known, node.operands[1:])
+    sources = [same[0] if len({*same}) == 1 else None for same in zip(*branches, strict=True)]
+    return _replaced(r, node, sources, node.operands[1:])
 
 
 @rewrite("while(false, f)(x) = x", "while")
-def while_never(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def while_never(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     (condition,) = symbol_uses(node.attributes["cond_jaxpr"])
-    (what,) = _returned(r, condition)
-    if _has_effects(node) or not isinstance(what, ir.Attribute) or np.any(codec.decode(what)):
+    (source,) = _returned(r, condition)
+    if _has_effects(node) or not isinstance(source, ir.Attribute) or np.any(codec.decode(source)):
         return None
     first = count_of(node.op, "cond_nconsts") + count_of(node.op, "body_nconsts")
     return node.operands[first:]
@@ -329,7 +332,7 @@ def while_never(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite(
     "scan(f)(x, y) = (x, scan(g)(y)) where f returns its argument x; it is a constant of g", "scan"
 )
-def scan_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def scan_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     (body,) = symbol_uses(node.attributes["jaxpr"])
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     fixed, moving = _split_carry(r, node, body, consts, carry, consts)
@@ -352,7 +355,7 @@ def scan_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
     "while(c, f)(x, y) = (x, while(d, g)(y)) where f returns its argument x; a constant of d and g",
     "while",
 )
-def while_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def while_with_invariant(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     (cond,) = symbol_uses(node.attributes["cond_jaxpr"])
     (body,) = symbol_uses(node.attributes["body_jaxpr"])
     n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
@@ -382,7 +385,7 @@ def while_with_invariant(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 def _split_carry(
-    r: Rewriter, node: Node, body: str, consts: int, carry: int, first: int
+    r: Rewriter, node: RewriteNode, body: str, consts: int, carry: int, first: int
 ) -> tuple[list[int], list[int]]:
     """The carried values that a loop's body returns as they are, and the others.
 
@@ -393,9 +396,9 @@ def _split_carry(
         return [], []
     fixed = [
         i
-        for i, what in enumerate(_returned(r, body)[:carry])
-        if not isinstance(what, ir.Attribute)
-        and what == consts + i
+        for i, source in enumerate(_returned(r, body)[:carry])
+        if not isinstance(source, ir.Attribute)
+        and source == consts + i
         and node.operands[first + i].type == node.results[i].type
     ]
     return fixed, [i for i in range(carry) if i not in fixed]
@@ -411,7 +414,7 @@ def _with_counts(
 
 def _rebuilt(
     r: Rewriter,
-    node: Node,
+    node: RewriteNode,
     name: str,
     operands: list[ir.Value],
     attributes: dict[str, ir.Attribute],
@@ -427,31 +430,31 @@ def _rebuilt(
 
 
 @rewrite("while(c, f)(x) = x where f returns its argument", "while")
-def while_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def while_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     (body,) = symbol_uses(node.attributes["body_jaxpr"])
     n_cond, n_body = count_of(node.op, "cond_nconsts"), count_of(node.op, "body_nconsts")
     carry = node.operands[n_cond + n_body :]
-    known = [
-        i if what == n_body + i and not isinstance(what, ir.Attribute) else None
-        for i, what in enumerate(_returned(r, body))
+    sources = [
+        i if source == n_body + i and not isinstance(source, ir.Attribute) else None
+        for i, source in enumerate(_returned(r, body))
     ]
-    return _replaced(r, node, known, carry)
+    return _replaced(r, node, sources, carry)
 
 
 @rewrite("scan(f)(x) = x where f returns its argument", "scan")
-def scan_returns_argument(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def scan_returns_argument(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     (body,) = symbol_uses(node.attributes["jaxpr"])
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     operands = node.operands[consts:]
-    known: Returned = [None] * len(node.results)
-    for i, what in enumerate(_returned(r, body)[:carry]):
-        if not isinstance(what, ir.Attribute) and what == consts + i:
-            known[i] = i
-    return _replaced(r, node, known, operands)
+    sources: KnownResults = [None] * len(node.results)
+    for i, source in enumerate(_returned(r, body)[:carry]):
+        if not isinstance(source, ir.Attribute) and source == consts + i:
+            sources[i] = i
+    return _replaced(r, node, sources, operands)
 
 
 @rewrite("scan[length=0](f)(x) = x where it gives nothing but carried values", "scan")
-def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def scan_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     consts, carry = count_of(node.op, "num_consts"), count_of(node.op, "num_carry")
     if node.get("length") != 0 or len(node.results) != carry:
         return None
@@ -462,7 +465,7 @@ def scan_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("scan[length=1](f)(x, xs) = f(x, xs[0])", "scan")
-def scan_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def scan_of_one(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     if node.get("length") != 1 or _has_effects(node):
         return None
     (symbol,) = symbol_uses(node.attributes["jaxpr"])

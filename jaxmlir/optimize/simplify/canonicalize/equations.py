@@ -33,9 +33,9 @@ from jaxmlir.dialect.types import aval_of, shape_of
 from jaxmlir.optimize.simplify.canonicalize.movement import is_static, slice_attributes
 from jaxmlir.optimize.simplify.canonicalize.rewriter import (
     REWRITES,
-    Node,
+    RewriteNode,
     Rewriter,
-    Written,
+    WriteChain,
     kind_of,
     rewrite,
 )
@@ -76,7 +76,7 @@ class Write(NamedTuple):
     "taken is all in y, or none of it; also of dynamic_update_slice",
     "slice",
 )
-def slice_of_written(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def slice_of_written(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     written = _written(r, node.operands[0])
     if written is None:
         return None
@@ -86,25 +86,25 @@ def slice_of_written(r: Rewriter, node: Node) -> list[ir.Value] | None:
     grid = list(zip(starts, limits, written.first, written.sizes, strict=True))
     low = tuple([(a - first) // n for a, _, first, n in grid])
     high = tuple([(b - 1 - first) // n for _, b, first, n in grid])
-    found = written.parts.get(low) if low == high else None
-    if found is not None:
+    source = written.parts.get(low) if low == high else None
+    if source is not None:
         begins = [p * n + first for p, (_, _, first, n) in zip(low, grid, strict=True)]
         starts = tuple([a - b for a, b in zip(starts, begins, strict=True)])
         limits = tuple([a - b for a, b in zip(limits, begins, strict=True)])
-        whole = ir.RankedTensorType.get(written.sizes, found.type.element_type)
-        if found.type != whole:
+        whole = ir.RankedTensorType.get(written.sizes, source.type.element_type)
+        if source.type != whole:
             shape = {"new_sizes": codec.encode(written.sizes)}
-            found = r.build("reshape", [found], whole, shape)
+            source = r.build("reshape", [source], whole, shape)
         if whole == node.type and not any(starts):
-            return [found]
+            return [source]
     elif _is_untouched(written, low, high):
-        found = written.under
+        source = written.under
     else:
         return None
-    return [r.build("slice", [found], node.type, slice_attributes(starts, limits, strides))]
+    return [r.build("slice", [source], node.type, slice_attributes(starts, limits, strides))]
 
 
-def _is_untouched(written: Written, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
+def _is_untouched(written: WriteChain, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
     """Whether none of the parts from ``low`` to ``high`` has been written, and that is known."""
     ranges = [range(a, b + 1) for a, b in zip(low, high, strict=True)]
     count = 1
@@ -119,17 +119,17 @@ def _is_untouched(written: Written, low: tuple[int, ...], high: tuple[int, ...])
     )
 
 
-def _written(r: Rewriter, array: ir.Value) -> Written | None:
+def _written(r: Rewriter, array: ir.Value) -> WriteChain | None:
     """The record of an array that a write gives; ``None`` of others."""
     top = node = r.node(array)
-    new: list[tuple[Node, Write]] = []
+    writes: list[tuple[RewriteNode, Write]] = []
     while node is not None and node.written is None:
         write = _write(r, node)
         if write is None:
             break
-        new.append((node, write))
+        writes.append((node, write))
         node = r.node(write.array)
-    for node, write in reversed(new):
+    for node, write in reversed(writes):
         before = r.node(write.array)
         written = before.written if before is not None else None
         extends = (
@@ -139,25 +139,25 @@ def _written(r: Rewriter, array: ir.Value) -> Written | None:
             and written.first == write.first
         )
         if not extends:
-            written = Written(write.array, write.sizes, write.first, {}, node)
+            written = WriteChain(write.array, write.sizes, write.first, {}, node)
         written.parts[write.place] = write.update
         written.last = node
         node.written = written
-    found = top.written if top is not None else None
+    record = top.written if top is not None else None
     # Another write may have gone on from there.
-    return found if found is not None and found.last is top else None
+    return record if record is not None and record.last is top else None
 
 
-def _write(r: Rewriter, node: Node) -> Write | None:
+def _write(r: Rewriter, node: RewriteNode) -> Write | None:
     """The write that an op is, if it is known where, and within the array."""
     if node.name == "jaxpr.scatter" and overwrites(node.op):
         array, indices, update = node.operands
         numbers = node.get("dimension_numbers")
-        found = _index(r, indices)
-        if found is None or numbers.operand_batching_dims:
+        index = _index(r, indices)
+        if index is None or numbers.operand_batching_dims:
             return None
         starts = [0] * len(shape_of(array))
-        for axis, start in zip(numbers.scatter_dims_to_operand_dims, found, strict=True):
+        for axis, start in zip(numbers.scatter_dims_to_operand_dims, index, strict=True):
             starts[axis] = start
         sizes = window_sizes(numbers, shape_of(update))
     elif node.name == "jaxpr.dynamic_update_slice":
@@ -214,9 +214,9 @@ class Number(NamedTuple):
             return None
         if dtype.kind == "u" and self.text.startswith("-"):
             return None
-        found = np.asarray(float(self.text)).astype(dtype)[()]
+        number = np.asarray(float(self.text)).astype(dtype)[()]
         # Types of few bits round it, and some have no infinity: it is NaN there.
-        return found if complex(found) == float(self.text) else None
+        return number if complex(number) == float(self.text) else None
 
 
 class Term(NamedTuple):
@@ -244,7 +244,7 @@ def parse(text: str) -> Equation:
       ValueError: it is malformed; with the text.
     """
     body, _, condition = text.partition(" if ")
-    reader = _Reader(body)
+    reader = _EquationParser(body)
     left = reader.term()
     reader.expect("=")
     right = reader.term()
@@ -254,7 +254,7 @@ def parse(text: str) -> Equation:
     return Equation(text, left, right, kinds)
 
 
-class _Reader:
+class _EquationParser:
     def __init__(self, text: str):
         self.text = text
         self.tokens = [(m.lastgroup, m[m.lastgroup or 0]) for m in _TOKEN.finditer(text)]
@@ -295,7 +295,7 @@ class _Reader:
 Bindings = dict[str, ir.Value]
 
 
-def _matches(r: Rewriter, node: Node, term: Term) -> Iterator[Bindings]:
+def _matches(r: Rewriter, node: RewriteNode, term: Term) -> Iterator[Bindings]:
     """The ways in which an op is of the form of a term."""
     attributes = {name: codec.encode(value) for name, value in term.attributes}
     if node.attributes != attributes or len(node.operands) != len(term.operands):
@@ -347,7 +347,7 @@ def _make(r: Rewriter, term: Any, type_: ir.Type, bindings: Bindings) -> ir.Valu
     return r.build(term.op, operands, type_, attributes)
 
 
-def _apply(r: Rewriter, node: Node, equation: Equation) -> list[ir.Value] | None:
+def _apply(r: Rewriter, node: RewriteNode, equation: Equation) -> list[ir.Value] | None:
     for bindings in _matches(r, node, equation.left):
         if not _holds(equation, bindings, r):
             continue
@@ -365,7 +365,7 @@ def _apply(r: Rewriter, node: Node, equation: Equation) -> list[ir.Value] | None
 @functools.cache
 def _candidates(name: str, producers: tuple[str, ...], same: bool) -> tuple[Equation, ...]:
     """The equations of an op that its operands' producers do not rule out."""
-    found = []
+    candidates = []
     for equation in equations_of(name.removeprefix("jaxpr.")):
         operands = equation.left.operands
         if len(operands) != len(producers):
@@ -376,8 +376,8 @@ def _candidates(name: str, producers: tuple[str, ...], same: bool) -> tuple[Equa
         if repeated and not same and all(isinstance(t, Variable) for t in operands):
             continue
         if any(all(map(_may_give, operands, order)) for order in orders):
-            found.append(equation)
-    return tuple(found)
+            candidates.append(equation)
+    return tuple(candidates)
 
 
 def _may_give(term: Any, producer: str) -> bool:
@@ -391,7 +391,7 @@ def equations_of(op: str) -> tuple[Equation, ...]:
     return tuple(map(parse, ops.OPS[op].folds))
 
 
-def fold(r: Rewriter, node: Node) -> Sequence[ir.Value] | None:
+def fold(r: Rewriter, node: RewriteNode) -> Sequence[ir.Value] | None:
     """Tries the equations of the op's record."""
     operands = node.operands
     nodes = [r.node(v) for v in operands]

@@ -21,7 +21,7 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of, holds, shape_of, type_of
-from jaxmlir.optimize.simplify.canonicalize.rewriter import Node, Rewriter, kind_of, rewrite
+from jaxmlir.optimize.simplify.canonicalize.rewriter import RewriteNode, Rewriter, kind_of, rewrite
 
 
 def is_static(value: ir.Value) -> bool:
@@ -38,13 +38,13 @@ def encoded(**attributes: object) -> dict[str, ir.Attribute]:
 
 
 @rewrite("transpose[permutation=0,1,...](x) = x", "transpose")
-def transpose_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def transpose_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     permutation = node.get("permutation")
     return node.operands if list(permutation) == list(range(len(permutation))) else None
 
 
 @rewrite("transpose[p](transpose[q](x)) = transpose[q[p]](x)", "transpose")
-def transpose_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def transpose_of_transpose(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "transpose")
     if inner is None:
         return None
@@ -55,13 +55,13 @@ def transpose_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("rev[dimensions=()](x) = x; also where the dimensions have size 1", "rev")
-def rev_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def rev_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     shape = shape_of(node.operands[0])
     return node.operands if all(shape[d] == 1 for d in node.get("dimensions")) else None
 
 
 @rewrite("rev[d](rev[e](x)) = rev[d xor e](x)", "rev")
-def rev_of_rev(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def rev_of_rev(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "rev")
     if inner is None:
         return None
@@ -72,7 +72,7 @@ def rev_of_rev(r: Rewriter, node: Node) -> list[ir.Value] | None:
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def _is_plain_reshape(r: Rewriter, node: Node | None) -> bool:
+def _is_plain_reshape(r: Rewriter, node: RewriteNode | None) -> bool:
     """Whether an op keeps its operand's elements in row-major order, and adds none."""
     if node is None or len(node.operands) != 1:
         return False
@@ -90,13 +90,13 @@ def _is_plain_reshape(r: Rewriter, node: Node | None) -> bool:
 
 
 @rewrite("reshape(x) = x where the shape stays the same; so squeeze", "reshape", "squeeze")
-def reshape_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def reshape_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     same = node.type == node.operands[0].type and _is_plain_reshape(r, node)
     return node.operands if same else None
 
 
 @rewrite("broadcast_in_dim(x) = x where the shape stays the same", "broadcast_in_dim")
-def broadcast_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def broadcast_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     same = len(node.operands) == 1 and node.type == node.operands[0].type
     return node.operands if same and node.get("sharding") is None else None
 
@@ -107,7 +107,7 @@ def broadcast_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
     "squeeze",
     "broadcast_in_dim",
 )
-def reshape_there_and_back(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def reshape_there_and_back(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     if not _is_plain_reshape(r, node):
         return None
     inner = r.node(node.operands[0])
@@ -117,7 +117,7 @@ def reshape_there_and_back(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("reshape(reshape(x)) = reshape(x); also of squeeze and broadcast_in_dim", "reshape")
-def reshape_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def reshape_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     if not _is_plain_reshape(r, node):
         return None
     inner = r.node(node.operands[0])
@@ -127,7 +127,7 @@ def reshape_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("squeeze[d](squeeze[e](x)) = squeeze[d and e](x)", "squeeze")
-def squeeze_of_squeeze(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def squeeze_of_squeeze(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "squeeze")
     if inner is None:
         return None
@@ -139,7 +139,7 @@ def squeeze_of_squeeze(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("squeeze[d](transpose[p](x)) = transpose[p minus d](squeeze[p[d]](x))", "squeeze")
-def squeeze_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def squeeze_of_transpose(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "transpose")
     if inner is None:
         return None
@@ -158,7 +158,7 @@ def squeeze_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
     "dimensions in order",
     "squeeze",
 )
-def squeeze_of_slice_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def squeeze_of_slice_of_transpose(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     taken = r.producer(node.operands[0], "slice")
     inner = r.producer(taken.operands[0], "transpose") if taken is not None else None
     if inner is None:
@@ -180,19 +180,19 @@ def squeeze_of_slice_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | N
 @rewrite(
     "squeeze[d](broadcast_in_dim(x)) = broadcast_in_dim(x) without those dimensions", "squeeze"
 )
-def squeeze_of_broadcast(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def squeeze_of_broadcast(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "broadcast_in_dim")
     if inner is None or len(inner.operands) != 1 or inner.get("sharding") is not None:
         return None
     rank = len(inner.get("shape"))
     gone = {d % rank for d in node.get("dimensions")}
-    kept = inner.get("broadcast_dimensions")
-    if gone & set(kept):
+    dims = inner.get("broadcast_dimensions")
+    if gone & set(dims):
         return None
     left = [d for d in range(rank) if d not in gone]
     attributes = encoded(
         shape=tuple(inner.get("shape")[d] for d in left),
-        broadcast_dimensions=tuple(left.index(d) for d in kept),
+        broadcast_dimensions=tuple(left.index(d) for d in dims),
     )
     return [r.build("broadcast_in_dim", inner.operands, node.type, attributes)]
 
@@ -200,7 +200,7 @@ def squeeze_of_broadcast(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite(
     "broadcast_in_dim[d](broadcast_in_dim[e](x)) = broadcast_in_dim[d[e]](x)", "broadcast_in_dim"
 )
-def broadcast_of_broadcast(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def broadcast_of_broadcast(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "broadcast_in_dim")
     if inner is None or len(node.operands) + len(inner.operands) != 2:
         return None
@@ -224,7 +224,7 @@ def _in_order(permutation: Sequence[int], without: int) -> bool:
 @rewrite(
     "transpose[p](stack[a](x, ...)) = stack(x, ...) where p moves dimension a only", "transpose"
 )
-def transpose_of_stack(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def transpose_of_stack(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "stack")
     permutation = node.get("permutation")
     if inner is None or not _in_order(permutation, inner.get("axis")):
@@ -236,7 +236,7 @@ def transpose_of_stack(r: Rewriter, node: Node) -> list[ir.Value] | None:
 @rewrite(
     "unstack[a](transpose[p](x)) = unstack[p[a]](x) where p moves that dimension only", "unstack"
 )
-def unstack_of_transpose(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def unstack_of_transpose(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "transpose")
     if inner is None:
         return None
@@ -261,12 +261,12 @@ def slice_attributes(
 
 
 @rewrite("slice(x) = x where it takes all of x", "slice")
-def slice_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def slice_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return node.operands if node.type == node.operands[0].type else None
 
 
 @rewrite("slice[a:b:s](slice[c:d:t](x)) = slice[c + a t : ... : s t](x)", "slice")
-def slice_of_slice(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def slice_of_slice(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "slice")
     if inner is None or not is_static(inner.operands[0]):
         return None
@@ -314,16 +314,16 @@ def _part_of_row(
     "slice(reshape(x)) = reshape(slice(x)) where it takes whole tiles of the last dimension of x",
     "slice",
 )
-def slice_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
-    found = _parts_of_row(r, node.operands[0])
-    if found is None:
+def slice_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
+    parts = _parts_of_row(r, node.operands[0])
+    if parts is None:
         return None
-    x, dim, size = found
+    x, dim, size = parts
     starts, limits, strides = slice_of(node)
     whole = shape_of(node.operands[0])[dim + 1 :]
     if {*strides} != {1} or any(starts[dim + 1 :]) or limits[dim + 1 :] != whole:
         return None
-    ends = [(*of[:dim], of[dim] * size) for of in (starts, limits)]
+    ends = [(*bounds[:dim], bounds[dim] * size) for bounds in (starts, limits)]
     return [_part_of_row(r, x, *ends, node.type)]
 
 
@@ -331,11 +331,11 @@ def slice_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
     "unstack(reshape(x)) = reshape(slice(x)), ... where they are tiles of the last dimension of x",
     "unstack",
 )
-def unstack_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
-    found = _parts_of_row(r, node.operands[0])
-    if found is None or found[1] != node.get("axis"):
+def unstack_of_reshape(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
+    parts = _parts_of_row(r, node.operands[0])
+    if parts is None or parts[1] != node.get("axis"):
         return None
-    x, dim, size = found
+    x, dim, size = parts
     rows = shape_of(x)[:dim]
     return [
         _part_of_row(r, x, (*[0] * dim, i * size), (*rows, (i + 1) * size), value.type)
@@ -344,7 +344,7 @@ def unstack_of_reshape(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("slice(concatenate(..., x, ...)) = slice(x) where it takes elements of x only", "slice")
-def slice_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def slice_of_concatenate(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "concatenate")
     if inner is None or not is_static(inner.results[0]):
         return None
@@ -369,7 +369,7 @@ def slice_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("dynamic_slice(x, c, ...) = slice(x) where the indices c are constants", "dynamic_slice")
-def dynamic_slice_of_constants(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def dynamic_slice_of_constants(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     x, *indices = node.operands
     sizes, shape = node.get("slice_sizes"), shape_of(x)
     if len(indices) != len(shape) or not is_static(x) or not is_static(node.results[0]):
@@ -389,22 +389,22 @@ def dynamic_slice_of_constants(r: Rewriter, node: Node) -> list[ir.Value] | None
 
 
 @rewrite("dynamic_update_slice(x, y, ...) = y where y has the shape of x", "dynamic_update_slice")
-def update_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def update_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return [node.operands[1]] if node.operands[1].type == node.type else None
 
 
 @rewrite("concatenate(x) = x", "concatenate")
-def concatenate_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def concatenate_of_one(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return node.operands if len(node.operands) == 1 else None
 
 
 @rewrite("split(x) = x where it is one piece", "split")
-def split_of_one(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def split_of_one(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     return node.operands if len(node.results) == 1 else None
 
 
 @rewrite("concatenate(..., concatenate(x, y), ...) = concatenate(..., x, y, ...)", "concatenate")
-def concatenate_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def concatenate_of_concatenate(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     axis = node.get("dimension")
     pieces: list[ir.Value] = []
     for v in node.operands:
@@ -417,7 +417,7 @@ def concatenate_of_concatenate(r: Rewriter, node: Node) -> list[ir.Value] | None
 
 
 @rewrite("pad[(0, 0, 0), ...](x, y) = x", "pad")
-def pad_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def pad_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     nothing = all(tuple(low_high) == (0, 0, 0) for low_high in node.get("padding_config"))
     return node.operands[:1] if nothing else None
 
@@ -426,7 +426,7 @@ _REDUCTIONS = [name.removeprefix("jaxpr.") for name in with_trait(Trait.REDUCTIO
 
 
 @rewrite("reduce_max[axes=()](x) = x; so the other reductions, sums of integers only", *_REDUCTIONS)
-def reduction_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def reduction_of_nothing(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     # A sum of floats begins with 0, and 0 + -0.0 is 0.
     exact = node.name != "jaxpr.reduce_sum" or kind_of(node.type) == "integer"
     return node.operands if exact and not len(node.get("axes")) else None
@@ -436,12 +436,12 @@ def reduction_of_nothing(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("convert_element_type(x) = x where the type stays the same", "convert_element_type")
-def convert_to_the_same(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def convert_to_the_same(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     same = node.type == node.operands[0].type and not _is_placed(node)
     return node.operands if same else None
 
 
-def _is_placed(node: Node) -> bool:
+def _is_placed(node: RewriteNode) -> bool:
     """Whether a conversion names axes of a mesh; batching writes that of a mesh without axes."""
     sharding = node.get("sharding")
     return sharding is not None and not sharding.mesh.empty
@@ -451,7 +451,7 @@ def _is_placed(node: Node) -> bool:
     "convert[c](convert[b](x)) = convert[c](x) where b holds every value of x's type",
     "convert_element_type",
 )
-def convert_of_convert(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def convert_of_convert(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "convert_element_type")
     if inner is None or _is_placed(node) or _is_placed(inner):
         return None
@@ -475,7 +475,7 @@ def convert_of_convert(r: Rewriter, node: Node) -> list[ir.Value] | None:
 
 
 @rewrite("bitcast(bitcast(x)) = x where x has the result's type", "bitcast_convert_type")
-def bitcast_there_and_back(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def bitcast_there_and_back(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     inner = r.producer(node.operands[0], "bitcast_convert_type")
     return inner.operands if inner is not None and inner.operands[0].type == node.type else None
 
@@ -494,7 +494,7 @@ _ALWAYS_INSIDE = (lax.GatherScatterMode.CLIP, lax.GatherScatterMode.PROMISE_IN_B
     "modes that fill nothing in",
     "gather",
 )
-def gather_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def gather_of_all(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     x, indices = node.operands
     if not all(map(is_static, (x, indices, node.results[0]))):
         return None
@@ -508,10 +508,10 @@ def gather_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
     place = {
         d: batch[i] for d, i in zip(batching, numbers.start_indices_batching_dims, strict=True)
     }
-    kept = [d for d in range(len(shape)) if d not in collapsed and d not in place]
-    place.update(zip(kept, numbers.offset_dims, strict=True))
+    window_dims = [d for d in range(len(shape)) if d not in collapsed and d not in place]
+    place.update(zip(window_dims, numbers.offset_dims, strict=True))
     dimensions = tuple(place[d] for d in sorted(place))
-    whole = all(sizes[d] == shape[d] for d in (*kept, *collapsed))
+    whole = all(sizes[d] == shape[d] for d in (*window_dims, *collapsed))
     if not whole or list(dimensions) != sorted(dimensions):
         return None
     if collapsed:
@@ -528,7 +528,7 @@ def gather_of_all(r: Rewriter, node: Node) -> list[ir.Value] | None:
     "gather",
     *(f"scatter{kind}" for kind in ("", "_add", "_sub", "_mul", "_min", "_max")),
 )
-def row_numbers_are_batches(r: Rewriter, node: Node) -> list[ir.Value] | None:
+def row_numbers_are_batches(r: Rewriter, node: RewriteNode) -> list[ir.Value] | None:
     x, indices, *rest = node.operands
     joined = r.producer(indices, "concatenate")
     if joined is None or not is_static(x) or not is_static(indices):
@@ -541,14 +541,14 @@ def row_numbers_are_batches(r: Rewriter, node: Node) -> list[ir.Value] | None:
     names = _GATHER if node.name == "jaxpr.gather" else _SCATTER
     gone, mapped, *pairs = (getattr(numbers, name) for name in names)
     batches = dict(zip(*pairs, strict=True))
-    found = [numbered(r, piece) for piece in pieces]
+    row_dims = [numbered(r, piece) for piece in pieces]
     taken: dict[int, int] = {}
-    for along, d in zip(found, mapped, strict=True):
+    for along, d in zip(row_dims, mapped, strict=True):
         # A dimension that two number is that of a diagonal.
         if (
             along not in (None, rank)
             and along not in batches.values()
-            and found.count(along) == 1
+            and row_dims.count(along) == 1
             and d in gone
             and shape[d] == shape_of(indices)[along]
             and len(taken) < len(mapped) - 1

@@ -1,7 +1,7 @@
 """The driver of ``jaxpr-canonicalize``: rewrites tried on each op of a function, in order.
 
-A rewrite is a function of a :class:`Rewriter` and a :class:`Node`; it gives the values that take
-the place of the op's results, or ``None``.  Operands come before their users and new ops are
+A rewrite is a function of a :class:`Rewriter` and a :class:`RewriteNode`; it gives the values that
+take the place of the op's results, or ``None``.  Operands come before their users and new ops are
 simplified as they are built, so a walk from the top leaves a second one nothing to do but what was
 copied in.
 """
@@ -26,7 +26,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.passes.remarks import remark, remarks_wanted
 
-Rewrite = Callable[["Rewriter", "Node"], "Sequence[ir.Value] | None"]
+Rewrite = Callable[["Rewriter", "RewriteNode"], "Sequence[ir.Value] | None"]
 
 REWRITES: dict[str, list[Rewrite]] = {}
 """By op name, in the order in which they are tried."""
@@ -44,7 +44,7 @@ def rewrite(equation: str, *names: str) -> Callable[[Rewrite], Rewrite]:
     return register
 
 
-class Node(OpView):
+class RewriteNode(OpView):
     """An op as rewrites see it.
 
     Attributes:
@@ -57,7 +57,7 @@ class Node(OpView):
     def __init__(self, op: Any, name: str, operands: list[ir.Value], results: list[ir.Value]):
         super().__init__(op, name, operands)
         self.results: list[Any] = results
-        self.written: Written | None = None
+        self.written: WriteChain | None = None
         self.ends: list[int] | None = None
 
     @property
@@ -67,7 +67,7 @@ class Node(OpView):
 
 
 @dataclass(eq=False)
-class Written:
+class WriteChain:
     """The array that a chain of writes has left.
 
     Attributes:
@@ -82,7 +82,7 @@ class Written:
     sizes: tuple[int, ...]
     first: tuple[int, ...]
     parts: dict[tuple[int, ...], ir.Value]
-    last: Node
+    last: RewriteNode
 
 
 class Rewriter:
@@ -110,17 +110,17 @@ class Rewriter:
         self.returned = returned
         self.variants = variants
         self.changed = False
-        self._nodes: dict[ir.Value, Node] = {}
-        self._at: Node | None = None
+        self._nodes: dict[ir.Value, RewriteNode] = {}
+        self._at: RewriteNode | None = None
         self._inlined = False
 
     # -- what rewrites ask --
 
-    def node(self, value: ir.Value) -> Node | None:
+    def node(self, value: ir.Value) -> RewriteNode | None:
         """The op that gives a value; ``None`` for arguments, and ops in a context of their own."""
         return self._nodes.get(value)
 
-    def producer(self, value: ir.Value, name: str) -> Node | None:
+    def producer(self, value: ir.Value, name: str) -> RewriteNode | None:
         """The op that gives a value if it is a ``jaxpr.<name>``."""
         node = self._nodes.get(value)
         return node if node is not None and node.name == f"jaxpr.{name}" else None
@@ -166,7 +166,7 @@ class Rewriter:
         operands: Sequence[ir.Value],
         types: Sequence[ir.Type],
         attributes: Mapping[str, ir.Attribute],
-    ) -> Node:
+    ) -> RewriteNode:
         self.changed = True
         at, operands = self._at.op, list(operands)
         op = ir.Operation.create(
@@ -177,7 +177,7 @@ class Rewriter:
             loc=at.location,
             ip=ir.InsertionPoint(at),
         )
-        node = Node(op, op.name, operands, list(op.results))
+        node = RewriteNode(op, op.name, operands, list(op.results))
         self._nodes.update((result, node) for result in node.results)
         return node
 
@@ -228,7 +228,7 @@ class Rewriter:
         """Learns of an op that was written without :meth:`build`."""
         op = value.owner
         operands = list(op.operands)
-        self._nodes[value] = Node(op, op.name, operands, [value])
+        self._nodes[value] = RewriteNode(op, op.name, operands, [value])
         for operand in operands:
             if operand not in self._nodes and isinstance(operand, ir.OpResult):
                 self._note(operand)
@@ -245,7 +245,9 @@ class Rewriter:
             # Not before it is its turn: rewrites change the operands of ops below.
             operands = op.operands
             attributes = op.attributes
-            node = Node(op, name, [operands[i] for i in range(len(operands))], list(op.results))
+            node = RewriteNode(
+                op, name, [operands[i] for i in range(len(operands))], list(op.results)
+            )
             if len(attributes) and "jaxpr.ctx" in attributes:
                 continue
             for result in node.results:
@@ -257,36 +259,36 @@ class Rewriter:
                     self._replace(node, values)
         return self._inlined
 
-    def _simplified(self, node: Node) -> Sequence[ir.Value] | None:
+    def _simplified(self, node: RewriteNode) -> Sequence[ir.Value] | None:
         for rule in REWRITES.get(node.name, ()):
             values = rule(self, node)
             if values is not None and all(
                 new.type == old.type for new, old in zip(values, node.results, strict=True)
             ):
                 if remarks_wanted():
-                    made = getattr(rule, "equation", None) or self.equation
-                    remark(node.op, f"'{node.name}' simplified by {made}")
+                    equation = getattr(rule, "equation", None) or self.equation
+                    remark(node.op, f"'{node.name}' simplified by {equation}")
                 return values
         return None
 
     equation = ""
     """The equation that a rewrite which stands for many used last."""
 
-    def _replace(self, node: Node, values: Sequence[ir.Value]) -> None:
+    def _replace(self, node: RewriteNode, values: Sequence[ir.Value]) -> None:
         self.changed: bool = True
         for old, new in zip(node.results, values, strict=True):
             if new is not old:
                 old.replace_all_uses_with(new)
         self._drop(node)
 
-    def _drop(self, node: Node, kept: ir.Value | None = None) -> None:
+    def _drop(self, node: RewriteNode, replacement: ir.Value | None = None) -> None:
         """Erases an op without users, and what only it used.
 
         Args:
-          kept: what takes its place, and may have no users yet.
+          replacement: what takes its place, and may have no users yet.
         """
-        pending: list[Node] = [node]
-        gone: set[Node] = set()
+        pending: list[RewriteNode] = [node]
+        gone: set[RewriteNode] = set()
         # Without recursion: what only it used may be a chain of thousands of ops.
         while pending:
             node = pending.pop()
@@ -300,7 +302,7 @@ class Rewriter:
             node.op.operation.erase()
             for operand in node.operands:
                 source = self._nodes.get(operand)
-                if source is not None and (kept is None or operand != kept):
+                if source is not None and (replacement is None or operand != replacement):
                     pending.append(source)
 
 
@@ -310,14 +312,14 @@ def _write_variant(
     type_ = function.type
     inputs = [type_.inputs[i] for i in arguments]
     outputs = [type_.results[i] for i in results]
-    new = func.FuncOp(
+    variant = func.FuncOp(
         name,
         ir.FunctionType.get(inputs, outputs),
         visibility="private",
         loc=function.location,
         ip=ir.InsertionPoint.after(function),
     )
-    block = new.add_entry_block()
+    block = variant.add_entry_block()
     values = dict(zip(arguments, block.arguments, strict=True))
     with ir.InsertionPoint(block), function.location:
         outs = inline(function, [values[i] for i in range(len(arguments))])
@@ -333,4 +335,6 @@ def kind_of(type_: ir.Type) -> str:
     if dtype == np.bool_:
         return "boolean"
     kinds = {"integer": np.integer, "float": np.floating, "complex": np.complexfloating}
-    return next((kind for kind, of in kinds.items() if dtypes.issubdtype(dtype, of)), "other")
+    return next(
+        (kind for kind, supertype in kinds.items() if dtypes.issubdtype(dtype, supertype)), "other"
+    )
