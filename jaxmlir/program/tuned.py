@@ -251,8 +251,8 @@ class TunedFunction:
 def _signature(args: Any, kwargs: Any) -> Any:
     """What tells the arguments of a trace from others: types, and values of static ones."""
     leaves, tree = jax.tree.flatten((args, kwargs))
-    given = (core.typeof(x) if isinstance(x, core.Tracer) else x for x in leaves)
-    return tree, configuration(), *given
+    leaf_keys = (core.typeof(x) if isinstance(x, core.Tracer) else x for x in leaves)
+    return tree, configuration(), *leaf_keys
 
 
 class Tunable(Module):

@@ -199,8 +199,8 @@ def _sizes_of(w: BodyWriter) -> tuple[str, ...]:
     """The symbolic dimensions of a module, which each of its functions takes."""
     if not w.raising.symbolic:
         return ()
-    found = (tuple(global_constants(op).values()) for op in w.raising.source.values())
-    return next(filter(None, found), ())
+    sizes = (tuple(global_constants(op).values()) for op in w.raising.source.values())
+    return next(filter(None, sizes), ())
 
 
 def _spreads(
@@ -222,7 +222,7 @@ def _spreads(
     ]
     for dims in itertools.product(*present):
         some_lack = min(map(len, dims)) < rank
-        if some_lack and {d for kept in dims for d in kept} == set(range(rank)):
+        if some_lack and {d for operand_dims in dims for d in operand_dims} == set(range(rank)):
             yield _Spread(function, rank, dims)
 
 

@@ -35,7 +35,7 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
         "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
         "PHILOX": lax.RandomAlgorithm.RNG_PHILOX,
     }
-    after, made = w.emit(
+    after, random_bits = w.emit(
         "rng_bit_generator",
         operands,
         [state, bits],
@@ -45,8 +45,8 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
     )
     if bits != result:
         dtype = type_of_elements(result)
-        made = w.one("bitcast_convert_type", [made], result, new_dtype=dtype)
-    return [after, made]
+        random_bits = w.one("bitcast_convert_type", [random_bits], result, new_dtype=dtype)
+    return [after, random_bits]
 
 
 @rule("rng")

@@ -395,11 +395,11 @@ def global_constants(function: Any) -> dict[int, str]:
     sizes, and the number of the platform."""
     if "arg_attrs" not in function.attributes:
         return {}
-    name, found = "jax.global_constant", {}
+    name, names = "jax.global_constant", {}
     for k, about in enumerate(function.attributes["arg_attrs"]):
         if name in about and isinstance(about[name], ir.StringAttr):
-            found[k] = about[name].value
-    return found
+            names[k] = about[name].value
+    return names
 
 
 def _asserted(

@@ -46,10 +46,10 @@ def _flatten_function(function: Any) -> None:
     for types, key in ((inputs, "arg_attrs"), (results, "res_attrs")):
         if key in function.attributes:
             # What is said of a tuple is said of none of its elements.
-            given = zip(types, function.attributes[key], strict=True)
+            attributes = zip(types, function.attributes[key], strict=True)
             flat = [
                 ir.DictAttr.get({}) if isinstance(type_, ir.TupleType) else said
-                for type_, said in given
+                for type_, said in attributes
                 for _ in _flat(type_)
             ]
             function.attributes[key] = ir.ArrayAttr.get(flat)

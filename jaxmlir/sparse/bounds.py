@@ -67,10 +67,10 @@ def zeros_of_result(node: Node, operands: Sequence[Bounds]) -> Bounds:
     (aval,) = node.avals()
     if node.name == "jaxpr.mul":
         is_zero = functools.reduce(np.logical_or, ((x.low == 0) & (x.high == 0) for x in operands))
-        found: Bounds | None = Bounds(*(np.where(is_zero, 0.0, x) for x in (-np.inf, np.inf)))
+        bounds: Bounds | None = Bounds(*(np.where(is_zero, 0.0, x) for x in (-np.inf, np.inf)))
     else:
-        found = _moved(node, *operands)
-    low, high = (np.broadcast_to(x, aval.shape) for x in found or unknown(()))
+        bounds = _moved(node, *operands)
+    low, high = (np.broadcast_to(x, aval.shape) for x in bounds or unknown(()))
     return Bounds(low, high)
 
 

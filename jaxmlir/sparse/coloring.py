@@ -442,18 +442,18 @@ def _substitution(pattern: Matrix, colors: np.ndarray, most: int) -> Substitutio
         if not near[v, c]:
             continue
         (w,) = near.pop((v, c))
-        found = left[v, c]
-        count += 2 * len(found)
+        solution = left[v, c]
+        count += 2 * len(solution)
         if count > most:
             return None
-        terms[number[v, w]] = terms[number[w, v]] = found
+        terms[number[v, w]] = terms[number[w, v]] = solution
         parent = w, of[v]
         near[parent].discard(v)
-        left[parent] += [(source, -sign) for source, sign in found]
+        left[parent] += [(source, -sign) for source, sign in solution]
         if len(near[parent]) == 1:
             leaves.append(parent)
-    element = np.repeat(np.arange(len(terms)), [len(found) for found in terms])
-    source, sign = np.array([term for found in terms for term in found]).T
+    element = np.repeat(np.arange(len(terms)), [len(solution) for solution in terms])
+    source, sign = np.array([term for solution in terms for term in solution]).T
     return Substitution(element, source, sign)
 
 

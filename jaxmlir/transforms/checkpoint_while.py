@@ -75,7 +75,7 @@ def checkpoint_while(
         functions = program.functions
         reached = reachable(functions, symbol)
         # A kernel has no derivative, and its compiler knows while loops only.
-        ops = (found for name in reached for found in ops_with_symbols(functions[name]))
+        ops = (named_op for name in reached for named_op in ops_with_symbols(functions[name]))
         kernels = {kernel for op, name in ops if name in KERNELS for kernel in symbols_of(op)}
         for name in reached - reachable(functions, *kernels):
             for op, op_name, operands in list(ops_of(functions[name])):

@@ -49,8 +49,8 @@ class _Inference:
         if symbol not in self.results:
             function = self.program.function(symbol)
             own = list(function.entry_block.arguments)
-            for argument, given in zip(own, arguments, strict=False):
-                _set_weak(argument, _is_weak(given.type))
+            for argument, value in zip(own, arguments, strict=False):
+                _set_weak(argument, _is_weak(value.type))
             for op, name in named_ops(function):
                 if any(_is_weak(v.type) for v in (*op.operands, *op.results)):
                     for result, is_weak in zip(op.results, self.inferred(op, name), strict=True):
@@ -72,8 +72,8 @@ class _Inference:
             return list(map(_is_weak, self.function(symbol, arguments)))
         if name == "jaxpr.constant" or may_have_functions(name):
             return [_is_weak(result.type) for result in op.results]
-        _, found, _ = evaluate(self.program.stubs, op, name, check_vma=True)
-        return [getattr(aval, "weak_type", False) for aval in found]
+        _, avals, _ = evaluate(self.program.stubs, op, name, check_vma=True)
+        return [getattr(aval, "weak_type", False) for aval in avals]
 
 
 def _set_weak(value: ir.Value, is_weak: bool) -> None:

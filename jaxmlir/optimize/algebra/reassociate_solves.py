@@ -314,11 +314,11 @@ def _solve_late(rules: Rules, min_gain: float, function: func.FuncOp) -> int:
     body = analyses_of(rules.program).body(function)
     while True:
         systems = _Systems(rules, body)
-        found = sum(systems.solve_late(system, min_gain) for system in systems.found)
-        if not found:
+        solved = sum(systems.solve_late(system, min_gain) for system in systems.found)
+        if not solved:
             return count
         drop_dead_ops(function)
-        count += found
+        count += solved
         body = FunctionView(function)
 
 

@@ -301,8 +301,8 @@ def groups_of(moves: PaddingOps, min_elements: int, margin: float) -> list[Stenc
         views[view.y] = view
         if _margin(view.x, view.margins()) <= margin and _is_fused(view.y):
             groups[view.x, view.fill].append(view)
-    found = [StencilViews(x, fill, found) for (x, fill), found in groups.items()]
-    return [group for group in found if group.pays(margin)]
+    stencils = [StencilViews(x, fill, shifts) for (x, fill), shifts in groups.items()]
+    return [stencil for stencil in stencils if stencil.pays(margin)]
 
 
 def _view(moves: PaddingOps, node: OpView, views: dict[ir.Value, Shift]) -> Shift | None:

@@ -62,8 +62,8 @@ class SlicesToSplit(Pass):
         def split(function: func.FuncOp) -> int:
             if function.sym_name.value not in in_loops:
                 return 0
-            found = [(nodes[0], _split_of(nodes)) for nodes in _sliced(function)]
-            splits = [(first, *split) for first, split in found if split is not None]
+            candidates = [(nodes[0], _split_of(nodes)) for nodes in _sliced(function)]
+            splits = [(first, *split) for first, split in candidates if split is not None]
             for first, split, slices in splits:
                 _write(rules, first, split, slices)
             return len(splits)

@@ -165,10 +165,10 @@ class _UnitDimFolder:
         smaller = self._smaller.get(value, value)
         if shape_of(smaller) == shape:
             return smaller
-        made = self._reshaped.get((smaller, shape))
-        if made is None:
-            made = self._reshaped[smaller, shape] = reshaped(smaller, shape)
-        return made
+        cached = self._reshaped.get((smaller, shape))
+        if cached is None:
+            cached = self._reshaped[smaller, shape] = reshaped(smaller, shape)
+        return cached
 
 
 def _has_halves(node: OpView) -> bool:

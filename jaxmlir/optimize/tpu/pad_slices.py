@@ -194,8 +194,8 @@ def _store(function: func.FuncOp) -> int:
         op = step.owner
         remark(op, "stored, as it is padded: later kernels read it, they do not compute it")
         with ir.InsertionPoint.after(op), op.location:
-            (kept,) = barrier([step])
-        step.replace_all_uses_except(kept, kept.owner.operation)
+            (fenced,) = barrier([step])
+        step.replace_all_uses_except(fenced, fenced.owner.operation)
     return len(stored)
 
 
@@ -246,7 +246,7 @@ class _Steps:
         def needed_at(op: ir.Operation) -> int:
             return min((first[result] for result in op.results), default=0)
 
-        found = []
+        late = []
         for result in (v for node in reversed(self.nodes) for v in node.op.results):
             readers = [use.owner for use in result.uses]
             if result not in self.padded and all(op.name in FUSIBLE for op in readers):
@@ -256,5 +256,5 @@ class _Steps:
             if result in self.steps and result not in self.joined:
                 padding = max(needed_at(op) for op in readers if op.name == _PAD)
                 if any(needed_at(op) > padding for op in readers):
-                    found.append(result)
-        return found
+                    late.append(result)
+        return late

@@ -386,8 +386,12 @@ class _ForwardLaplacian(Interpreter):
         dtype = node.avals()[0].dtype
         options = {"precision": node.get("precision"), "preferred_element_type": dtype}
         axes = [
-            (*kept, *(d for d in range(x.value.ndim) if d not in (*kept, *summed)), *summed)
-            for x, kept, summed in zip((u, v), batch, contracting, strict=True)
+            (
+                *batch_dims,
+                *(d for d in range(x.value.ndim) if d not in (*batch_dims, *summed)),
+                *summed,
+            )
+            for x, batch_dims, summed in zip((u, v), batch, contracting, strict=True)
         ]
         rank, ends = len(batch[0]), len(contracting[0])
         for few, many in ((0, 1), (1, 0)):
@@ -413,12 +417,14 @@ class _ForwardLaplacian(Interpreter):
             taken = other.reshape(-1, *sizes).transpose(0, 1, 3, 2)[
                 np.maximum(inputs, 0), places[0][:, None], places[1][None]
             ]
-            found = jnp.einsum("sbmk,sbmkn->bmn", own, taken, **options)
-            found = found if few == 0 else found.transpose(0, 2, 1)
-            return found.reshape(node.avals()[0].shape)
+            product = jnp.einsum("sbmk,sbmkn->bmn", own, taken, **options)
+            product = product if few == 0 else product.transpose(0, 2, 1)
+            return product.reshape(node.avals()[0].shape)
         summed = tuple((0, *(d + 1 for d in dims)) for dims in contracting)
-        kept = tuple(tuple(d + 1 for d in dims) for dims in batch)
-        return jax.lax.dot_general(self._aligned(u), self._aligned(v), (summed, kept), **options)
+        batch_dims = tuple(tuple(d + 1 for d in dims) for dims in batch)
+        return jax.lax.dot_general(
+            self._aligned(u), self._aligned(v), (summed, batch_dims), **options
+        )
 
     def _solution(self, node: Node, operands: list[_LaplacianValue]) -> list[_LaplacianValue]:
         """``x`` with ``A x = b``: two further solves, one of them for all inputs at once."""

@@ -180,7 +180,7 @@ def _whole(labels: Sequence[Sequence[int]], operands: Sequence[Shape], result: S
 # Pattern: (sum over c of A[b,i,c] B[b,j,c])[b,i,j]
 def _dot_general(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
     contracted, batch = get("dimension_numbers")
-    found = []
+    labellings = []
     count = len(batch[0])
     for side, shape in enumerate(operands):
         labels = {d: k for k, d in enumerate(batch[side])}
@@ -189,8 +189,8 @@ def _dot_general(get: Get, operands: Sequence[Shape], result: Shape) -> Wiring:
             if d not in labels:
                 labels[d] = count
                 count += 1
-        found.append([labels[d] for d in range(len(shape))])
-    return _whole(found, operands, result)
+        labellings.append([labels[d] for d in range(len(shape))])
+    return _whole(labellings, operands, result)
 
 
 # Pattern: (A[i,j] B[i,j])[i,j]; a dimension of size 1 is repeated, a scalar has no dimensions

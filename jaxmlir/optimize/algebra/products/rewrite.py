@@ -69,17 +69,17 @@ def rewrite_program(
     context = selects, loop_constants(program), program.target.costs
 
     def rewrite(function: func.FuncOp) -> int:
-        found = FunctionProducts(analyses_of(program).body(function), *context)
+        products = FunctionProducts(analyses_of(program).body(function), *context)
         pays = functools.partial(compile_time.pays, function.name.value)
-        trees = _ProductTrees(found, wanted, min_gain, sure_gain or min_gain, pays)
+        trees = _ProductTrees(products, wanted, min_gain, sure_gain or min_gain, pays)
         trees.absorb()
-        shared = writing.share(rules, found.reading) if distributes else 0
-        written = shared + _write(rules, found, trees.chosen())
-        if distributes and _may_be_distributed(found):
+        shared = writing.share(rules, products.reading) if distributes else 0
+        written = shared + _write(rules, products, trees.chosen())
+        if distributes and _may_be_distributed(products):
             if written:
                 drop_dead_ops(function)
-                found = FunctionProducts(FunctionView(function), *context)
-            written += _write(rules, found, _distributed(found, min_gain))
+                products = FunctionProducts(FunctionView(function), *context)
+            written += _write(rules, products, _distributed(products, min_gain))
         return written
 
     return rewrite_functions(program, needed, rewrite)
