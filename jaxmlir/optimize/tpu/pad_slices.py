@@ -226,8 +226,12 @@ class _Steps:
             depth += is_pad or not is_fused
             fused = [v for v in node.operands if is_fused and v not in self.padded]
             is_padding = is_pad or any(pads.get(v, False) for v in fused)
-            read = {made_of[v] for v in node.operands if is_fused and not is_pad and v in made_of}
-            deepest = [v for v in read if self.depths[v] == max(map(self.depths.get, read))]
+            # In order: a set of values would be gone through by their addresses.
+            read = dict.fromkeys(
+                made_of[v] for v in node.operands if is_fused and not is_pad and v in made_of
+            )
+            last = max(map(self.depths.__getitem__, read), default=0)
+            deepest = [v for v in read if self.depths[v] == last]
             if len(deepest) > 1:
                 self.joined.update(deepest)
             for result in node.op.results:
