@@ -156,10 +156,7 @@ def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
     if name == "jaxpr.custom_lin":
         refuse_custom_lin(program, op, "evaluated")
     primitive, parameters = params.of_op(op, name, program.exporter)
-    attributes = op.attributes
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(op.attributes)
 
     def bind(*args: Any) -> list[Any]:
         with ctx.manager:
