@@ -24,7 +24,7 @@ What is folded is limited:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, ClassVar
 
 import jax
@@ -48,6 +48,7 @@ from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
 from jaxmlir.runtime.program_primitive import call
+from jaxmlir.support.graphs import reached
 from jaxmlir.targets import default_target
 from jaxmlir.transforms.new_function import NewFunction
 from jaxmlir.transforms.templates import Rules
@@ -252,16 +253,12 @@ class _FoldableValues:
         with ir.InsertionPoint(op), op.location:
             old.replace_all_uses_with(toolbox.constant(program, array, old.type))
 
-    def _cone(self, value: int) -> set[int]:
+    def _cone(self, value: int) -> Set[int]:
         """The ops that a value is made by."""
-        body, seen = self.body, set[int]()
-        pending = [body.makers[value]]
-        while pending:
-            index = pending.pop()
-            if index not in seen:
-                seen.add(index)
-                pending += [body.makers[v] for v in body.operands[index]]
-        return seen
+        body = self.body
+        return reached(
+            [body.makers[value]], lambda index: [body.makers[v] for v in body.operands[index]]
+        )
 
     def _is_array(self, index: int) -> bool:
         """Whether an op is a constant of several elements."""
