@@ -392,7 +392,7 @@ def test_a_function_of_another_type_is_rejected(name):
             "[array<i64: 0, 0>], window_dilation = array<i64: 1, 1>, window_dimensions = "
             "array<i64: 1, 1>, window_strides = array<i64: 1, 1>} : (tensor<4x3xf32>) -> "
             "tensor<4x3xf32>",
-            "attribute 'padding': expected 2 items, by the rank, got ((0, 0),)",
+            "attribute 'padding': expected 2 items, by the rank, got [array<i64: 0, 0>]",
         ),
         (
             '"jaxpr.cumsum"(%x) {axis = 0 : i64, reverse = 3 : i64} : (tensor<4x3xf32>) -> '
