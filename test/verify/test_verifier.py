@@ -441,6 +441,11 @@ def test_a_function_of_another_type_is_rejected(name):
             "cond_nconsts = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>",
             "attribute 'body_nconsts': expected 0 to 0, by its operands, got -1",
         ),
+        (
+            '"jaxpr.jit"(%x) {jaxpr = @b, donated_invars = 3 : i64} : (tensor<4x3xf32>) -> '
+            "tensor<4x3xf32>",
+            "attribute 'donated_invars': expected a tuple, each item bool, got 3 : i64",
+        ),
     ],
 )
 def test_attributes_out_of_range_are_rejected(op, expected):

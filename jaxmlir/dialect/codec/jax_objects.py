@@ -30,13 +30,13 @@ from jaxmlir.dialect.codec.registry import (
     cached,
     codec_of_record,
     decode,
+    decode_parts,
     decoders,
     encode,
     encode_handle,
+    encode_parts,
     encoders,
-    fields_of,
     late,
-    parts_of,
     register_class,
     string,
     tagged,
@@ -134,9 +134,9 @@ def _maker(kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
 
 def encode_function(value: Any, writer: Writer) -> ir.Attribute:
     """A function that JAX made of data; any other is a handle."""
-    for kind, encode_parts in _FUNCTIONS.items():
+    for kind, encode_made in _FUNCTIONS.items():
         if _compat.is_made_by(value, *_compat.FUNCTION_MAKERS[kind]):
-            return encode_parts(value, writer)
+            return encode_made(value, writer)
     return encode_handle(value, writer)
 
 
@@ -171,7 +171,7 @@ def _partition_spec(value: Any, writer: Writer) -> ir.Attribute:
     kinds = ("unreduced", "reduced", "unreduced_kind")
     extras = {name: extra for name in kinds if (extra := getattr(value, name, None))}
     if extras:
-        return fields_of({"partitions": value.partitions, **extras}, writer)
+        return encode_parts({"partitions": value.partitions, **extras}, writer)
     return encode(value.partitions, writer)
 
 
@@ -179,7 +179,7 @@ def _decode_partition_spec(attr: ir.Attribute, reader: Reader) -> Any:
     from jax.sharding import PartitionSpec
 
     if isinstance(attr, ir.DictAttr):
-        fields = parts_of(attr, reader)
+        fields = decode_parts(attr, reader)
         return PartitionSpec(*fields.pop("partitions"), **fields)
     return PartitionSpec(*decode(attr, reader))
 
@@ -203,7 +203,7 @@ def _mesh(value: Any, writer: Writer) -> ir.Attribute:
     kind = value.abstract_mesh.abstract_device
     if kind is not None and kind.device_kind != kind.platform:
         fields["abstract_device"] = kind
-    return fields_of(fields, writer)
+    return encode_parts(fields, writer)
 
 
 def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
@@ -312,7 +312,7 @@ def _policy(value: Any, writer: Writer) -> ir.Attribute:
         return encode_function(value, writer)
     name, arguments = described
     with context():
-        fields = [fields_of(arguments, writer)] if arguments else []
+        fields = [encode_parts(arguments, writer)] if arguments else []
         parts = [ir.StringAttr.get(name), *fields]
         return tagged("checkpoint_policy", array(parts))
 

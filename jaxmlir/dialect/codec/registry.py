@@ -288,16 +288,16 @@ def by_parts(
 
     def payload(value: Any, writer: Writer) -> ir.Attribute | None:
         parts = parts_of(value)
-        return None if parts is None else fields_of(parts, writer)
+        return None if parts is None else encode_parts(parts, writer)
 
-    return tagged_as(tag, payload, lambda attr, reader: make(**parts_of(attr, reader)))
+    return tagged_as(tag, payload, lambda attr, reader: make(**decode_parts(attr, reader)))
 
 
-def fields_of(parts: dict[str, Any], writer: Writer) -> ir.Attribute:
+def encode_parts(parts: dict[str, Any], writer: Writer) -> ir.Attribute:
     return ir.DictAttr.get({name: encode(part, writer) for name, part in parts.items()})
 
 
-def parts_of(attr: ir.Attribute, reader: Reader) -> dict[str, Any]:
+def decode_parts(attr: ir.Attribute, reader: Reader) -> dict[str, Any]:
     return {item.name: decode(item.attr, reader) for item in attr}
 
 
