@@ -498,3 +498,18 @@ def test_long_chains_are_multiplied_from_the_vector():
     factors = (*(((i,), (i + 1,)) for i in range(199)), ((199,),))
     found = best_order(Network(sizes, factors, (), ((0,),), 4, COSTS))
     assert found.cost.flops == 199 * 2 * 30**2
+
+
+def test_values_of_other_dialects_are_no_tensors():
+    program = jaxmlir.parse("""
+        func.func @main(%a: tensor<99x99xf32>, %v: tensor<99xf32>) -> tensor<99xf32> {
+          %0 = memref.alloc() : memref<9xf32>
+          %1 = "jaxpr.dot_general"(%a, %a) {dimension_numbers = [[[1], [0]], [[], []]]}
+              : (tensor<99x99xf32>, tensor<99x99xf32>) -> tensor<99x99xf32>
+          %2 = "jaxpr.dot_general"(%1, %v) {dimension_numbers = [[[1], [0]], [[], []]]}
+              : (tensor<99x99xf32>, tensor<99xf32>) -> tensor<99xf32>
+          return %2 : tensor<99xf32>
+        }
+    """)
+    after = program.run_passes("jaxpr-reassociate,jaxpr-factor-linear-sums")
+    assert str(after).count("-> tensor<99xf32>") == 3 > str(program).count("-> tensor<99xf32>")

@@ -42,10 +42,10 @@ class Index:
 
     __slots__ = ("exact", "parts", "size", "solid")
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, solid: bool = False):
         self.size: int = size
         self.parts: tuple[Index, ...] = ()
-        self.solid: bool = False
+        self.solid: bool = solid
         self.exact: bool = False
 
     def become(self, *parts: Index) -> None:
@@ -59,9 +59,9 @@ Dims = list[list[Index]]
 """The dimensions of a tensor."""
 
 
-def fresh(shape: Sequence[int]) -> Dims:
+def fresh(shape: Sequence[int], solid: bool = False) -> Dims:
     """Dimensions of a shape with indices of their own."""
-    return [[Index(size)] if size != 1 else [] for size in shape]
+    return [[Index(size, solid)] if size != 1 else [] for size in shape]
 
 
 def resolve(indices: Iterable[Index]) -> list[Index]:
@@ -201,9 +201,7 @@ def term_of(expr: Expr, terms: Sequence[EinsumTerm]) -> EinsumTerm:
         return EinsumTerm([[index], [index]], made=[index])
     if expr.kind == "selector":
         # A row is read as one number, and one number says which.
-        dims = fresh(expr.sizes)
-        for (index,) in dims:
-            index.solid = True
+        dims = fresh(expr.sizes, solid=True)
         return EinsumTerm(list(dims), selectors=[(expr, dims)])
     if expr.kind == "reshape":
         return _reshaped(expr, *terms)
