@@ -53,7 +53,9 @@ class CarryConditions(Pass):
         bodies = LoopEditor(rules, analyses_of(program).graph)
 
         def carry(function: func.FuncOp) -> int:
-            return sum(_carry(rules, bodies, op) for op, _ in loops_of(function, NEEDED_OPS[self.name]))
+            return sum(
+                _carry(rules, bodies, op) for op, _ in loops_of(function, NEEDED_OPS[self.name])
+            )
 
         changed = rewrite_functions(program, NEEDED_OPS[self.name], carry, drop_dead=False) > 0
         if changed:
