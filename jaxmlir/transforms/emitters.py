@@ -85,8 +85,7 @@ class PartialEvaluation(NamedTuple):
     known: Template | Emitter
     """``(*known operands) -> (*known results, *residuals)``."""
     unknown: Template | Emitter
-    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern marks these
-    results."""
+    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern marks these."""
 
 
 def waiting(op: Any, unknown: Sequence[bool]) -> PartialEvaluation:

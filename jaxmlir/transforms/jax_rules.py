@@ -202,8 +202,7 @@ def _without_dim(aval: Any, dim: Any) -> Any:
 
 
 _JaxLinearization = tuple[Sequence[Any], Sequence[Any], Any, Mask]
-"""Values, residuals, the jaxpr from residuals and tangents to tangents, and which results have
-tangents."""
+"""Values, residuals, the jaxpr from residuals and tangents to tangents, and the active results."""
 
 
 def _split(closed: Any, args: Sequence[Any], active: Mask, reverse: bool) -> _JaxLinearization:

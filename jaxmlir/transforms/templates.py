@@ -307,8 +307,7 @@ class Rules:
         return len(self._own), len(self.program.functions), *self.functions.mark()
 
     def undo(self, mark: tuple[int, ...]) -> None:
-        """Forgets the rules made since :meth:`mark`, and erases the functions written since
-        then."""
+        """Forgets the rules made since :meth:`mark`, and erases the functions written since."""
         num_own, functions, *memos = mark
         while len(self._own) > num_own:
             self._own.popitem()
@@ -347,8 +346,7 @@ class Rules:
     def _native(
         self, kind: str, op: Any, name: str, known: Signature | None, *pattern: Any
     ) -> Any | None:
-        """The result of the rule of an op with functions; ``None`` if it has none, or it
-        declines."""
+        """The result of the rule of an op with functions; ``None`` if it has none or declines."""
         rule = higher_order.rule_of(name)
         if rule is None:
             return None
@@ -368,8 +366,7 @@ class Rules:
         trace: Callable[[Any], tuple[Any, ...]],
         write: Callable[..., Any],
     ) -> Any:
-        """The result of JAX's rule for the op: what ``write`` makes of the jaxprs that it traces
-        to.
+        """The result of JAX's rule for the op: what ``write`` makes of the jaxprs it traces to.
 
         If these call functions, each program gets its own result, but the rule is not run again.
         """

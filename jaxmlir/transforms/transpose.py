@@ -1,9 +1,9 @@
 """``jaxpr-transpose``: reverse a linear function.
 
 The ops that do not depend on linear arguments are computed forwards.  Then the linear ops are
-visited backwards: each gives its operands the cotangents that its primitive's transpose rule makes
-of those of its results.  The cotangents of a value with several uses are summed.  Zero cotangents
-are never written down.
+visited backwards: each passes the cotangents of its results to its operands by its primitive's
+transpose rule.  The cotangents of a value with several uses are summed.  Zero cotangents are never
+written down.
 """
 
 from __future__ import annotations
@@ -244,8 +244,7 @@ class Cotangents:
         return [ct for ct in cts if ct is not None], tuple([ct is not None for ct in cts])
 
     def add(self, value: int, cotangent: ir.Value, location: ir.Location | None = None) -> None:
-        """Adds to a value's cotangent at the location of the op that gives it, or the
-        function's."""
+        """Adds to a value's cotangent, by default at the function's location."""
         total = self.sums[value]
         if total is not None:
             if total.type != cotangent.type:
