@@ -187,8 +187,7 @@ def _at_front(dim: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class Solve:
-    """A custom_linear_solve: operands ``(*consts of the functions, *b)``, results
-    ``(*x, *aux)``."""
+    """A custom_linear_solve: operands ``(*function consts, *b)``, results ``(*x, *aux)``."""
 
     lengths: dict[str, int]
     """How many operands belong to each function."""

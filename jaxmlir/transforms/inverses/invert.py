@@ -177,8 +177,7 @@ class _Attempt:
         return InverseFunction(symbol, arguments, tuple(results), bool(terms or costs))
 
     def finish_forward(self, only_log_det: bool) -> str:
-        """Returns the results, unless only the log-determinant is wanted, and the
-        log-determinant."""
+        """Returns the log-determinant, after the results unless it alone is wanted."""
         solver = self.solver
         with self.new.body(), self.function.location:
             for site in solver.sites:

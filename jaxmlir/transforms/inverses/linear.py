@@ -36,8 +36,7 @@ def _roles(dimension_numbers: Any, side: int, ndim: int) -> tuple[Any, Any, list
 
 
 def _square(known: Any, side: int, dimension_numbers: Any) -> tuple[Any, Any, Any]:
-    """A known operand as a stack of matrices [batch, free, contracted], and the two shapes that
-    were flattened."""
+    """A known operand as matrices [batch, free, contracted], and the two flattened shapes."""
     batch, contracted, free = _roles(dimension_numbers, side, known.ndim)
     order = (*batch, *free, *contracted)
     shapes = [tuple(known.shape[d] for d in dims) for dims in (batch, free, contracted)]

@@ -281,8 +281,7 @@ RULES["gather"] = Gather(Move(_gather, ("dimension_numbers", "slice_sizes", "mod
 
 
 class Select(Movement):
-    """A selection; if the predicate is known only at run time, it makes parts of the cases
-    known."""
+    """A selection; a predicate known only at run time makes parts of the cases known."""
 
     def learn(self, site: Site) -> None:
         result = site.whole(site.results[0])
