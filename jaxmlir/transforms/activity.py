@@ -34,7 +34,7 @@ _UNCHANGED = frozenset({"jaxpr.custom_lin", "jaxpr.custom_linear_solve", "jaxpr.
 
 
 class ActiveOp(NamedTuple):
-    """An op of which some operand has a tangent."""
+    """An op with an operand that has a tangent."""
 
     active: Mask
     """Which operands have tangents."""
@@ -95,7 +95,7 @@ def _step(rules: Rules, kind: str, op: object, signature: Signature, active: Mas
 def backward(
     rules: Rules, activity: Activity, wanted: Sequence[bool]
 ) -> tuple[list[Mask | None], Mask]:
-    """The backward sweep: which tangents those of the wanted results depend on.
+    """The backward sweep: which tangents are needed for those of the wanted results.
 
     Returns:
       For each op a mask of the results whose tangents are used, ``None`` if there are none; and a

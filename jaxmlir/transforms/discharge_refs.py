@@ -103,8 +103,8 @@ def pure_function(
     """Writes ``@symbol.pure``: the function with values in place of the references that it takes.
 
     Args:
-      order: for each argument the number of the argument of ``@symbol`` that it is; or, for the
-        value of a reference that ``@symbol`` does not take, its type.
+      order: for each argument of the new function the number of the same argument of ``@symbol``;
+        or, for the value of a reference that ``@symbol`` does not take, its type.
       last: where the references' last values are among the results; they keep the order of
         arguments.
     """

@@ -134,11 +134,12 @@ def _dependent_results(rules: Rules, symbol: str, unknown: Sequence[bool]) -> Ma
 
 
 def hoist(rules: Rules, function: func.FuncOp, num_constants: int, first: int) -> HoistedFunction:
-    """Hoists what a loop's body computes from its first arguments alone, which are loop-invariant.
+    """Hoists loop-invariant ops out of a loop's body: those that need only its first arguments,
+    ``num_constants`` of them, which are the same in every iteration.
 
-    The body then takes only those of these arguments that it still uses, followed by values that
-    were computed from them.  It no longer returns the loop-invariant ones among its results from
-    the ``first`` on.  Constants stay in the body.
+    The body then takes only those of these arguments that it still uses, followed by the hoisted
+    values that it uses.  Of its results from the ``first`` on, it returns only those that are not
+    loop-invariant.  Constants stay in the body.
     """
     arguments = list(body_of(function).arguments)
     outputs = set(returned(function)[first:])

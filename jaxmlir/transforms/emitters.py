@@ -54,7 +54,7 @@ class Linearization:
     uses: Mask
     """The operands whose tangents ``tangent`` takes: those that have one, and that matter."""
     pullbacks: dict[Mask, Template] = field(default_factory=dict)
-    """Transposes of ``tangent``, by which results have cotangents (see ``Rules.pullback``)."""
+    """Transposes of ``tangent``, by the mask of cotangents there are (see ``Rules.pullback``)."""
     pull: Callable[[Mask], Emitter] | None = None
     """Makes the pullbacks, where that does not need the ops that ``tangent`` writes."""
     origin: bytes | None = None
@@ -80,12 +80,12 @@ class Linearization:
 
 
 class PartialEvaluation(NamedTuple):
-    """The two parts of an op some of whose operands are known."""
+    """The two parts of an op that is split by which of its operands are known."""
 
     known: Template | Emitter
     """``(*known operands) -> (*known results, *residuals)``."""
     unknown: Template | Emitter
-    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern marks these."""
+    """``(*residuals, *unknown operands) -> (*unknown results)``; the pattern marks them."""
 
 
 def waiting(op: Any, unknown: Sequence[bool]) -> PartialEvaluation:

@@ -139,7 +139,7 @@ def _results(
 
 
 def _called(op: Any, name: str, pattern: list[bool]) -> tuple[list[str], int] | None:
-    """The functions one of which an op calls, and the first operand that it passes to them."""
+    """The functions that an op calls, or calls one of, and the first operand passed to them."""
     if op.name in CALLS or name == "remat2":
         return [op.attributes[CALLEES[op.name]].value], 0
     if name == "cond" and not pattern[0]:

@@ -362,8 +362,8 @@ def _forget(volume: SharedFunctions) -> None:
 def volumes_for(
     program: Module, *, reverse: bool, rules_wait: bool
 ) -> tuple[dict[str, SharedFunctions], set[str]]:
-    """The functions of a program that the library can transform, those that are only called; and,
-    if there are any, the functions that the program reaches without them.
+    """The volumes of a program's functions that are called, and not referred to in another way; if
+    there are any, also the functions that the program reaches without them.
 
     Args:
       reverse: linearized functions will be transposed.

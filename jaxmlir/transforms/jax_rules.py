@@ -77,7 +77,7 @@ def linearize(closed: Any, active: Mask, reverse: bool) -> tuple[Any, Any, Mask]
     (eqn,) = open_jaxpr(closed)[0].eqns
     traced: dict[str, Any] = {}
     plain = _has_plain_jvp(eqn)
-    # With such a backward rule JAX would transpose all of the tangent's ops; we can do more.
+    # With such a backward rule JAX transposes all of the tangent's ops; our rules cover more.
     reverse = reverse and not transposes_linearized(eqn)
 
     def primal(*args: Any) -> list[Any]:
@@ -115,7 +115,7 @@ def _linear_in(closed: Any, active: Mask) -> list[Sequence[int]]:
 
 
 def _tangent_eqns(eqn: Any, tangents: dict[int, Any], parts: list[Sequence[int]]) -> list[Any]:
-    """The equations that compute the tangents of an equation's results, the last one gives them."""
+    """The equations that compute the tangents of an equation's results; the last one gives them."""
     eqns = []
     for part in parts:
         invars = [tangents[i] if i in part else v for i, v in enumerate(eqn.invars)]

@@ -41,7 +41,7 @@ class CacheSlot(NamedTuple):
         return (rule, entry[1]) if entry and rule else ()
 
     def keep_alike(self, like: CacheSlot, shape: tuple[int, ...]) -> None:
-        """Keeps the place of such a result, and its shape."""
+        """Keeps the place of a result for some shape, and that shape."""
         self.cache.keep_alike(self.key, like.key, shape)
 
 

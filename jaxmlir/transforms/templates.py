@@ -222,8 +222,8 @@ class Rules:
         return self._rule("partial_eval", op, name, known, unknown, trace, write)
 
     def discharge(self, op: Any, name: str) -> Template:
-        """``(*operands) -> (*results, *references)``, where the values of the references stand for
-        them: before the op, and after it."""
+        """``(*operands) -> (*results, *references)``, with references replaced by their values,
+        before the op and after it."""
 
         def trace(closed: Any) -> tuple[Any]:
             return (state_discharge.discharge_state(closed, lower=False),)
@@ -269,15 +269,15 @@ class Rules:
         return inline(template, args)
 
     def filler(self, type_: ir.Type) -> ir.Value:
-        """A value that nothing reads."""
+        """A value of a type, for a place that nothing reads."""
         aval = aval_of(type_)
         if isinstance(aval, core.ShapedArray) and not isinstance(aval.dtype, dtypes.ExtendedDType):
             return zeros(type_)
         return self.emit(lambda: [ad_util.empty_like_aval(aval)], [], ("filler", type_))[0]
 
     def told(self, op: Any, zeros: Mask) -> dict[str, ir.Attribute]:
-        """The attribute that names an op's custom rule for given zero (co)tangents, if there is
-        one; see :meth:`RuleTracing.tell`."""
+        """The attribute that names an op's custom rule for when these (co)tangents are zero, if
+        any; see :meth:`RuleTracing.tell`."""
         tracing = self.program.rule_tracing
         return self._traced_rule(tracing.tell, op, zeros) if tracing.can_tell(op) else {}
 

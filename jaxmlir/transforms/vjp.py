@@ -4,7 +4,7 @@ Reverse mode is linearization followed by transposition.  A composition is trans
 in the opposite order.  So the linear half of each op is transposed alone, once per signature, and
 the linear function as a whole (``@f.lin`` of ``jaxpr-linearize``) is never written.  ``@f.fwd``
 computes the results and the residuals for the backward pass, ``@f.bwd`` takes cotangents back.  The
-gradient of a scalar function runs one after the other, from a cotangent of 1.
+gradient of a scalar function runs both, one after the other, from a cotangent of 1.
 """
 
 from __future__ import annotations

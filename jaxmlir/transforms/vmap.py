@@ -233,7 +233,7 @@ _UNTOLD = frozenset({"jaxpr.pbroadcast", "jaxpr.pbroadcast_dynamic", "jaxpr.pper
 
 def _may_hide(op: Any, name: str, axis: Any) -> bool:
     """Whether an op may depend on its position along an axis without such an effect: some of JAX's
-    collectives do, and high-level primitives do not tell what they expand to."""
+    collectives, and high-level primitives, which do not tell what they expand to."""
     if name in _UNTOLD:
         named = attribute(op, "axis_name")
         return axis in named if isinstance(named, tuple) else axis == named

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def infer_weak_types(program: Module, symbols: Iterable[str]) -> None:
-    """Has the values of functions, and of those they call, weakly typed exactly where JAX has.
+    """Makes values weakly typed where JAX does, in functions and in those that they call.
 
     A function that is called with several types gets those of the first call.  The results of loops
     keep their types.

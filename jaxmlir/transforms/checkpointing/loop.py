@@ -169,7 +169,7 @@ def where(holds: Any, new: Any, old: Any) -> Any:
 def with_one_condition(
     cond: Any, body: Any, cond_consts: Sequence[Any], body_consts: Sequence[Any]
 ) -> tuple[Any, Any, list[Any]]:
-    """A loop whose condition is an array, as one that goes on while the condition holds anywhere.
+    """Makes the array condition of a loop a scalar one: whether it holds anywhere.
 
     A ``while`` that JAX has batched has such a condition; where it does not hold, the carry stays
     as it is.

@@ -191,7 +191,7 @@ def _batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], l
 
 
 def _zeros_and_last(step: Any, sums: int, count: int) -> Any:
-    """The results of a step for a state from which the loop did not go on: the same cotangents."""
+    """A step's results for a state from which the loop did not go on: unchanged cotangents."""
     avals = step.out_avals[:sums]
     return lambda args: [*map(ad_util.zeros_like_aval, avals), *args[len(args) - count :]]
 

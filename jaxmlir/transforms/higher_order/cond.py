@@ -172,8 +172,8 @@ class _ResidualSlots:
         """The slots of one branch's residuals, after all branches have taken theirs.
 
         A residual that is a result also gets a slot, if only other branches have taken it.
-        Otherwise a loop around the op would stack the result besides the slots, with no other use
-        for it.
+        Otherwise a loop around the op, which has no other use for the result, would stack it
+        besides the slots.
 
         Args:
           results: the types of the op's results.

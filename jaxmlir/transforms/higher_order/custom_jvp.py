@@ -9,8 +9,8 @@ Reverse mode splits the rule by what is known when the values are computed.  The
 known then, and the second half is linear in them.
 
 A function that stands for a primitive may have the primitive's transposes and batching rules.  Each
-of these is for certain operands, which are linear or batched.  It also serves where some of them
-are known instead, or the same for the whole batch.
+of these is for certain linear or batched operands.  It also serves if some of these operands are
+known instead, or the same for the whole batch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``jaxpr.custom_linear_solve``: x with A x = b, where A and its solvers are functions.
 
-It is differentiated by the equation it solves, not by how: ``A x = b`` implies
+Its derivative follows from the equation, not from the solver's steps: ``A x = b`` implies
 ``A dx = db - dA x``, another solve with the same A.  The op is linear in b, and its transpose
 solves with the transpose of A, which is among the functions.
 """
@@ -215,12 +215,12 @@ class Solve:
         return sum(self.lengths.values())
 
     def of(self, values: Sequence[Any], name: str) -> list[Any]:
-        """The values, of operands or facts about them, that belong to a function."""
+        """The part of ``values`` (operands, or facts about them) that belongs to a function."""
         start = sum(self.lengths[before] for before in _NAMES[: _NAMES.index(name)])
         return list(values[start : start + self.lengths[name]])
 
     def right(self, values: Sequence[Any]) -> list[Any]:
-        """The values, of operands or facts about them, that belong to b."""
+        """The part of ``values`` (operands, or facts about them) that belongs to b."""
         return list(values[self.num_consts : self.num_consts + self.size])
 
     def transposed(self, rules: Rules) -> Solve:

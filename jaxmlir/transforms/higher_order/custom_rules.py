@@ -273,8 +273,8 @@ class _BatchedSource(DerivedSource):
 
 
 def batched_with_rules(rules: Rules, op: Any, dims: Dims, axis: Any) -> Dims | None:
-    """The results' dimensions, if they do not depend on the rules: if the function's results are
-    all batched, those of the rules follow them."""
+    """The results' dimensions, if they do not depend on the rules, else ``None``: if all of the
+    function's results are batched, those of the rules follow them."""
     out_dims = batched_results(rules, op.attributes["call_jaxpr"].value, dims, axis)
     return None if None in out_dims else out_dims
 

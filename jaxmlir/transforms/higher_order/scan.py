@@ -267,7 +267,7 @@ def _active_results(rules: Rules, scan: ScanOp, active: Mask, kind: str) -> Mask
 
 
 def _used(rules: Rules, scan: ScanOp, body_active: Mask, wanted: Mask) -> tuple[Mask, Mask]:
-    """The active arguments of the body whose tangents some iteration uses, and such results."""
+    """The body's active arguments, and its results, whose tangents some iteration uses."""
     active_out = _active_results(rules, scan, body_active, "linearize")
     carry, ys = scan.results(both(active_out, wanted))
 
@@ -451,7 +451,7 @@ def transpose_body(
 ) -> tuple[str, Mask]:
     """The body of the backward loop: ``(*fixed constants, *sums, *cotangents of the carry,
     *cotangents of slices, *fixed slices) -> (*sums, *cotangents of the carry, *cotangents of
-    slices)``, where the sums are of the constants' cotangents.
+    slices)``, where ``sums`` add up the constants' cotangents.
 
     Args:
       linear: which arguments the body is linear in; the carry is among them.

@@ -310,7 +310,7 @@ class CustomInverse(CallInverse):
 
 @rule("custom_linear_solve")
 class LinearSolve(InverseRule):
-    """The right-hand side is the linear function of the solution, so the solve is undone."""
+    """Undoes a solve: the right-hand side is the linear function, applied to the solution."""
 
     late: ClassVar[bool] = True
 

@@ -231,7 +231,7 @@ class _Attempt:
         return locations.error_at(TransformError, self.function.location, message)
 
     def _is_stuck(self, site: Site) -> bool:
-        """Whether an op knows something of its results, but does not give it back."""
+        """Whether something is known of an op's results that it does not give back."""
         if all(site.known(site.operands)):
             return False
         facts = [self.solver.of(v) for v in site.results]
@@ -240,7 +240,7 @@ class _Attempt:
         )
 
     def _moves(self, site: Site) -> bool:
-        """Whether the op gave back all that it had: it moves elements."""
+        """Whether the op moves elements, and gave back all that is known of them."""
         return isinstance(site.rule, Movement) and site.failure is None and bool(site.done)
 
 

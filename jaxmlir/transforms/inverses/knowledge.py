@@ -143,7 +143,7 @@ def box_of(positions: np.ndarray, shape: tuple[int, ...]) -> StridedBox | None:
 
 
 def box_shape(where: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the elements at sorted indices: their box's, else a list's."""
+    """The shape of the elements at sorted indices: of their box, if they are one, else flat."""
     box = box_of(where, shape)
     return (where.size,) if box is None or not shape else box.shape
 

@@ -111,7 +111,7 @@ def _before(solver: Solver, last: Site, makers: dict[ir.Value, Site]) -> Element
 
 
 def solve(solver: Solver, equation: ElementwiseEquation) -> None:
-    """Tells the unknown of an equation, and adds its share of the log-determinant."""
+    """Tells the solver the unknown of an equation, and its share of the log-determinant."""
     function, key = equation.function(), equation.key()
     aval, dtype = aval_of(equation.unknown.type), solver.log_det
     others = [solver.whole(v) for v in equation.others]

@@ -353,7 +353,7 @@ class WhileInverse(InverseRule):
     def _count(
         self, site: Site, loop: WhileOp, condition: InverseFunction, carried: Sequence[int]
     ) -> tuple[ir.Value, list[ir.Value]]:
-        """The number of steps, and the final values of what is computed from known values."""
+        """The number of steps, and the final carried values that follow from known values."""
         rules = site.solver.rules
         program = rules.program
         step: InverseFunction = site.memory["step"]

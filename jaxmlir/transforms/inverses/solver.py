@@ -49,7 +49,7 @@ class InverseRule:
     """The interface of an op's inverse rule."""
 
     late: ClassVar[bool] = False
-    """Whether to ask it only when all other ops have told what they can, as it is expensive."""
+    """Whether it is expensive, and asked only when all other ops have told what they can."""
 
     def learn(self, site: Site) -> None:
         """Tells ``site`` what follows about its values from what is known of them.
@@ -119,7 +119,7 @@ class Solver:
         self.function = function
         self.static_values: dict[ir.Value, Any] = {}
         self.computed: dict[ir.Value, ir.Value] = {}
-        """The function's values, if it is computed as well: they replace what is found of them."""
+        """The function's own values, if it is computed as well: they replace the solutions."""
         self.terms: list[ir.Value] = []
         """Summands of the inverse's log-determinant: those of called inverses."""
         self.costs: list[ir.Value] = []
@@ -357,7 +357,7 @@ class Site:
     def why_function(
         self, symbol: str, arguments: Sequence[bool], results: Sequence[bool], required: int
     ) -> DiagnosticError | None:
-        """The error of the op for which a function does not give one of its arguments."""
+        """The error of the op because of which a function does not give one of its arguments."""
         try:
             solver = self.solver
             known = InversionProblem(tuple(arguments), tuple(results), None, solver.newton)
@@ -393,9 +393,9 @@ class Site:
     ) -> None:
         """Tells the results of the inverse of a function that the op refers to.
 
-        The function may be inverted again when more is known.  The second inverse solves again for
-        what the first one found, unless that has been told to it.  With a log-determinant it is not
-        told to it, so ``term`` is all that the op adds to log|det| of the inverse.
+        The function may be inverted again when more is known.  The second inverse finds again what
+        the first one found, unless it is told these values.  If there is a log-determinant, it is
+        not told them, so ``term`` is all that the op adds to log|det| of the inverse.
         """
         for target, value in zip(targets, solutions, strict=True):
             if self.solver.log_det is not None and self.whole(target) is None:

@@ -30,7 +30,7 @@ whole(
 
 @dataclass(frozen=True)
 class PartOfComplex(InverseRule):
-    """A part of a complex number, which is known when both of its parts are."""
+    """The real or imaginary part: a complex number is known when both of its parts are."""
 
     number: int
 
