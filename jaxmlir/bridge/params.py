@@ -1,7 +1,7 @@
-"""An op's attributes as the parameters of its primitive, in the installed JAX's form.
+"""Converts between an op's attributes and the parameters of the installed JAX's primitive.
 
-The dialect's schema is stable: what JAX renamed or repacked is undone on import and redone on
-export, so that a module written under one supported version reads under another.
+The dialect's schema is stable.  What JAX renamed or repacked is undone on import and redone on
+export, so a module written under one supported version reads under another.
 ``TO_DIALECT[primitive](params, eqn)`` and
 ``FROM_DIALECT[primitive](params, n_operands, n_results)`` each return new parameters; primitives
 that need neither are not listed.
@@ -34,9 +34,9 @@ _PACKED_SCAN = _compat.resolve("jax._src.flattree", "pack") is not None
 
 
 def _jit_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have.
+    """Writes an unspecified sharding and an absent mesh as ``None``, and ``inline`` as a bool.
 
-    That is true or false, and else the name of a wish that only newer ones know.
+    A value of ``inline`` that only newer versions of JAX know is written by its name.
     """
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
@@ -61,7 +61,7 @@ def _jit_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) -
 
 def _inline_from_dialect(inline: Any) -> Any:
     if not _NEW_INLINE:
-        # The others tell XLA what to do with the function; JAX inlines it for true alone.
+        # Other values tell XLA what to do with the function; only for true does JAX inline it.
         return inline is True
     kinds = _compat.resolve("jax._src.api", "Inline")
     if isinstance(inline, bool):
@@ -75,7 +75,7 @@ def _inline_from_dialect(inline: Any) -> Any:
 
 
 def _scan_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """Two counts say how operands and results divide into constants, carry and slices."""
+    """Writes two counts, which divide operands and results into constants, carry and slices."""
     params = dict(params)
     consts, carry, _ = params.pop("ft_in").unpack()
     params.pop("ft_out")
@@ -93,7 +93,7 @@ def _scan_from_dialect(params: dict[str, Any], n_operands: int, n_results: int) 
 
 
 def _metadata_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """What stands for XLA is one parameter, not keywords beside the function."""
+    """Writes the XLA metadata as one parameter; here it is keywords next to the function."""
     metadata = {key: value for key, value in params.items() if key != "jaxpr"}
     return {"jaxpr": params["jaxpr"], "xla_metadata": tuple(sorted(metadata.items()))}
 
@@ -105,7 +105,7 @@ def _metadata_from_dialect(
 
 
 def _reduce_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """The computation is there twice, as a Python function and as a jaxpr."""
+    """Drops the Python function of the computation, which the parameters also hold as a jaxpr."""
     return {name: value for name, value in params.items() if name != "computation"}
 
 
@@ -114,12 +114,12 @@ def _reduce_from_dialect(params: dict[str, Any], n_operands: int, n_results: int
 
 
 def _linear_call_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """The transpose is a thunk that traces it; its jaxpr can be written down."""
+    """Replaces the thunk that traces the transpose by its jaxpr."""
     params = dict(params)
     try:
         transpose, consts = params["transpose_thunk"]()
     except Exception:
-        # Whoever transposes the call will be told.
+        # JAX raises the error when somebody transposes the call.
         return params
     if not consts:
         params["transpose"] = transpose
@@ -138,7 +138,7 @@ def _linear_call_from_dialect(
 
 
 def _remat_opt_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """The function that is to be called where no residual is used is a thunk that traces it."""
+    """Replaces the thunk of the function to call where no residual is used by its jaxpr."""
     try:
         jaxpr, consts = params["fun_jaxpr_thunk"]()
     except Exception:
@@ -166,13 +166,13 @@ def _remat_opt_from_dialect(
 def _custom_vmap_from_dialect(
     params: dict[str, Any], n_operands: int, n_results: int
 ) -> dict[str, Any]:
-    """JAX refuses to make a tuple of trees of its registry for traces and of the other one."""
+    """Rebuilds the tree in JAX's registry for tracing: JAX does not mix trees of two registries."""
     values = pytrees.of_placeholders(params["in_tree"])
     return {**params, "in_tree": tree_util.tracing_registry.flatten(values)[1]}
 
 
 def _run_scoped_to_dialect(params: dict[str, Any], eqn: Any) -> dict[str, Any]:
-    """What the jaxpr closes over is an operand, and so an argument before those of the scope."""
+    """Makes the values that the jaxpr closes over, i.e. the operands, its first arguments."""
     return {**params, "jaxpr": _compat.constvars_as_arguments(params["jaxpr"])}
 
 
@@ -207,7 +207,7 @@ if jax_version() < (0, 11):
 
 
 _NO_DEFAULT = object()
-# JAX itself leaves such a parameter out, and asks whether it is there.
+# The default of a parameter that JAX itself leaves out, testing for its presence.
 _ABSENT = object()
 
 
@@ -253,8 +253,8 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, dict[str, Any]
 
 @functools.cache
 def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
-    """For each attribute of an op's record: the installed JAX's name of the parameter, its default
-    and whether that is one for each operand or result."""
+    """For each attribute of an op's record: the installed JAX's name of the parameter, its default,
+    and whether the default holds per operand or per result."""
     record = ops.record_of(name)
     defaults = {}
     for attr in record.attributes if record else ():
