@@ -37,7 +37,7 @@ class CustomCall(NamedTuple):
 
 
 def find(module: ir.Module) -> Iterator[CustomCall]:
-    """The ops of a module that reach beyond XLA."""
+    """The custom calls of a module, i.e. its ops that reach beyond XLA."""
     with context():
         for function in module.body.operations:
             if isinstance(function, func.FuncOp):
@@ -46,7 +46,7 @@ def find(module: ir.Module) -> Iterator[CustomCall]:
 
 
 def among(ops: Iterable[tuple[ir.OpView, str]]) -> Iterator[CustomCall]:
-    """Those of the given ops, which come with their names, that reach beyond XLA."""
+    """Custom calls among the given ops, which come with their names."""
     for op, name in ops:
         if name == "jaxpr.jit" or name in OPS:
             yield from _of_op(op, name)
