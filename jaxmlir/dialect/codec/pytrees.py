@@ -222,7 +222,7 @@ def of_placeholders(tree: Any, avals: Sequence[Any] = ()) -> Any:
 
     JAX itself unflattens trees without arrays this way, so a node that distinguishes arrays from
     other values takes these for arrays.  A node that inspects the shapes of its leaves when it is
-    made fails on them: then the leaves are ``ShapeDtypeStruct``s of ``avals``, or of arrays given so.
+    made fails on them: then the leaves are ``ShapeDtypeStruct``s of ``avals`` (or arrays).
     """
     try:
         return jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
