@@ -126,7 +126,7 @@ class Exporter:
 
 
 _IN_PROGRESS = object()
-# Up to this depth a callee's jaxpr is made by recursion; below it, callees are made first.
+# Up to this depth callees' jaxprs are made by recursion; beyond it, callees are made first.
 MAX_DEPTH = 10
 
 

@@ -7,7 +7,7 @@ to a few dictionary look-ups: types, attributes and locations are memoised proce
 Custom derivative rules are Python thunks in a jaxpr; :mod:`jaxmlir.bridge.custom_rules.tracing`
 runs them, and this module writes what they return as functions like any other.
 
-An equation that first names a function has its body written at once, about a dozen Python frames
+The body of a function is written when an equation first refers to it, about a dozen Python frames
 deeper.  A deeply nested function is only declared there; its body is written after the outermost.
 """
 

@@ -287,7 +287,7 @@ def _run_alone(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool
     done.acquire()
     try:
         _thread.start_new_thread(function, (*arguments, done.release))
-    except RuntimeError:  # There are too many.
+    except RuntimeError:  # too many threads
         return False
     done.acquire()
     return True

@@ -73,7 +73,7 @@ class Module:
         :class:`jaxmlir.bridge.custom_rules.schedule.RuleTracing`.
       jaxprs: the jaxprs that an imported module's private functions were imported from, by symbol.
       imports: functions of other modules that this one may refer to while it is being made.
-      copies: functions copied from other modules, where they have been verified.
+      copies: by symbol, the functions copied from shared ones, which know if they were verified.
       state: replaced by a new object at each change.
       core: an object with the same state as the module, which the equations that call it refer to.
         JAX keeps a function's trace for as long as the function lives, so the traced call must not

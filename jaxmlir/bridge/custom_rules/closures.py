@@ -263,7 +263,7 @@ def made_of(rules: Iterable[Any], seen: dict[int, Any] | None = None) -> Iterato
             continue
         # Kept alive, since it is known by its id.
         seen[id(value)] = value
-        # An object that cannot be searched, such as a user's, counts as empty.
+        # If the search fails, as a user's object may make it, the object counts as empty.
         with contextlib.suppress(Exception):
             waiting.extend(parts(value))
 

@@ -362,7 +362,7 @@ class PendingRules:
             return dict(self.table.of(op).forward_alone(self))
 
     def once(self, make: Callable[[Module], T]) -> T:
-        """The result of ``make(program)``, made once per call of :meth:`trace`."""
+        """The result of ``make(program)``, made once and kept until the next :meth:`trace`."""
         if make not in self._derived:
             self._derived[make] = make(self.program)
         return self._derived[make]

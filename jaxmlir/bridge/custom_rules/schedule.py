@@ -134,8 +134,7 @@ class RuleTracing:
 
     def _become_as_read(self) -> None:
         with self.lock:
-            # Another thread may be first.  A rule that looks at its own program sees it
-            # unfinished.
+            # Another thread may be first.  A rule that looks at its program sees it unfinished.
             if self._read_as is None or self._under_way:
                 return
             self._under_way = True

@@ -186,7 +186,7 @@ def _jvp_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
         _check_types("nonzero tangent", nonzero, jaxpr.outvars[len(eqn.outvars) :])
         are_read = closures.reads(consts, constants.chains)
         jaxpr, consts = closures.bound(jaxpr, consts, in_avals, constants.chains, pending.origins)
-        # Where the rule does not read a value, it may have a tangent, which makes no difference.
+        # A value that the rule does not read may have a tangent, which makes no difference.
         of_constants = [zero or r for zero, r in zip(in_zeros, are_read, strict=False)]
         in_zeros = (*of_constants, *in_zeros[fixed:])
         ignored = [
@@ -323,7 +323,7 @@ class _Turns:
 
     @classmethod
     def at(cls, rule: Any) -> _Turns:
-        """The turns of the user's rule that a function, or wrappers of JAX's around it, call."""
+        """The turns of a user's rule, given the rule or JAX's wrappers around it."""
         with _turns_lock:
             return _turns.setdefault(innermost_layer(rule) or rule.f, cls())
 

@@ -266,7 +266,7 @@ def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
     places = devices.reshape(shape)
     try:
         devices[:] = decode(fields["devices"], reader)
-    except (ExportError, RuntimeError):  # JAX's, of a platform that is not here
+    except (ExportError, RuntimeError):  # JAX's if the platform is absent
         kind = _kind_of_devices(fields, reader)
         return AbstractMesh(tuple(shape), tuple(names), axis_types=types, abstract_device=kind)
     return Mesh(places, names, axis_types=types)

@@ -180,7 +180,7 @@ def _fields_at(tree: Any, cls: type, metadata: Any) -> NodeFields | None:
         node = jax.tree.unflatten(tree, [object() for _ in range(tree.num_leaves)])
         children = list(tree_util.default_registry.flatten_one_level(node)[0])
         values = {f.name: getattr(node, f.name) for f in dataclasses.fields(cls)}
-    except Exception:  # of the user's class
+    except Exception:  # from the user's class
         return None
     places: dict[str, int | tuple[int, ...]] = {}
     for field, value in values.items():

@@ -7,9 +7,9 @@ node is a dictionary with one entry, whose key gives the kind: ``{list = [...]}`
 custom node: its flatten function gives its children, which need not be its fields.
 
 Reading never imports anything.  A named tuple or node type must already be known to the process,
-or be made known with :func:`register_node_type`.  In a file that describes the fields of a class, a
-stand-in replaces it (:mod:`jaxmlir.dialect.codec.node_fields`).  The command line tools need no
-classes.
+or be made known with :func:`register_node_type`.  If a file describes the fields of an unknown
+class, a stand-in replaces it (:mod:`jaxmlir.dialect.codec.node_fields`).  The command line tools
+need no classes.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def can_be_made_again(value: Any) -> bool:
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     try:
         return type(value)(**{f.name: getattr(value, f.name) for f in fields if f.init}) == value
-    except Exception:  # whatever it says of them
+    except Exception:  # the constructor may raise anything
         return False
 
 

@@ -167,7 +167,7 @@ def _decode(attr: ir.Attribute, reader: Reader) -> Any:
                 return decoder(item.attr, reader)
             except JaxmlirError:
                 raise
-            except Exception as e:  # of a user's class, too
+            except Exception as e:  # also from a user's class
                 raise ExportError(f"{attr} cannot be read: {type(e).__name__}: {e}") from e
         raise ExportError(
             f'{attr}: this process knows no parameter type "{item.name}"; '

@@ -109,7 +109,7 @@ def aval_of(type_: ir.Type) -> Any:
                 aval = _aval_of_type[type_] = _make_aval(type_)
         except JaxmlirError:
             raise
-        except Exception as e:  # of JAX's classes, whatever they say of their fields
+        except Exception as e:  # from JAX's classes, which check their fields
             raise ImportingError(f"{type_} cannot be read: {type(e).__name__}: {e}") from e
     return aval
 
@@ -247,7 +247,7 @@ def constraints_of(dim: Any) -> tuple[str, ...]:
 
 
 def remember_scope(dim: Any) -> tuple[str, ...]:
-    """The constraints of a dimension's scope, under which :func:`symbolic_shape` will find it."""
+    """The constraints of a dimension's scope, by which :func:`symbolic_shape` finds the scope."""
     constraints = constraints_of(dim)
     _scopes.setdefault(constraints, dim.scope)
     return constraints

@@ -230,7 +230,7 @@ def family(
 
     Args:
       traits: traits of all ops, besides their own.
-      inverse: the reason that there is no inverse, for ops without an own text.
+      inverse: the reason that there is no inverse, for ops that do not give one.
       distinct: the reason that ops must not be merged: they depend on more than their operands.
     """
     ops = [
