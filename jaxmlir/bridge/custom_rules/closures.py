@@ -73,7 +73,7 @@ class ClosureConstants(NamedTuple):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The outermost variable of each value, which is equal for equal values.
+        """The outermost variable of each, equal for variables that stand for the same value.
 
         ``None`` for a literal in the jaxpr.
         """
