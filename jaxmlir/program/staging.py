@@ -226,7 +226,7 @@ def name_of(fun: Callable[..., Any]) -> str:
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Like ``functools.wraps``, for any callable, e.g. an object whose ``__name__`` is no string."""
+    """Like ``functools.wraps``, for any callable, even an object whose name is no string."""
 
     def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         functools.update_wrapper(wrapper, fun, assigned=("__module__", "__doc__"))
