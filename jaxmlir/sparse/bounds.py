@@ -165,7 +165,7 @@ def _reduced(function: Any) -> BoundsRule:
 
 
 def _moved(node: Node, *operands: Bounds) -> Bounds | None:
-    """The rule of ops that move elements.  If indices are not exact, a result can be any element."""
+    """The rule of ops that move elements: with unknown indices, a result can be any element."""
     name = node.name.removeprefix("jaxpr.")
     indices = OPS[name].index_operands(len(operands))
     if name == "gather" and node.get("mode") == GatherScatterMode.FILL_OR_DROP:

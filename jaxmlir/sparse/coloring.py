@@ -1,24 +1,25 @@
-"""Colourings: which columns, or rows, of a pattern one product with a vector can tell apart.
+"""Colourings: groups of columns, or rows, of a pattern that share one product with a vector.
 
-Columns that share no row may be summed and told apart again: ``J @ (sum of their unit vectors)``
-holds all of them.  To part the columns into as few such groups as possible is to colour a graph
-(Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005).  Here
+Columns without a common row can share a product: ``J @ (sum of their unit vectors)`` has all their
+elements, in different rows.  Dividing the columns into as few such groups as possible is a graph
+colouring problem (Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005).  The colouring
+is found
 
 1. *by lattice*: a stencil looks the same from every point of a grid, so ``(a . point) mod c`` is
-   tried as the colour, for all ``a`` and for ``c`` from the longest row on, which no colouring goes
-   below: 3 colours for a tridiagonal matrix, 5 for the five-point stencil.  The grid is that of the
-   argument's shape, or is read off the distances of the columns in a row.
-2. *greedily*, in several orders, each column the first colour that no row of it has: the colours of
-   a row are the bits of one integer.
+   tried as the colour, for all ``a``, and for ``c`` from the length of the longest row on, which is
+   a lower bound: 3 colours for a tridiagonal matrix, 5 for the five-point stencil.  The grid is the
+   argument's shape, or is inferred from the distances between the columns of a row.
+2. *greedily*, in several orders: each column gets the first colour that is still free in all its
+   rows.  The colours used in a row are the bits of one integer.
 
-Of a symmetric matrix an element is told by either of its two places: *star* colouring; or as a sum
-of few terms, where that takes fewer colours: *acyclic* colouring, which is told by substitution.
-Where columns of two colours form trees, an element of a leaf is all that the leaf's row has in a
-product.  It is subtracted from its parent's row, and so on up the tree (Coleman and Cai 1986;
-Gebremedhin et al. 2007).  Star colouring's trees are stars; here an element is a sum of as many
-terms as the tree below it has vertices.
+In a symmetric matrix, an element can be read at either of its two positions: *star* colouring.  If
+that takes fewer colours, an element is computed as a sum of a few elements of products: *acyclic*
+colouring, solved by substitution.  The columns of any two colours then form trees.  The element of
+a leaf is alone in the leaf's row of a product.  It is subtracted from its parent's row, and so on
+up the tree (Coleman and Cai 1986; Gebremedhin et al. 2007).  In a star colouring the trees are
+stars; in an acyclic one, an element has as many terms as the tree below it has vertices.
 
-Where a few rows are long and all others short, the long ones are told by products from the left
+If a few rows are long and all others short, the long ones are computed by products from the left
 (*both* modes).
 """
 
@@ -149,7 +150,8 @@ def row_numbers(pattern: Matrix) -> np.ndarray:
 _FEW = 4
 _COUNTED = 100_000_000
 _GREEDY = 5_000_000
-"""Patterns with more elements are coloured greedily in one order only."""
+"""Patterns with more elements are coloured greedily in one order only; neither a greedy star
+colouring nor a split into both modes is tried."""
 _GREEDY_TOO = 100_000
 """Patterns with more elements are not coloured greedily if there is a colouring by lattice."""
 _SUBSTITUTED = 200_000
@@ -285,7 +287,7 @@ def _star(pattern: Matrix, order: np.ndarray) -> np.ndarray:
 
 
 def _by_lattice(pattern: Matrix, shapes: Sequence[Shape], least: int) -> np.ndarray | None:
-    """Colours ``(a . point) mod c`` of the points of a grid; ``None`` if that takes many colours."""
+    """Colours ``(a . point) mod c`` of the points of a grid; ``None`` if it takes too many."""
     rows, n = _sample(pattern), pattern.shape[1]
     best: np.ndarray | None = None
     for grid in _grids(rows, n, shapes):
