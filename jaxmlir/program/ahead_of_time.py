@@ -43,10 +43,9 @@ class Executable:
     estimate: hlo.WorkEstimate
 
     def serialize(self) -> tuple[bytes, Any, Any]:
-        """The executable as bytes, and the pytrees of arguments and results.
-
-        ``jax.experimental.serialize_executable.deserialize_and_load`` takes these, on a machine
-        with the device and the same versions."""
+        """The executable as bytes, and the pytrees of arguments and results: the arguments of
+        ``jax.experimental.serialize_executable.deserialize_and_load`` on a machine with the device
+        and the same versions."""
         return serialize_executable.serialize(self.compiled)
 
     def __str__(self) -> str:

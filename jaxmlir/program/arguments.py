@@ -104,8 +104,7 @@ _ROOT = r"[^\W\d]\w*"
 
 
 def signature_of(program: Module) -> inspect.Signature | None:
-    """The signature of the function that a program was traced from, as far as the names of its
-    arguments show it."""
+    """The signature of the function that a program was traced from, from its arguments' names."""
     args, kwargs = pytrees.of_placeholders(program.in_tree, program.in_avals)
     parameters: list[inspect.Parameter] = []
     names = iter(program.arg_names)

@@ -298,8 +298,7 @@ class SparseDerivatives:
         Args:
           mode: ``"forward"`` (JVPs), ``"reverse"`` (VJPs), ``"both"``, or ``"auto"``: the fewest.
           format: ``"bcoo"``, or ``"dense"`` for an array.
-          chunk_size: how many products are computed at a time, which bounds the memory; by default
-            all.
+          chunk_size: the number of products at a time, which bounds the memory; by default all.
           pattern: the result of :meth:`jacobian_sparsity`, if it is known; it is not checked.
 
         Returns:
@@ -348,8 +347,7 @@ class SparseDerivatives:
         first derivatives, so the memory is that of :meth:`jacfwd`.
 
         Returns:
-          A program of the same arguments.  Its result has the pytree and the shapes of the original
-          one.
+          A program of the same arguments, whose result has the same pytree and shapes.
 
         Raises:
           ArgumentError: ``argnums`` names no argument, or one is not of real numbers.

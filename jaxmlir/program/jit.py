@@ -237,9 +237,8 @@ def jit(
         :mod:`jaxmlir.program.tuned`.
       without: names of passes of that level to leave out.
       target: the target to optimize for; by default the one that JAX lowers the function for.
-      memory_budget: the memory besides arguments and results, the derivatives in the function
-        included, as for :meth:`Program.remat`; the function is compiled several times to measure
-        it.
+      memory_budget: the memory besides arguments and results, for the function and derivatives in
+        it, as for :meth:`Program.remat`; the function is compiled several times to measure it.
       remarks: takes the remarks of passes that run before the function is lowered, and remarks on
         functions that JAX differentiates itself, with the reason; for example ``print``.
       options: those of ``jax.jit``: ``static_argnums``, ``static_argnames``, ``donate_argnums``,

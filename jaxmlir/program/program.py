@@ -77,8 +77,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         when_lowered""".split()
     )
 
-    # Not part of the state: JAX keeps the state alive, and these refer to the function that JAX
-    # caches by, which must not be kept alive by its own cache entry.
+    # Not in the state: JAX keeps it as long as the function that these hold; it must not hold that.
     __slots__ = ("_callees", "_jitted", "derived")
 
     when_lowered: Pipeline | None = None
@@ -291,8 +290,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
     ) -> Program:
         """The program with loops that store less for their derivative and recompute the rest.
 
-        With a budget, straight-line code recomputes values as well, and batches are computed in
-        tiles.
+        With a budget, straight-line code recomputes values, too, and batches are tiled.
 
         Call it on the differentiated program, which is the one that stores values::
 
@@ -390,7 +388,7 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
         return Versions(self, self._forms)
 
     def version(self, target: Target) -> Program:
-        """The program for a target: itself, unless it was optimized for another, default target."""
+        """The program for a target: itself, unless another one was assumed for optimizing it."""
         return self.versions.for_target(target)
 
     def to_jaxpr(self) -> ClosedJaxpr:

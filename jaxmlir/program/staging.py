@@ -187,8 +187,7 @@ def load(
       verify: check the program's types; without it, an invalid one fails later or not at all.
 
     Raises:
-      ArgumentError: ``source`` has another type, or ``allow_custom_calls`` is no collection of
-        names.
+      ArgumentError: ``source`` is none of these, or ``allow_custom_calls`` no collection of names.
       ArtifactError: the file is not an artifact that can be loaded here.
       VerificationError: its program is invalid.
       OSError: the file cannot be read.

@@ -114,8 +114,7 @@ def untimed_for(arguments: Any, target: Target | None) -> str | None:
 
 
 def has_effects(name: str, effects: Collection[Any], say: Reporter) -> bool:
-    """Whether a function has effects, so that it must not run more often than it is called; warns
-    if so."""
+    """Whether a function has effects, and must not run more often than it is called; then warns."""
     if effects:
         effect_names = ", ".join(sorted(map(str, effects)))
         reason = f"level 2: it has effects ({effect_names}), and is not run to be timed"

@@ -5,7 +5,7 @@ turns on the given arguments, and timed::
 
     jax.jit                          the function as it is: the reference for the others
     levels 1 and 2
-    level 2 without a pass           for the passes that made the most remarks on the program
+    level 2 without a pass           the passes that made the most remarks, one left out each
     level 2 in half of the memory    for a program that needs much memory
 
 Candidates that compile to the same code are timed once, and a candidate whose results differ from
@@ -184,8 +184,7 @@ class Trial:
     def run(self) -> Choice:
         """Compiles and times the candidates, and returns the choice.
 
-        An error of the function as it is is passed on; other forms that cannot be compiled are left
-        out.
+        An error in level 0 is passed on; other forms that cannot be compiled are left out.
         """
         with progress(f"tuning {self._name}") as say:
             temporaries = self._compile(Choice(0), say, {})
@@ -337,8 +336,7 @@ def _temporaries(compiled: Any) -> int:
 def difference(expected: Any, actual: Any) -> str:
     """How results differ by more than rounding, in words; empty if they do not.
 
-    Floats agree if they differ by at most the square root of their precision, relative to the
-    largest number of the array.
+    Floats may differ by the square root of their precision, relative to the array's largest number.
     """
     pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(actual), strict=True)
     for number, (a, b) in enumerate(pairs):

@@ -83,7 +83,7 @@ class Versions:
         return self._forms[key]
 
     def for_target(self, target: Target, *, stored: bool = True) -> Any:
-        """The program for a target: itself, unless it was optimized for another, default target.
+        """The program for a target: itself, unless another one was assumed for optimizing it.
 
         Args:
           stored: as for :meth:`Recipe.make`, if the program is made again.
@@ -124,8 +124,7 @@ class Versions:
 
     @property
     def pure(self) -> Any | None:
-        """The program with values in place of the references that it makes; ``None`` if they cannot
-        be replaced."""
+        """The program with values in place of references that it makes; ``None`` if impossible."""
         return self._once("pure", self._make_pure)
 
     def _make_pure(self) -> Any | None:

@@ -2,8 +2,7 @@
 
 Columns without a common row can share a product: ``J @ (sum of their unit vectors)`` has all their
 elements, in different rows.  Dividing the columns into as few such groups as possible is a graph
-colouring problem (Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005).  The colouring
-is found
+colouring problem (Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen 2005), solved
 
 1. *by lattice*: a stencil looks the same from every point of a grid, so ``(a . point) mod c`` is
    tried as the colour, for all ``a``, and for ``c`` from the length of the longest row on, which is
@@ -44,11 +43,10 @@ class Coloring(NamedTuple):
     Attributes:
       columns: the colour of each column, for products from the right (JVPs); -1: none.
       rows: the colour of each row, for products from the left (VJPs); -1: none.
-      source: the position of each element of the pattern, in row-major order: its index in the
-        flat array of all products.  Those from the right come first, with an element for each row;
-        those from the left follow, with an element for each column.
-      substitution: the sums of elements of products that the elements are, if ``source`` alone is
-        not enough.
+      source: for each element of the pattern, in row-major order, its index in the flat array of
+        all products.  Those from the right come first, each with an element for each row; then
+        those from the left, each with an element for each column.
+      substitution: how elements are sums of elements of products, if ``source`` is not enough.
     """
 
     columns: np.ndarray
@@ -130,8 +128,7 @@ def _by_stars(pattern: Matrix, shapes: Sequence[Shape]) -> Coloring:
                 colors = other
     rows = row_numbers(pattern)
     count = int(colors.max(initial=-1)) + 1
-    # An element is read in its row of the product of its column's colour, if no other element of
-    # the row has this colour; else at its mirror position.
+    # If no other element of a row has an element's colour, it is there; else at its mirror image.
     keys = rows * count + colors[cols]
     if size * count <= _COUNTED:
         alone = np.bincount(keys)[keys] == 1
@@ -150,8 +147,7 @@ def row_numbers(pattern: Matrix) -> np.ndarray:
 _FEW = 4
 _COUNTED = 100_000_000
 _GREEDY = 5_000_000
-"""Patterns with more elements are coloured greedily in one order only; neither a greedy star
-colouring nor a split into both modes is tried."""
+"""Patterns with more elements are coloured greedily in one order; no stars, no split is tried."""
 _GREEDY_TOO = 100_000
 """Patterns with more elements are not coloured greedily if there is a colouring by lattice."""
 _SUBSTITUTED = 200_000

@@ -104,8 +104,7 @@ class Columns:
         return a + b
 
     def through(self, op: Rows, rows: Rows) -> Rows:
-        """The sets of results; row ``i`` of ``op`` has the operand elements that result ``i``
-        reads."""
+        """The sets of results; row ``i`` of ``op`` has the operand elements that ``i`` reads."""
         result = op @ rows
         result.sort_indices()
         return result

@@ -333,8 +333,7 @@ _CARRIES = 3
 
 
 def _places(x: Value) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
-    """The starts of windows, as formulas, for each position in the array of indices; ``None`` if
-    they are not known."""
+    """The starts of windows, as formulas, by position in the array of indices, if known."""
     formula = formula_of(x)
     if formula is None or not formula.ndim:
         return None
@@ -416,8 +415,7 @@ def _start(
 
 
 def _update(leaf: LeafOp) -> ResultPieces | None:
-    """The rule of ops that write windows into an operand, which keeps its elements unless they are
-    known to be overwritten."""
+    """The rule of ops that write windows; an element is kept unless it is surely overwritten."""
     which = OPS[leaf.name].update
     rule = _update_slice if leaf.name == "dynamic_update_slice" else _scatter
     relations = rule(leaf, leaf.operands[which])
@@ -522,8 +520,7 @@ def _pooling(leaf: LeafOp) -> ResultPieces | None:
 
 
 def _taps(options: Sequence[Sequence[Size]]) -> list[tuple[int, ...]] | None:
-    """The offsets of a window's elements, from its sizes and dilations; ``None`` if these are
-    symbolic, or there are too many."""
+    """The offsets of a window's elements; ``None`` if its sizes are symbolic or there are many."""
     sizes, dilations = options
     numbers = all(map(core.is_constant_dim, (*sizes, *dilations)))
     if not numbers or math.prod(sizes) > _MOST_TAPS:

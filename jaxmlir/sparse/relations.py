@@ -139,8 +139,7 @@ ParameterRange = tuple[Size, Size]
 
 
 def ends_of(sum_: AffineSum, ranges: Sequence[ParameterRange]) -> tuple[Size, Size] | None:
-    """The least and the greatest value of a sum, for the ranges of its parameters; ``None`` if they
-    are not known."""
+    """The least and the greatest value of a sum whose parameters have some ranges, if known."""
     low = high = sum_.constant
     for t, c in sum_.terms:
         first, last = ranges[t][0], ranges[t][1] - 1
@@ -275,8 +274,7 @@ def composed(first: Piece, second: Piece) -> list[Piece]:
       second: pairs of an element of the array and an input.
 
     Returns:
-      The piece of the stacked results, with the index of the slice as the first index: none, or
-      one.
+      The piece of the stacked results, whose first index is that of the slice: none, or one.
     """
     moved = {t: parameter(len(first.ranges) + t) for t in range(len(second.ranges))}
     second = second.put(moved, second.ranges)

@@ -220,7 +220,7 @@ def _moved(leaf: LeafOp) -> Sets | None:
 
 
 def _any_of(columns: Columns, rows: Rows, results: Sequence[np.ndarray]) -> Rows:
-    """The sets of results that may be, in each run, another element of the operands, by number."""
+    """The sets of results that may be any of several operand elements, one number for each run."""
     numbers = np.stack([x.reshape(-1) for x in results])
     run, element = np.nonzero(numbers >= 0)
     op = reads(element, numbers[run, element], numbers.shape[1], rows.shape[0])
@@ -458,8 +458,7 @@ def _triangular_solve(leaf: LeafOp) -> Sets | None:
 
 
 def _mixed(leaf: LeafOp, which: int, axis: int, i: np.ndarray, j: np.ndarray) -> Sets | None:
-    """The sets of a result that reads an operand along an axis: for each pair, element ``i`` reads
-    element ``j``."""
+    """The sets of a result whose elements ``i`` along an axis read operand elements ``j``."""
     x = leaf.operands[which]
     if x.size // max(1, x.shape[axis]) * i.size > _MOST_READS:
         return None

@@ -30,8 +30,7 @@ from jaxmlir.sparse.index_sets import Columns
 Layout = np.ndarray
 """The input of each slot of each element, ``[slots, elements]``; -1: none."""
 _ANALYSED = 4_000_000
-"""Ops with more elements in all are not analysed: their results count as depending on all
-inputs."""
+"""Ops with more elements are not analysed: their results count as depending on all inputs."""
 
 
 class Mixing(NamedTuple):
@@ -97,8 +96,7 @@ def _as_constant(x: Any) -> Any:
 
 
 def joint(mix: Mixing, layouts: Sequence[Layout], inputs: int) -> Layout | None:
-    """The layout of each group, ``[slots, groups]``; ``None`` if it has more slots than half the
-    inputs.
+    """The layout of each group, ``[slots, groups]``; ``None`` if it has over ``inputs / 2`` slots.
 
     Args:
       layouts: the layouts of the operands that depend on an input.

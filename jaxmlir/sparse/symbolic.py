@@ -210,8 +210,8 @@ class Stencil(NamedTuple):
     columns have a colour of their own.
 
     Attributes:
-      pieces: the pieces of each result.  In each, the point that a row reads is at a constant
-        offset from the row's point, or always the same.  Pieces can overlap (:func:`may_repeat`).
+      pieces: the pieces of each result.  Each index that is read is an index of the row plus a
+        number, or constant.  Pieces can overlap (:func:`may_repeat`).
       lattices: for each argument, ``(first, factors, count)``.
       alone: the columns with a colour of their own, as (argument, point), in the order of their
         colours, which are the last ones.

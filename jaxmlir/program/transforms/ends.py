@@ -38,8 +38,7 @@ def start(
 
     Args:
       custom_rules: which custom rules are traced: ``"all"`` now, ``"met"`` when a derivative meets
-        them, or ``"none"``; the others are traced only if somebody asks for them after
-        :func:`finish`.
+        them, or ``"none"``; others only if somebody asks for them after :func:`finish`.
       reverse: whether linearized functions will be transposed.
       lends: whether functions of the library may be used; they are copied in before :func:`finish`.
     """

@@ -84,8 +84,7 @@ def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
 
 
 def _by_inverse(program: Program, op: OpView) -> Any:
-    """A triangular solve with many more right-hand sides than unknowns, as a product with the
-    inverse.
+    """Computes a triangular solve with many right-hand sides by a product with the inverse.
 
     There is one right-hand side per input.  BLAS would run such a solve of a small matrix on
     several threads, which takes up to a hundred times as long as the arithmetic.
@@ -309,8 +308,7 @@ class _ForwardLaplacian(Interpreter):
     def _function(
         self, node: Node, operands: list[_LaplacianValue], depending: list[int]
     ) -> Callable[..., list[Any]]:
-        """The op as a function from its depending operands to those of its results whose dtype has
-        derivatives."""
+        """The op as a function from depending operands to the results that have derivatives."""
         bind, values = node.bind(self.program), [x.value for x in operands]
 
         def function(*xs: Any) -> list[Any]:
@@ -526,8 +524,7 @@ class _ForwardLaplacian(Interpreter):
 
 
 def _pays(x: _LaplacianValue, y: _LaplacianValue, free: int, inputs: int) -> bool:
-    """Whether gathering the derivatives of ``y`` for each element of ``x`` is cheaper than products
-    with zeros.
+    """Whether gathering derivatives of ``y`` for elements of ``x`` beats products with zeros.
 
     Args:
       free: how many elements of ``y`` each element of ``x`` is multiplied with.
