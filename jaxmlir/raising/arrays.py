@@ -50,7 +50,7 @@ def constant_like(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.filled(w.types(op)[0], attribute(op, "value"))]
 
 
-# Where operands that are shapes fit the static types, they say nothing more.
+# Operands that are shapes add nothing where the result types are static.
 @rule("iota", "dynamic_iota")
 def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
@@ -60,7 +60,7 @@ def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _shaped(w: BodyWriter, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
-    """A type with the sizes that an operand says, where they are not numbers."""
+    """A type with the sizes that an operand gives, if its own are not numbers."""
     if not is_open(type_):
         return type_
     return tensor(w.known_numbers(shape[0], "sizes"), type_.element_type)
@@ -146,7 +146,7 @@ def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 @rule("real_dynamic_slice")
 def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A slice; or what JAX writes of a start that is computed and a size that is not a number."""
+    """A slice; a ``dynamic_slice``, as in JAX, if the start is computed and the size is known."""
     x, *bounds = operands
     types = w.types(op)
     strides = w.known_numbers(bounds[2], "strides")
@@ -163,7 +163,7 @@ def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 
 def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
-    """How much is between the bounds of a slice, if its limit is its start and a known size."""
+    """The sizes of a slice, if its limit is its start plus known sizes; else ``None``."""
     _, start, limit, _ = op.operands
     total = defining_op(limit, "stablehlo.add")
     if total is None or start not in total.operands:
@@ -174,7 +174,7 @@ def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
 
 
 def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
-    """The start of a slice before it is clamped to where it fits, as the dialect's op does too."""
+    """A slice's start before it was clamped to where it fits, which the dialect's op does, too."""
     op = defining_op(start, "jaxpr.clamp")
     if op is None:
         return start
@@ -185,7 +185,7 @@ def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
 
 
 def _element(w: BodyWriter, vector: ir.Value, k: int) -> ir.Value:
-    """An element of a vector of the dialect: the scalar that it is concatenated of, if it is."""
+    """An element of a vector of the dialect; a scalar, if the vector concatenates such."""
     op = defining_op(vector, "jaxpr.concatenate")
     if op is not None:
         parts = list(op.operands)
@@ -214,7 +214,7 @@ def dynamic_pad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
-    """The indices with those of one place along the last dimension, as JAX has them."""
+    """The indices with each index vector along the last dimension, as JAX has them."""
     shape = shape_of(indices)
     if dim == len(shape):
         return w.reshape(indices, (*shape, 1))
@@ -225,10 +225,10 @@ def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
 
 @rule("gather", "dynamic_gather")
 def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Indices are clamped, as ``mode="clip"`` says, so the derivative goes where they point.
+    """Indices are clamped, which is ``mode="clip"``: the derivative goes where they point then.
 
-    Where they have been clamped, they are in bounds; and where another value is taken for those out
-    of bounds, that is ``mode="fill"``.
+    Indices that were clamped before become ``mode="promise_in_bounds"``. A select of another value
+    for indices out of bounds becomes ``mode="fill"``.
     """
     from jaxlib.mlir.dialects import stablehlo
 
@@ -263,8 +263,8 @@ def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The only user of a gather and a number, if it takes that number wherever an index is out of
-    bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
+    """The only user of a gather, if it selects a number wherever an index is out of bounds, and
+    that number: ``select(all(0 <= index & index <= limit), gather, number)``."""
     uses = [use.owner.operation for use in op.results[0].uses]
     if len(uses) != 1 or uses[0].name != "stablehlo.select":
         return None
@@ -292,8 +292,7 @@ def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] |
 
 
 def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
-    """Whether a value of the source has some numbers, or symbolic dimensions, in each row of an
-    index."""
+    """Whether each row of an index has these numbers or symbolic dimensions in a source value."""
     held: np.ndarray | None = None
     if value in w.env and (sizes := w.known(w.env[value])) is not None:
         flat = settled(sizes)
@@ -314,27 +313,27 @@ SPREADING = (
     "stablehlo.dynamic_broadcast_in_dim",
     "stablehlo.reshape",
 )
-"""Ops that repeat elements, or have them in another shape."""
+"""Ops that broadcast or reshape."""
 
 
 def all_equal(array: np.ndarray, number: Any) -> bool:
     """Whether every element of an array has the bits of a number."""
     if not any(array.strides):
-        # One element that is repeated.
+        # A single broadcast element.
         array = array.reshape(-1)[:1]
     return array.tobytes() == np.full_like(array, number).tobytes()
 
 
 def _behind(value: ir.Value, *names: str) -> ir.Value:
-    """What a value of the source is made of by ops of some names."""
+    """The value from which ops of these names compute a source value."""
     while not isinstance(op := value.owner, ir.Block) and op.operation.name in names:
         value = op.operands[0]
     return value
 
 
 def held_by(value: ir.Value) -> np.ndarray | None:
-    """The numbers of a value of the source: a constant, or one that is repeated; a scalar that is
-    repeated to sizes that are not numbers stays one."""
+    """The numbers of a source value: a constant, broadcast or not. A scalar that is broadcast to
+    sizes which are not numbers stays a scalar."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None
@@ -358,12 +357,12 @@ def held_by(value: ir.Value) -> np.ndarray | None:
 
 @functools.lru_cache(256)
 def _scalar(number: ir.Attribute) -> np.ndarray:
-    """The number of a constant, which is often that of many."""
+    """The number of a scalar constant; cached, as many ops share constants."""
     return codec.decode(number)
 
 
 def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
-    """Whether indices have been clamped to what the gather clamps to."""
+    """Whether indices are in bounds: clamped to what the gather clamps to, or constants."""
     clamp = defining_op(indices, "stablehlo.clamp")
     if clamp is None:
         held = held_by(indices)
@@ -457,7 +456,7 @@ def _scatter_by(
     indices: Any,
     updates: Any,
 ) -> Any:
-    """JAX's scatter by a function, or by one that it knows."""
+    """JAX's ``scatter`` by any function, or its ``scatter_mul``."""
     primitive = lax.scatter_p if how is None else lax.scatter_mul_p
     scalar = jax.ShapeDtypeStruct((), x.dtype)
     jaxpr = jax.make_jaxpr(combine)(scalar, scalar)
@@ -475,8 +474,8 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
     """How a region of ``2 * n`` scalars combines the k-th of the first and of the last ``n``.
 
     Returns:
-      For each k the dialect's name of an op, or ``"second"`` where the last one is taken; ``None``
-      of another region.
+      For each k the dialect's name of an op, or ``"second"`` if the last one is taken; ``None`` for
+      another region.
     """
     arguments, results = list(block.arguments), list(end_of(block).operands)
     if len(arguments) != 2 * n or len(results) != n:
@@ -486,7 +485,7 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
         pair = arguments[k], arguments[n + k]
         placed = defining_op(value, "sdy.sharding_constraint")
         if placed is not None:
-            # JAX says of a scalar that it may be kept anywhere.
+            # JAX writes an open sharding for a scalar.
             value = placed.operands[0]
         if value == pair[1]:
             names.append("second")
@@ -505,7 +504,7 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
 
 
 def _precision(op: Any) -> dict[str, Any]:
-    """The parameter ``precision``: one for each operand; nothing where it is JAX's default."""
+    """The parameter ``precision``, one for each operand; empty if it is JAX's default."""
     if "precision_config" not in op.attributes:
         return {}
     precisions = tuple(
@@ -526,7 +525,7 @@ def _algorithm(op: Any) -> dict[str, Any]:
         try:
             hlo_attr = preset._convert_to_hlo_attr(*types)
         except ValueError:
-            # It is not for numbers of these types.
+            # The preset does not have these types.
             continue
         if str(hlo_attr) == str(op.attributes["algorithm"]):
             return {"precision": preset}
@@ -655,7 +654,7 @@ def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def pairs(op: Any, name: str, n: int) -> tuple[tuple[int, int], ...]:
-    """A padding, low and high, of each of ``n`` dimensions; nothing where none is given."""
+    """The low and high padding of each of ``n`` dimensions; zeros if none is given."""
     padding = attribute(op, name)
     if padding is None:
         return ((0, 0),) * n

@@ -1,4 +1,4 @@
-"""Reductions, of everything or of windows; sorting."""
+"""Reductions over dimensions and over windows; sorting."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _REDUCTIONS = {"add": "sum", "mul": "prod"}
 
 @functools.cache
 def identity(how: str, dtype: Any) -> np.ndarray | None:
-    """What a combination leaves every element as it is with, as JAX writes it; of ``second``
-    nothing."""
+    """The identity element of a combination, as JAX writes it; ``None`` if it has none, as
+    ``second``."""
     if how == "add":
         return np.zeros((), dtype)
     if how == "mul":
@@ -59,7 +59,7 @@ def identity(how: str, dtype: Any) -> np.ndarray | None:
 
 
 def is_identity(how: str, value: ir.Value) -> bool:
-    """Whether a value is the constant that a combination does nothing with, to the bit."""
+    """Whether a value is the identity element of a combination, bit by bit."""
     held = constant_of(value)
     dtype = dtype_of(value.type.element_type)
     neutral = None if held is None else identity(how, dtype)
@@ -67,7 +67,7 @@ def is_identity(how: str, value: ir.Value) -> bool:
 
 
 def constant_of(value: ir.Value) -> np.ndarray | None:
-    """The scalar that a value is known to be."""
+    """The constant that a value is; ``None`` if it is not known."""
     while not isinstance(op := value.owner, ir.Block):
         name = op.operation.name
         if name == "jaxpr.constant" and "value" in op.attributes:
@@ -80,8 +80,8 @@ def constant_of(value: ir.Value) -> np.ndarray | None:
 
 @rule("reduce")
 def reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A known monoid's own primitive, if it begins with that one's identity or with a value that
-    is not known; argmax and argmin, as JAX writes them; and else ``reduce``."""
+    """A known monoid becomes its own primitive, if the initial value is the identity or unknown;
+    JAX's regions of argmax and argmin become these; anything else becomes ``reduce``."""
     n = len(op.results)
     arrays, inits = operands[:n], operands[n:]
     axes, types = attribute(op, "dimensions"), w.types(op)
@@ -108,8 +108,8 @@ def _folded(
     operands: Values,
     types: Sequence[ir.Type],
 ) -> Values:
-    """A reduction of JAX's with the derivative of a fold; the fold itself where an initial value is
-    not known, of which JAX has no batches."""
+    """JAX's reduction with the derivative of a fold. If an initial value is not known, it is the
+    fold itself, as JAX cannot batch such a reduction."""
     if any(constant_of(init) is None for init in operands[len(types) :]):
         return w.traced(fold, operands, types)
     reduced = _ReductionFunction(reduction, fold.combine)
@@ -117,7 +117,7 @@ def _folded(
 
 
 class _ReductionFunction(NamedTuple):
-    """A reduction of JAX's as a function of operands and initial values."""
+    """A reduction of JAX as a function of operands and initial values."""
 
     reduction: Callable[..., Any]
     combine: Callable[..., Any]
@@ -144,7 +144,7 @@ def _reduced(
 def _arg_reduction(
     w: BodyWriter, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
 ) -> Values | None:
-    """``argmax`` or ``argmin`` along one dimension, with the element that is there."""
+    """``argmax`` or ``argmin`` along one dimension, with the element at that index."""
     if len(arrays) != 2 or len(axes) != 1 or constant_of(inits[0]) is None:
         return None
     positions = arrays[1].owner
@@ -163,7 +163,7 @@ def _arg_reduction(
             dtype = dtype_of(index.element_type)
             place = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
             if next(op.results[0].uses, None) is None:
-                # Nobody asks for the element.
+                # The element is not used.
                 return [w.filled(tensor(shape_of(place), value.element_type), 0), place]
             pick = functools.partial(_pick, axis=axes[0])
             return [*w.traced(pick, [arrays[0], place], [value]), place]
@@ -178,13 +178,13 @@ def _pick(x: Any, index: Any, axis: int) -> Any:
 
 
 def _three(element: ir.Type) -> jax.ShapeDtypeStruct:
-    """An array of three elements of a type: what regions do says nothing of shapes."""
+    """An array of three elements of a type: regions do not depend on the shape."""
     return jax.ShapeDtypeStruct((3,), dtype_of(element))
 
 
 @functools.cache
 def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] | None:
-    """The text of the region that JAX writes for ``argmax`` of a type."""
+    """The texts of the region that JAX lowers ``argmax`` or ``argmin`` of a type to."""
 
     def arg(x: Any) -> Any:
         return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
@@ -213,7 +213,7 @@ def reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @custom("stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: Any) -> Values:
-    """Windows whose sizes, strides, dilations and padding are operands; a function combines."""
+    """The window is given by operands, and a function combines the elements."""
     n = 2 * len(op.results)
     sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])
     window = {
@@ -229,7 +229,7 @@ def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: A
 
 
 class _Reduction:
-    """A call of a reduction as an op with the region that combines elements."""
+    """A call of a reduction, seen as an op with a region that combines elements."""
 
     def __init__(self, op: Any, function: Any):
         self.results, self.attributes, self.location = op.results, op.attributes, op.location
@@ -268,9 +268,9 @@ def _hashable(window: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
 def _known_windows(
     w: BodyWriter, how: str, x: ir.Value, init: ir.Value, type_: ir.Type, window: dict[str, Any]
 ) -> ir.Value:
-    """Sums of windows, or their greatest or smallest elements.
+    """Sums, maxima or minima of windows.
 
-    JAX cannot transpose the latter where windows are dilated.
+    JAX cannot transpose maxima and minima of dilated windows; these get the derivative of a fold.
     """
     name = f"reduce_window_{_REDUCTIONS.get(how, how)}"
     if how == "add" or set(window["window_dilation"]) <= {1} or not has_derivative([type_]):
@@ -295,8 +295,8 @@ def _cumulative(
     window: dict[str, Any],
     how: str | None,
 ) -> ir.Value | None:
-    """A window that is as long as a dimension, and ends or begins at the element: the cumulative
-    op, whose derivative is known for products, too."""
+    """The cumulative op, if the window is as long as a dimension and ends or begins at the element.
+    Its derivative is known for products, too."""
     shape = shape_of(array)
     ones = (1,) * len(shape)
     if (not is_open(type_) and sizes_of(type_) != shape) or 0 in shape:
@@ -328,7 +328,7 @@ def _cumulative(
 
 @functools.cache
 def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
-    """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
+    """The texts of the region that JAX lowers ``cumlogsumexp`` of a type to."""
     if not dtypes.issubdtype(dtype_of(element), np.inexact):
         return None
     return region_by_jax(lax.cumlogsumexp, [_three(element)], "stablehlo.reduce_window")
@@ -369,7 +369,7 @@ def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 
 def _comparison(block: ir.Block) -> str | None:
-    """The direction of a region that compares its first argument with its second."""
+    """The direction in which a region compares its first argument with its second."""
     *ops, end = (view.operation for view in block.operations)
     if len(ops) != 1 or ops[0].name != "stablehlo.compare" or len(block.arguments) != 2:
         return None
@@ -386,8 +386,8 @@ def _comparison(block: ir.Block) -> str | None:
 
 @rule("sort")
 def sort(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """``sort`` by as many keys as JAX's comparator of that text compares; of one key that is
-    compared by an op, up or down; and else by the rank of each element among the others."""
+    """JAX's comparator of several keys becomes ``sort`` by these keys; a comparison of one key
+    becomes ``sort`` up or down; any other comparator sorts by the rank of each element."""
     rank = len(shape_of(operands[0]))
     dimension = attribute(op, "dimension", -1) % rank
     stable = attribute(op, "is_stable", False)
@@ -415,7 +415,7 @@ def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> tuple[str, ...]
 
 
 def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
-    """Which operand a region compares, in which direction, and whether by the total order."""
+    """The operand that a region compares, the direction, and whether by the total order."""
     *ops, end = (view.operation for view in block.operations)
     if len(ops) != 1 or ops[0].name != "stablehlo.compare":
         return None
@@ -446,9 +446,9 @@ def _sort_by(
     total: bool,
     params: dict[str, Any],
 ) -> Values | None:
-    """Sorts by one key, upwards, or downwards by what is sorted upwards the other way.
+    """Sorts by one key; a descending sort is an ascending one by the negated key.
 
-    Of floats without a total order, what becomes of NaN is nowhere said; JAX puts them last.
+    Without a total order, the place of NaN is not specified; JAX puts NaNs last.
     """
     x = operands[key]
     element = x.type.element_type
@@ -466,9 +466,9 @@ def _sort_by(
 def _sort_by_rank(
     w: BodyWriter, block: ir.Block, operands: Values, types: Values, dimension: int
 ) -> Values:
-    """Sorts by any comparator: an element's place is the number of those that go before it.
+    """Sorts by any comparator: an element's place is the number of elements before it.
 
-    Each pair is compared, so it takes memory of the square of the dimension's size.
+    It compares all pairs, so its memory is quadratic in the dimension's size.
     """
     shape = shape_of(operands[0])
     rank, size = len(shape), shape[dimension]
@@ -477,7 +477,7 @@ def _sort_by_rank(
             f"its comparator is none of JAX's, and {size} elements are too many to be compared "
             f"in pairs; expected at most {_MAX_RANKED}, or a comparator that compares keys"
         )
-    # pairs[..., i, j] along the dimension and a new one after it.
+    # pairs[..., i, j]: i along the dimension, j along a new one after it.
     wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])
     first = [d if d <= dimension else d + 1 for d in range(rank)]
     second = [d if d < dimension else d + 1 for d in range(rank)]
