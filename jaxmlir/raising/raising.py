@@ -140,8 +140,8 @@ class RaiseStablehlo(Pass):
     """Raise a module of StableHLO and CHLO to the dialect, so that it can be transformed.
 
     The way back from `jaxpr-legalize-to-stablehlo`. Regions become functions; sums, products and
-    other known reductions their primitives, LAPACK's calls the factorisations. Remarks name ops
-    whose plain derivative may not be that of a custom rule, which StableHLO does not hold.
+    other known reductions become their primitives; LAPACK calls become factorisations. Remarks name
+    ops whose plain derivative may differ from a custom rule, which StableHLO does not hold.
     """
 
     name: ClassVar[str] = "jaxpr-raise-stablehlo"
