@@ -87,7 +87,7 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
 
 
 def contents(source: Any) -> tuple[memoryview, str]:
-    """The contents of a file, and what to call it in errors.
+    """The contents of a file, and its name in errors.
 
     Args:
         source: a path; or the contents: bytes, or a binary stream, which is read to its end.

@@ -133,7 +133,7 @@ def _has_primitive(program: Module, op: Any) -> bool:
         return primitives.find(op.name.removeprefix("jaxpr.")) is not None
     try:
         codec.decode(op.attributes["_prim"], program.exporter)
-    except Exception:  # of a class of JAX's, whatever it says of parameters of another version's
+    except Exception:  # JAX's classes may raise anything for parameters of another version
         return False
     return True
 

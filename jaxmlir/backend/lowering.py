@@ -170,7 +170,7 @@ def program_of(
 
 
 class _PendingJaxpr(threading.local):
-    """The jaxpr being lowered, and what gives the program that replaces its body for a target."""
+    """The jaxpr being lowered, and a function that returns the program for its body."""
 
     jaxpr: Any = None
     consts: Sequence[Any] = ()

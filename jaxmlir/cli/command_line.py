@@ -483,7 +483,7 @@ def print_diagnostics(
     """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does.
 
     Args:
-        text: the contents of ``filename``; by default they are looked for.
+        text: the contents of ``filename``; by default, lines are read from the file.
     """
     lines = text.split("\n") if text is not None else []
     painted = _painted if _is_colored(sys.stderr) else _plain

@@ -470,7 +470,7 @@ class _Driver:
         return self._program(module, text)
 
     def _take_pipeline(self, text: str) -> str:
-        """Takes from a reproducer what to run; returns the text of its module."""
+        """Removes what to run from a reproducer; returns the text of its module."""
         from jaxmlir.cli import reproducer
         from jaxmlir.passes import parse_pipeline
 

@@ -84,8 +84,8 @@ def diff(
         place of the coarser of the two types. Integers and random keys must be equal.
       atol: the accepted absolute difference.
       devices: where each evaluation runs, such as ``jax.devices("cpu")[0]``.
-      dtypes: the floating-point type that each evaluation rounds every value to. ``(None,
-        "bfloat16")`` finds the op at which a coarser type begins to matter.
+      dtypes: the floating-point type that each evaluation rounds every value to.
+        ``(None, "bfloat16")`` finds the op at which a coarser type begins to matter.
 
     Raises:
       ArgumentError: a program is missing, the arguments do not fit it, or an option is of the wrong

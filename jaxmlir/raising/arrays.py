@@ -174,7 +174,7 @@ def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
 
 
 def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
-    """A slice's start before it was clamped to where it fits, which the dialect's op does, too."""
+    """A slice's start before it was clamped, as the dialect's op clamps it, too."""
     op = defining_op(start, "jaxpr.clamp")
     if op is None:
         return start
@@ -225,7 +225,7 @@ def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
 
 @rule("gather", "dynamic_gather")
 def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Indices are clamped, which is ``mode="clip"``: the derivative goes where they point then.
+    """StableHLO clamps indices, which is ``mode="clip"``: the derivative goes where they point.
 
     Indices that were clamped before become ``mode="promise_in_bounds"``. A select of another value
     for indices out of bounds becomes ``mode="fill"``.

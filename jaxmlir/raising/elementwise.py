@@ -1,4 +1,4 @@
-"""Elementwise ops, with those for which JAX has a function instead of a primitive."""
+"""Elementwise ops; for some of them, JAX has a function instead of a primitive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAME_IN_CHLO = """
 acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square zeta
 """
-# Ops on tensors that other compilers' canonicalization leaves among those of StableHLO.
+# Ops on tensors that other compilers' canonicalization mixes into StableHLO.
 _SAME_IN_ARITH = """
 addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
 minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor

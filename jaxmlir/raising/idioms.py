@@ -1,15 +1,15 @@
 """Functions that JAX lowers to several ops, and whose derivative is better than that of the ops.
 
 The derivative of ``1 / (1 + exp(-x))`` is NaN where ``exp`` overflows, that of ``logaddexp`` is
-wrong where its arguments are equal, that of ``maximum(x, 0)`` at 0 is 1/2, and that of ``1 / (x *
-x)`` overflows where only the square of ``x * x`` does. ``jax.export`` writes special functions as a
-choice between series, one for each range of the argument; the derivative is NaN wherever a series
-that is not chosen has none. JAX has a primitive or a custom rule for each of these functions. Ops
-are raised to such a function if they are those that JAX lowers it to, so the values stay the same.
+wrong where its arguments are equal, that of ``maximum(x, 0)`` at 0 is 1/2, and that of
+``1 / (x * x)`` overflows where only the square of ``x * x`` does. ``jax.export`` writes special
+functions as a choice between series, one for each range of the argument; the derivative is NaN
+wherever a series that is not chosen has none. JAX has a primitive or a custom rule for each. Ops
+become such a function only if JAX lowers it to them, so the values stay the same.
 
 Loops that run until a series has converged have no reverse-mode derivative, and LAPACK's packed
 form of a factorisation has no derivative at all. JAX lowers a linear solve to a factorisation and
-loops over its pivots; their derivative is a detour, as that of a solution is a solution.
+loops over its pivots. Differentiating that is a detour: the derivative of a solution is a solution.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from jaxmlir.raising.source import end_of
 from jaxmlir.raising.writer import IDIOMS, BodyWriter, Values, as_written
 
 Ops = str | tuple[Any, ...]
-"""The name of an op, then those of the ops that compute its operands, as far as they are the same
-for all types; ``_`` is any op, and broadcasts are looked through."""
+"""The name of an op, then the patterns of the ops that compute its operands, as far as they are the
+same for all types; ``_`` is any op, and broadcasts are looked through."""
 
 
 class Idiom(NamedTuple):
@@ -55,7 +55,7 @@ class Idiom(NamedTuple):
 
 
 LAST: dict[str, dict[str, list[Idiom]]] = {}
-"""Idioms, by the name of their last op and by that of the op that computes its first operand."""
+"""Idioms, by the names of their last op and of the op that computes its first operand."""
 _NEXT = ("select", "compare", "constant", "select")
 for _idiom in (
     Idiom(lax.logistic, ("divide", "_", "add")),

@@ -99,7 +99,7 @@ class _CountedLoop:
         self.backwards = False
 
     def scan(self) -> tuple[list[int], list[int]]:
-        """Makes the body that of a scan. Returns the indices of the constants that become slices
+        """Turns the body into a scan body. Returns the indices of the constants that become slices
         (xs), and of the carries that become stacked results (ys)."""
         xs, ys = self._accesses()
         if not (xs or ys):

@@ -1,7 +1,7 @@
 """Remarks on ops whose plain derivative may differ from that of the program before lowering.
 
-StableHLO has no custom derivative rules. A remark is certain about an op's plain derivative and
-about where it is taken; it does not know whether a rule gave another one.
+StableHLO has no custom derivative rules. A remark states the plain derivative of an op and where it
+applies, which is certain; whether a rule gave another one is not known.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _DEFAULTS = {"api_version = 1 : i32", 'backend_config = ""', "called_computation
 }
 
 MAX_NESTED = 8
-"""How deep regions and calls are followed; deeper ones equal nothing."""
+"""How deep regions and calls are followed; deeper ones never compare equal."""
 
 
 def computation(
@@ -30,7 +30,7 @@ def computation(
     around: Mapping[ir.Value, str] | None = None,
     depth: int = 0,
 ) -> tuple[str, ...]:
-    """Texts of what a block computes from its arguments: one for each result, equal if it is.
+    """One text for each result of a block, equal for results that are computed in the same way.
 
     Names, unused ops, the order of ops, duplicate ops and conversions to the same type make no
     difference.

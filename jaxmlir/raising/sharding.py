@@ -58,7 +58,7 @@ class ManualMesh(NamedTuple):
         return devices.transpose(order).reshape(-1, size)
 
     def choices(self) -> list[tuple[str, ...]]:
-        """The ordered choices of manual axes, those of few axes first."""
+        """The ordered choices of manual axes, shortest first."""
         counts = range(1, len(self.axes) + 1)
         return [chosen for n in counts for chosen in itertools.permutations(self.axes, n)]
 
@@ -135,7 +135,7 @@ def hint(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("sdy.manual_computation")
 def manual_computation(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A ``shard_map`` without ``check_vma``: the module does not say what varies over axes."""
+    """A ``shard_map`` without ``check_vma``: the module does not say how values vary over axes."""
     in_shardings, results = _shardings(op, "in_shardings"), _shardings(op, "out_shardings")
     types = w.types(op)
     if not in_shardings and not results:

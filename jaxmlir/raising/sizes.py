@@ -4,14 +4,14 @@ A module of symbolic shapes has types such as ``tensor<?x8xf32>``. It reads the 
 computes other sizes from these, and passes them to ops such as ``dynamic_broadcast_in_dim``. The
 dialect has symbolic dimensions in its types, and the value of one is a single op, ``dim_as_value``.
 So integers that are computed from sizes are followed through the ops of :data:`OPS`, as arrays of
-numbers and symbolic dimensions. Ops that only compute sizes are not needed any more.
+numbers and symbolic dimensions. Ops that only compute sizes are then no longer needed.
 
 JAX lowers ``floordiv(b, 2)`` to a division that rounds towards zero and a correction where the
 signs differ. The sign of a size such as ``b - 2`` is not decided, so the ops that lead to a
 correction are kept as an expression (:class:`UndecidedSize`) until the correction is met.
 
-Comparisons are those of the integer type, which wraps around: one of ``1000000 * b`` is decided
-when the program runs. In a shape it is decided as JAX does it, whose sizes do not wrap around.
+Integers are compared in their type, in which they wrap around: a comparison of ``1000000 * b`` is
+decided when the program runs. In a shape it is decided as in JAX, whose sizes do not wrap around.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ _ON_ELEMENTS: dict[str, Callable[..., Any]] = {
 _ORDERED = frozenset("maximum minimum sign EQ NE GE GT LE LT truth widened".split())
 """Ops whose result differs if a number has wrapped around."""
 _ROUNDING = ("divide", "remainder")
-"""Ops that round towards zero, unlike those on symbolic dimensions."""
+"""Ops that round towards zero; floor division of symbolic dimensions does not."""
 
 
 def applied(name: str, *xs: Any, dtype: Any = None) -> Any:

@@ -45,7 +45,7 @@ def _flatten_function(function: Any) -> None:
     inputs, results = function.type.inputs, function.type.results
     for types, key in ((inputs, "arg_attrs"), (results, "res_attrs")):
         if key in function.attributes:
-            # The attributes of a tuple apply to none of its elements.
+            # The attributes of a tuple do not apply to its elements.
             attributes = zip(types, function.attributes[key], strict=True)
             flat = [
                 ir.DictAttr.get({}) if isinstance(type_, ir.TupleType) else said

@@ -93,7 +93,7 @@ MAX_NESTED = 40
 """How deep a function may wait for others to be written before it."""
 
 IDIOMS: dict[str, Callable[[BodyWriter, Any], Values | None]] = {}
-"""Recognises idioms, by the name of their last op: several ops that are one function of JAX."""
+"""What recognises an idiom, several ops that are one JAX function, by the name of its last op."""
 
 PLAIN: dict[str, str] = {}
 """Ops that are one op of the dialect on the same operands, without attributes."""
@@ -158,7 +158,7 @@ class ModuleRaiser:
     def write(self) -> None:
         """Writes the functions that were asked for, and all that these ask for in turn.
 
-        Functions that are not called are erased: idioms leave behind those of their loops.
+        Functions that are not called are erased: a raised idiom leaves those of its loops behind.
         """
         while self._queue:
             self._queue.popleft().write()
@@ -528,8 +528,8 @@ class BodyWriter:
         return list(op.results)
 
     def _infer(self, op: Any) -> None:
-        """Gives those results of a dialect op whose sizes are not numbers the types that JAX's
-        abstract evaluation infers."""
+        """Sets the result types of a dialect op by JAX's abstract evaluation, as some of their
+        sizes are not numbers."""
         try:
             _, avals, _ = evaluate(codec.NO_MODULE, op, op.name, True)
         except (*_BY_JAX, JaxmlirError) as e:
