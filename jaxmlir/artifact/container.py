@@ -90,7 +90,7 @@ def contents(source: Any) -> tuple[memoryview, str]:
     """The contents of a file, and its name in errors.
 
     Args:
-        source: a path; or the contents: bytes, or a binary stream, which is read to its end.
+      source: a path; or the contents: bytes, or a binary stream, which is read to its end.
 
     Raises:
       ArgumentError: it is none of these.

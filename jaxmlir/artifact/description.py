@@ -35,7 +35,7 @@ def describe_module(module: ir.Module, size: int, filename: str) -> str:
     """A report on the contents of a file of text or bytecode.
 
     Args:
-        size: the size of the file in bytes.
+      size: the size of the file in bytes.
     """
     with context():
         return _Report(filename, size, None, module).text()

@@ -72,8 +72,8 @@ def check(text: bytes, what: str = "the module") -> None:
     """Checks a module's text.
 
     Args:
-        text: in MLIR's generic form, with or without locations.
-        what: the name of the text in errors.
+      text: in MLIR's generic form, with or without locations.
+      what: the name of the text in errors.
 
     Raises:
       ArtifactError: says which rule the text breaks, and where.

@@ -50,17 +50,17 @@ def pieces(
     """The contents of an artifact, as buffers to be written one after another.
 
     Args:
-        source_info: keep the Python files and lines that ops come from, and JAX's name stacks.
-        as_flat: leave the pytrees out, so that the loaded program takes and returns flat leaves.
-          This is for nodes that hold Python objects of this process.
-        effects: what becomes of debug callbacks, prints and run-time checks. ``"error"``: they are
-          an error if they are Python objects; ``"drop"``: they are left out; ``"keep-print"``: of
-          these, prints of a format string are kept.
+      source_info: keep the Python files and lines that ops come from, and JAX's name stacks.
+      as_flat: leave the pytrees out, so that the loaded program takes and returns flat leaves. This
+        is for nodes that hold Python objects of this process.
+      effects: what becomes of debug callbacks, prints and run-time checks. ``"error"``: they are an
+        error if they are Python objects; ``"drop"``: they are left out; ``"keep-print"``: of these,
+        prints of a format string are kept.
 
-      Raises:
-        ArgumentError: ``effects`` is none of these.
-        ArtifactError: the program refers to Python objects of this process, such as callbacks, of
-          which each op and the user's line are named; or a constant has no value.
+    Raises:
+      ArgumentError: ``effects`` is none of these.
+      ArtifactError: the program refers to Python objects of this process, such as callbacks, of
+        which each op and the user's line are named; or a constant has no value.
     """
     import jax
 

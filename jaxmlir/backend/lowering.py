@@ -37,8 +37,8 @@ class Settings:
     Attributes:
       optimize: the optimization level.
       pipeline: the passes that run on every program, after those of the level.
-        round_trip: print every program, and go on with what is parsed from the text.
-        dump_to: a folder to hold a folder for each compiled function, with the IR of each stage.
+      round_trip: print every program, and go on with what is parsed from the text.
+      dump_to: a folder to hold a folder for each compiled function, with the IR of each stage.
     """
 
     optimize: int = 0
@@ -138,7 +138,7 @@ def program_of(
     """The program that a jaxpr is compiled as: imported, printed and parsed, and optimized.
 
     Args:
-        target: the target to compile for.
+      target: the target to compile for.
 
     Raises:
       ImportingError: a value or parameter has no form in the dialect.

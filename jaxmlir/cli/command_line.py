@@ -44,9 +44,9 @@ class Flag:
     Attributes:
       name: without dashes.
       help: one line or a few.
-        metavar: what its value is; empty for a switch, which also takes ``=0`` and ``=false``.
-        optional: the value may be left out; it can then only follow ``=``.
-        repeats: it may be given more than once; otherwise a second value is an error, as in LLVM.
+      metavar: what its value is; empty for a switch, which also takes ``=0`` and ``=false``.
+      optional: the value may be left out; it can then only follow ``=``.
+      repeats: it may be given more than once; otherwise a second value is an error, as in LLVM.
     """
 
     name: str
@@ -353,7 +353,7 @@ def import_here(flag: str, name: str) -> ModuleType:
     """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
 
     Raises:
-        UsageError: it cannot be imported. If its own code failed, the traceback is printed.
+      UsageError: it cannot be imported. If its own code failed, the traceback is printed.
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
@@ -465,7 +465,7 @@ def surplus(arguments: CommandLine, expected: str) -> UsageError:
 
 
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
-    """An error as diagnostics about ``filename``; its notes, such as of its pass, are kept."""
+    """An error as diagnostics about ``filename``, with its notes, e.g. which pass raised it."""
     if isinstance(error, DiagnosticError):
         diagnostics = [d.placed(filename) for d in error.diagnostics]
     else:
@@ -483,7 +483,7 @@ def print_diagnostics(
     """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does.
 
     Args:
-        text: the contents of ``filename``; by default, lines are read from the file.
+      text: the contents of ``filename``; by default, lines are read from the file.
     """
     lines = text.split("\n") if text is not None else []
     painted = _painted if _is_colored(sys.stderr) else _plain

@@ -77,7 +77,7 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
     """The module in a file of text or bytecode, and its text.
 
     Raises:
-        ParseError: the file does not hold a module.
+      ParseError: the file does not hold a module.
     """
     text = to_text(data)
     as_file = path != "-" and not is_bytecode(data)
@@ -110,7 +110,7 @@ def serialized(
       printing: what MLIR's ``get_asm`` takes.
 
     Raises:
-        UsageError: there is no such version of the bytecode.
+      UsageError: there is no such version of the bytecode.
     """
     if bytecode:
         try:
@@ -127,7 +127,7 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
     """The program of an artifact; its arrays are mapped, unless it came from stdin.
 
     Raises:
-        ArtifactError: the artifact cannot be loaded.
+      ArtifactError: the artifact cannot be loaded.
       VerificationError: its program is invalid.
     """
     from jaxmlir import artifact

@@ -25,7 +25,7 @@ class Reproducer(NamedTuple):
 
     Attributes:
       pipeline: the passes.
-        verify_each: whether to verify the program after each pass.
+      verify_each: whether to verify the program after each pass.
     """
 
     pipeline: str

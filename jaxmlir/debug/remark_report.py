@@ -57,7 +57,7 @@ class RemarkReport:
         """Keeps a remark.
 
         Args:
-            op: the op that the remark is about, before it is changed.
+          op: the op that the remark is about, before it is changed.
         """
         nanoseconds = 0.0 if op is None else self._price(op)
         pass_name, _, message = remark.message.partition("] ")

@@ -54,7 +54,7 @@ class Broadcasts:
                 self._lacking[result] = operand, dims
 
     def undone(self, name: str, values: list[ir.Value]) -> list[ir.Value]:
-        """The operands of an op before they were broadcast, if its shape is the same then."""
+        """The operands of an op before they were broadcast, as far as that keeps the op's shape."""
         if name not in BROADCASTING:
             return values
         sources = self._operands

@@ -31,7 +31,7 @@ def function_of(w: BodyWriter, region: Any) -> ScalarFunction:
     """The JAX function of scalars that a region computes.
 
     Raises:
-        ImportingError: the region captures values.
+      ImportingError: the region captures values.
     """
     inner, symbol = w.alone(region, "combine")
     return core.jaxpr_as_fun(Exporter(inner.of_import(inner.importer)).jaxpr(symbol))

@@ -101,7 +101,7 @@ def written_by_jax(
     """The module that JAX lowers a function of arrays to; ``None`` where it cannot.
 
     Args:
-        exported: lower as ``jax.export`` does, which expands ops that compilers may not know.
+      exported: lower as ``jax.export`` does, which expands ops that compilers may not know.
     """
     jitted = jax.jit(fun)
     try:

@@ -63,7 +63,7 @@ def sizes_of(type_: ir.Type) -> tuple[Any, ...]:
     """The shape of a tensor's type.
 
     Raises:
-        ImportingError: it is a type of the source with sizes that are not numbers.
+      ImportingError: it is a type of the source with sizes that are not numbers.
     """
     if type_.has_static_shape:
         return tuple(type_.shape)
@@ -119,7 +119,7 @@ def end_of(block: ir.Block) -> ir.Operation:
     """The op that ends a block.
 
     Raises:
-        ImportingError: there is none; MLIR does not reject this in malformed text.
+      ImportingError: there is none; MLIR does not reject this in malformed text.
     """
     try:
         return ir.InsertionPoint.at_block_terminator(block).ref_operation

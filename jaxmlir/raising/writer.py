@@ -122,14 +122,14 @@ class ModuleRaiser:
     """Raises one module.
 
     Attributes:
-        importer: writes the new module, and holds its constants.
-        of_import: makes the program of an importer.
-        module: the source.
-        meshes: Shardy's meshes, by their names.
-        manual: the mesh and the axes of the manual computation that is being raised.
-        idioms: the ops that idioms were written as, by the types of their operands.
-        symbolic: whether there are sizes that are not numbers.
-        told: the block whose assertions about sizes the types of its arguments state already.
+      importer: writes the new module, and holds its constants.
+      of_import: makes the program of an importer.
+      module: the source.
+      meshes: Shardy's meshes, by their names.
+      manual: the mesh and the axes of the manual computation that is being raised.
+      idioms: the ops that idioms were written as, by the types of their operands.
+      symbolic: whether there are sizes that are not numbers.
+      told: the block whose assertions about sizes the types of its arguments state already.
     """
 
     def __init__(self, source: ir.Module, of_import: Callable[[Importer], Any]):
@@ -359,13 +359,13 @@ class BodyWriter:
     """Writes the body of one function.
 
     Attributes:
-        env: the dialect's value for each source value.
-        constants: source ops that are written first.
-        returned: the results that the function has, in order; all if ``None``.
-        passed_on: source ops that are not written, as an earlier rule has decided, with the source
-          value that replaces their result.
-        location: of the op that is being written.
-        sizes: the numbers and symbolic dimensions that values of the dialect are known to be.
+      env: the dialect's value for each source value.
+      constants: source ops that are written first.
+      returned: the results that the function has, in order; all if ``None``.
+      passed_on: source ops that are not written, as an earlier rule has decided, with the source
+        value that replaces their result.
+      location: of the op that is being written.
+      sizes: the numbers and symbolic dimensions that values of the dialect are known to be.
     """
 
     def __init__(
@@ -564,7 +564,7 @@ class BodyWriter:
         """The numbers and symbolic dimensions that a value of the dialect is known to be.
 
         Args:
-            depth: how many broadcasts, reshapes and conversions of a constant are looked through.
+          depth: how many broadcasts, reshapes and conversions of a constant are looked through.
         """
         numbers = self.sizes.get(value)
         if numbers is not None or isinstance(op := value.owner, ir.Block):

@@ -54,12 +54,12 @@ class Tables:
 
     Attributes:
       files: names of source files.
-        positions: ``(file, line, column)``, with files by index; the first stands for no position.
+      positions: ``(file, line, column)``, with files by index; the first stands for no position.
       places: ``(name stack, positions of the user's frames, innermost first)``.
       types: types as JAX abbreviates them: ``f32[8,16]``.
 
     Args:
-        source_info: whether the page may show the Python files and lines that ops come from.
+      source_info: whether the page may show the Python files and lines that ops come from.
     """
 
     def __init__(self, source_info: bool = True):

@@ -39,13 +39,13 @@ class PassStage:
     """A pass that ran.
 
     Attributes:
-        name: the name in pipelines; empty for the program before all passes.
-        ops: the number of ops after the pass.
-        functions: for each function after the pass, the stage that has its text, and the index
-          there; ``None`` if the pass changed nothing.
-        texts: the functions that the pass changed.
-        remarks: the remarks of the pass, each with its position and its op: the function and the
-          index before the pass, or ``None``, 0 if the pass made the op.
+      name: the name in pipelines; empty for the program before all passes.
+      ops: the number of ops after the pass.
+      functions: for each function after the pass, the stage that has its text, and the index there;
+        ``None`` if the pass changed nothing.
+      texts: the functions that the pass changed.
+      remarks: the remarks of the pass, each with its position and its op: the function and the
+        index before the pass, or ``None``, 0 if the pass made the op.
     """
 
     name: str
@@ -180,10 +180,10 @@ def page_of(program: Module, passes: str | None = None, *, source_info: bool = T
     """The page of a program, as text.
 
     Args:
-        passes: a pipeline, or a level such as ``"-O2"``, to run on a copy of the program: the page
-          shows the program before and after it, and what each pass did.
-        source_info: show the Python files and lines that ops come from, with their text if this
-          machine has the files. No other line of a file gets into the page.
+      passes: a pipeline, or a level such as ``"-O2"``, to run on a copy of the program: the page
+        shows the program before and after it, and what each pass did.
+      source_info: show the Python files and lines that ops come from, with their text if this
+        machine has the files. No other line of a file gets into the page.
 
     Raises:
       PipelineError: there is no such pipeline.

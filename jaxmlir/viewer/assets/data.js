@@ -81,7 +81,7 @@ class Fn {
       const all = most(numbers) || 1;
       return numbers.map((n) => n / all);
     });
-    /** The relative cost of each op: 1 for the costliest op of the function. */
+    /** The relative cost of each op, from 0 to 1 for the costliest of the function. */
     this.heat = shares[0].map((share, op) => Math.max(share, shares[1][op]));
     this.kept = new Set(this.stored);
   }

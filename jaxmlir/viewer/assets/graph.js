@@ -8,7 +8,7 @@ const MOST_KIDS = 32;
 class Folding {
   constructor(fn) {
     this.fn = fn;
-    // The edges of constants, and of ops on constants alone, would cross everything else.
+    // The edges of constants and of their broadcasts would cross everything else.
     const quiet = (this.quiet = new Set());
     const returned = new Set(fn.returned.map((value) => fn.makers[value]));
     fn.names.forEach((name, op) => {
