@@ -64,7 +64,7 @@ _LOCATIONS = re.compile(
     re.VERBOSE,
 )
 _DEFINITIONS = re.compile(rb"^((?:\#loc\d*+ = .*\n)++)", re.MULTILINE)
-# Of locations without strings: a name, with a mark if it is a definition; or a bracket.
+# The parts of locations without strings: a name, marked if it is a definition, or a bracket.
 _LOCATION_PARTS = re.compile(rb"#loc(\d*)( = loc\()?|(\()")
 
 

@@ -150,8 +150,7 @@ IDIOMS.update(dict.fromkeys(LAST, written))
 
 
 def called(w: BodyWriter, name: str, operands: list[ir.Value]) -> Values | None:
-    """The result of a call, if the callee is of :data:`CALLED`, :data:`SPECIAL`,
-    :data:`SAMPLERS`."""
+    """The result of a call of a function of :data:`CALLED`, :data:`SPECIAL` or :data:`SAMPLERS`."""
     plain = re.sub(r"_\d+$", "", name)
     if plain in SPECIAL:
         return _called(w, SPECIAL[plain], name, operands)

@@ -81,7 +81,7 @@ def constant_of(value: ir.Value) -> np.ndarray | None:
 @rule("reduce")
 def reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """A known monoid becomes its own primitive, if the initial value is the identity or unknown;
-    JAX's regions of argmax and argmin become these; anything else becomes ``reduce``."""
+    JAX's regions of ``argmax`` and ``argmin`` become these ops; else it becomes ``reduce``."""
     n = len(op.results)
     arrays, inits = operands[:n], operands[n:]
     axes, types = attribute(op, "dimensions"), w.types(op)
@@ -446,7 +446,7 @@ def _sort_by(
     total: bool,
     params: dict[str, Any],
 ) -> Values | None:
-    """Sorts by one key; a descending sort is an ascending one by the negated key.
+    """Sorts by one key; a descending sort is an ascending one by the negated or inverted key.
 
     Without a total order, the place of NaN is not specified; JAX puts NaNs last.
     """
