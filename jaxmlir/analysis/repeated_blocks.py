@@ -41,7 +41,7 @@ SHORTEST = 8
 """The length of the shortest word that is searched for."""
 
 MOST_APART = 256
-"""Of the words whose occurrences are not adjacent, so many of the longest are searched for."""
+"""The maximal number of words with non-adjacent occurrences that are searched for: the longest."""
 
 MOST_KINDS = 16
 """The maximal number of kinds of blocks that alternate."""
