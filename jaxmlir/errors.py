@@ -143,8 +143,8 @@ class EvaluationError(DiagnosticError):
 
 
 class ForwardModeError(LoweringError, EvaluationError, TransformError, TypeError):
-    """A function with a custom VJP rule is differentiated in forward mode; JAX also raises a
-    ``TypeError``."""
+    """A function with a custom VJP rule is differentiated in forward mode: a ``TypeError``, as in
+    JAX."""
 
 
 def cause_of(located: BaseException, error: BaseException) -> BaseException | None:

@@ -222,8 +222,7 @@ class CostCounter:
                 total.uncounted[name] += 1
 
     def line(self, location: ir.Location, function: ir.Location | None) -> SourceLine:
-        """The user's line of an op; ``NOWHERE`` if it has only the line of whatever call runs
-        it."""
+        """The user's line of an op; ``NOWHERE`` if it has the line of its function's call."""
         if not self.by_line or (function and locations.is_of_function(location, function)):
             return NOWHERE
         return locations.position(location)[:2]

@@ -120,8 +120,7 @@ class FunctionView:
         self.ops: list[Any] = []
         self.signatures: list[Signature] = []
         self.operands: list[list[int]] = []
-        """The operands of each op, followed by the outer values that the ops in its regions
-        read."""
+        """The operands of each op, then the outer values that the ops in its regions read."""
         self.results: list[tuple[int, int]] = []
         """The number of each op's first result, and the number after its last."""
         types, marked = self.types, frozenset() if custom_rules else custom_rule_ops.OPS

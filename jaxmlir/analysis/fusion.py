@@ -75,8 +75,7 @@ def is_stored_if_shared(signature: Signature) -> bool:
 
 
 def kept_call() -> ir.Attribute:
-    """The attribute ``jaxpr.ctx`` of a call that XLA must not inline: its operands and results are
-    stored."""
+    """The ``jaxpr.ctx`` of a call that XLA must not inline: operands and results are stored."""
     return ir.DictAttr.get({"xla_metadata": codec.encode({"inlineable": "false"})})
 
 

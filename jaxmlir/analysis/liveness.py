@@ -170,7 +170,7 @@ class Liveness:
 
     def _of_outermost(self, symbol: str, results: Mask) -> LiveOps:
         """The answer to an outermost question.  Functions nested too deeply are analyzed first,
-        each from the bottom of Python's stack."""
+        outside of the recursion that meets them."""
         asked_for = [(symbol, results, set[str]())]
         try:
             while asked_for:

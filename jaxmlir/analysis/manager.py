@@ -61,7 +61,7 @@ class AnalysisManager:
     def one_of_many(self, symbol: str) -> FunctionView | None:
         """The body of a function that refers to no others, if other functions may be alike.
 
-        Passes that visit callees first cannot have changed one of its callees before.
+        It has no loops or calls, so passes that rewrite those have not changed it.
         """
         if self.graph.uses.get(symbol, True) or self.graph.is_single(symbol):
             return None
@@ -78,8 +78,10 @@ class AnalysisManager:
         return body
 
     def inlined(self, function: func.FuncOp) -> FunctionView:
-        """A view of a function as if :func:`jaxmlir.rewriting.inline.inlined` had run; the IR is
-        unchanged."""
+        """A view of a function as if :func:`jaxmlir.rewriting.inline.inlined` had run on it.
+
+        The IR is unchanged.
+        """
         symbol = function.name.value
         body = self._inlined.get(symbol)
         if body is None:

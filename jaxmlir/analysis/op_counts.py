@@ -61,8 +61,10 @@ class Work:
         return self.like(body.ops[index], body.signatures[index])
 
     def like(self, op: Any, signature: Signature) -> float:
-        """The work of one op, cached by signature: across programs, unless the op refers to
-        functions."""
+        """The work of one op, cached by signature.
+
+        The cache is shared by all programs for ops that refer to no functions.
+        """
         cache = self._by_signature if may_have_functions(signature.name) else self._leaves
         work = cache.get(signature)
         if work is None:

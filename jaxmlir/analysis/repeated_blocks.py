@@ -129,10 +129,10 @@ class OpString:
 
     @functools.cached_property
     def last_use(self) -> np.ndarray:
-        """The last letter that uses each value; ``len(letters)`` for returned values, -1 for unused
-        ones."""
+        """The last letter that uses each value; ``len(letters)`` if it is returned, -1 if
+        unused."""
         last = np.full(len(self.body.types), -1)
-        # Of several uses the last one is written last, and stays.
+        # The last of several uses is written last, and stays.
         last[self._operands.items] = self._operands.owners
         last[self.body.returned] = len(self.letters)
         return last
@@ -142,8 +142,8 @@ class OpString:
         return self.body.ops[self.index[letter]]
 
     def sources(self, word: RepeatedBlock) -> tuple[np.ndarray, np.ndarray]:
-        """The number of each operand at each place of a word, and the letter that gives it (-1 if
-        none does)."""
+        """Operands at each place of a word: the value's number, and the letter that gives it or
+        -1."""
         values = self._at(self._operands, word)
         return values, self.made[values]
 
@@ -163,8 +163,7 @@ class OpString:
 
     @functools.cached_property
     def words(self) -> list[RepeatedBlock]:
-        """Words that occur at least twice, ordered by decreasing coverage; they may overlap one
-        another."""
+        """Words that occur at least twice, by decreasing coverage; they may overlap one another."""
         crossing: dict[int, np.ndarray] = {}
         words: dict[tuple[int, tuple[int, ...]], None] = {}
         apart: dict[bytes, int] = {}
@@ -282,7 +281,7 @@ class OpString:
         return [tuple([self.index[start + i] for start in word.starts]) for i in range(word.length)]
 
     def outputs(self, word: RepeatedBlock) -> list[tuple[int, ...]]:
-        """For each result that is used outside of the word at some place, its number at every
+        """The results that are used outside of the word at some place, as numbers at every
         place."""
         ends = np.array(word.starts)[:, None] + word.length
         numbers = self._at(self._results, word)
@@ -311,8 +310,7 @@ class _FlatLists:
 
 
 def _tables(body: FunctionView) -> set[int]:
-    """The values, by number, that are tables: their slices are not letters.  Arguments are not
-    among them."""
+    """The values, by number, that are tables: their slices are not letters.  Excludes arguments."""
     rows: dict[tuple[int, ir.Type], set[Signature]] = collections.defaultdict(set)
     sliced: dict[Signature, set[int]] = collections.defaultdict(set)
     for signature, operands in zip(body.signatures, body.operands, strict=True):
@@ -416,8 +414,7 @@ def _best_phase(crossing: np.ndarray, period: int) -> int:
 
 
 def _occurrences(text: bytes, word: bytes, size: int) -> Iterator[int]:
-    """The occurrences of a word in a text, without overlap, counted in letters of ``size``
-    bytes."""
+    """The occurrences of a word in a text, without overlap, in letters of ``size`` bytes."""
     at = text.find(word)
     while at >= 0:
         if at % size:

@@ -467,7 +467,7 @@ class Interpreter:
         Raises:
           ArgumentError: the function takes another number of arguments.
           EvaluationError: an op cannot be evaluated; names the op and the user's line.
-          LoweringError: the program was loaded from a file, and uses a custom call that it may not.
+          LoweringError: the program was loaded, and reaches a custom call that it may not use.
         """
         custom_calls.check(self.program)
         takes = len(self.program.function(symbol).type.inputs)

@@ -92,8 +92,7 @@ class Nesting:
     def finish(
         self, module_context: Any, results: Sequence[Any], tokens: Any
     ) -> tuple[list[Any], Any]:
-        """Writes the queued bodies; returns the final results and tokens of the outermost
-        function."""
+        """Writes the queued bodies; returns the outermost function's final results and tokens."""
         if not self.waiting:
             return [*results], tokens
         flat, tree = mlir.ir_tree_registry.flatten(([*results], [t for _, t in tokens.items()]))

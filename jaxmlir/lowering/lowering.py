@@ -338,8 +338,7 @@ class _Lowering:
     def leaf(
         self, eqn: _RuleArguments, known: Signature, lower: Any, rules: tuple[Any, ...]
     ) -> LoweringTemplate:
-        """The template of a leaf op, reshaped from one for a pointwise op of another shape if there
-        is one."""
+        """The template of a leaf op; a pointwise op's may be reshaped from one of another shape."""
         alike = None if self.ctx.dim_var_values else pointwise.kind_of(known)
         if alike is None:
             return self.leaf_here(eqn, known, lower, rules)
@@ -642,8 +641,7 @@ equations: dict[Signature, _RuleArguments] = {}
 def _constant_template(
     value: np.ndarray, aval: Any, dim_types: Sequence[ir.Type]
 ) -> LoweringTemplate:
-    """A template whose only operands are, as for all templates, the sizes of symbolic
-    dimensions."""
+    """A template whose only operands are, as in all templates, the sizes of symbolic dimensions."""
     with ir.Location.unknown() as nowhere:
         attributes = {
             "sym_name": ir.StringAttr.get("constant"),
@@ -691,8 +689,7 @@ def _lower_in_place(
 def _call_entry(
     body: _Lowering, op: Any, nodes: Sequence[Any], *, entry: Any, ordered: Sequence[Any]
 ) -> Sequence[Any]:
-    """Calls or inlines a rule's output that threads tokens, takes constants, or stays a
-    function."""
+    """Uses a rule's output that threads tokens, takes constants, or must stay a function."""
     ctx = body.ctx
     consts = tuple(
         mlir.ir_constants(c, const_lowering=ctx.const_lowering, aval=aval)

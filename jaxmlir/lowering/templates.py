@@ -65,8 +65,7 @@ class LeafTemplates:
         return key and self._cache.find(key)
 
     def find_alike(self, alike: PointwiseKind) -> tuple[bytes, Shape] | None:
-        """The bytecode of a template for pointwise ops of this kind, and the shape it was made
-        for."""
+        """The bytecode and the shape of a template for pointwise ops of this kind."""
         entry = self._cache.find_alike(self._key("alike", alike.text))
         code = entry and self._cache.find(entry[0])
         return (code, entry[1]) if entry and code else None
@@ -94,8 +93,8 @@ class LeafTemplates:
 
 
 def kept_leaves(module_context: Any, platforms: Any) -> LeafTemplates | None:
-    """The templates on disk for the lowering of a module; ``None`` if they must not be used: with a
-    mesh, or overridden lowering rules."""
+    """The templates on disk for the lowering of a module; ``None`` without a cache directory, with
+    a mesh, or with overridden lowering rules."""
     axes, parameters = module_context.axis_context, module_context.lowering_parameters
     mesh = getattr(axes, "abstract_mesh", None)
     is_plain = type(axes) is mlir.sharding_impls.ShardingContext and (mesh is None or mesh.empty)

@@ -122,8 +122,7 @@ class _FenceCalls:
         return list(ir.Operation.create("jaxpr.jit", types, [*values, *waits], attributes).results)
 
     def _symbol(self, name: str, types: Sequence[ir.Type], waits: Sequence[ir.Type]) -> str:
-        """The function that returns arguments of ``types`` and also takes arguments of
-        ``waits``."""
+        """The function that returns arguments of ``types`` and takes further ones of ``waits``."""
         key = (name, *types, *waits)
         if key not in self._symbols:
             self._symbols[key] = symbol = free_symbol(name, self._taken, self._numbers[name])

@@ -84,8 +84,7 @@ STORAGE = (
     "jaxpr-unroll-scans",
 )
 """The passes of level 2 for a program that is compiled next and not differentiated any more.  They
-decide how arrays are laid out, and what batches, loops (for their derivatives) and fusions
-store."""
+decide how arrays are laid out, and what batches, loops (for derivatives) and fusions store."""
 
 LEVELS: dict[int, tuple[str, ...]] = {
     0: (),

@@ -224,8 +224,7 @@ class Pipeline:
                     verified = _run_step(step, program, instrumentation, verified)
 
     def steps(self, instrumentation: Instrumentation) -> Iterable[tuple[Any, ...]]:
-        """The passes in groups: neighbouring C++ passes share a PassManager unless each is
-        observed."""
+        """The passes in groups: unless observed, neighbouring C++ passes share a PassManager."""
         group: tuple[Any, ...] = ()
         for p in self.passes:
             together = isinstance(p, _CxxPass) and not instrumentation.observes

@@ -63,8 +63,7 @@ def _hears(sink: Sink) -> RemarkListener:
 
 @contextlib.contextmanager
 def heard_by(hears: RemarkListener | None, pass_name: str) -> Iterator[None]:
-    """Passes the remarks made within the block to a function, each with its op before the
-    change."""
+    """Passes the remarks made within the block to a function, with the op before its change."""
     token = _listening.set(None if hears is None else (hears, pass_name))
     try:
         yield
@@ -78,8 +77,7 @@ def remarks_wanted() -> bool:
 
 
 def listener() -> Sink | None:
-    """A sink that passes remarks, without an op, to the current listener; ``None`` if there is
-    none."""
+    """A sink that passes remarks, without ops, to the current listener; ``None`` without one."""
     current = _listening.get()
     return None if current is None else lambda remark: current[0](remark, None)
 
@@ -98,8 +96,7 @@ def remark(op: Any, message: str) -> None:
 
 @contextlib.contextmanager
 def recording() -> Iterator[list[Diagnostic]]:
-    """Records the remarks made within the block instead of passing them on; none if nobody
-    listens."""
+    """Records the remarks made within the block, if anybody listens, instead of passing them on."""
     remarks: list[Diagnostic] = []
     listener = _listening.get()
     if listener is None:

@@ -65,8 +65,7 @@ class Costs(NamedTuple):
     linked_value: float
     """A value that the kernel that computes it stores, in a loop that already stores it."""
     spread_value: float
-    """Broadcasting a value in memory for a loop that reads each of its elements for several
-    others."""
+    """Broadcasting a value in memory for a loop that reads each element for several others."""
     stacked_value: float
     """One more value, even a scalar, that is stacked with others into one array."""
     compiled_op: float

@@ -60,8 +60,7 @@ class WorkEstimate(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """An instruction of a computation: its result's name and type, the op, and the rest of the
-    line."""
+    """An instruction of a computation: its result's name and type, the op, the rest of the line."""
 
     name: str
     type: str

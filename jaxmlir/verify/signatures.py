@@ -252,8 +252,7 @@ class _NamedFunction:
     def _compare(
         self, verb: str, have: Sequence[Any], groups: Sequence[tuple[str, Sequence[Any]]]
     ) -> Iterator[str]:
-        """The differences between types and named groups of expected types; ``None`` accepts
-        any."""
+        """The differences of types from named groups of expected types; ``None`` accepts any."""
         want = [aval for _, group in groups for aval in group]
         where = f" attribute '{self.attribute}': expected a function that {verb} "
         if len(want) != len(have):

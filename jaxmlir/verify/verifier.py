@@ -231,8 +231,7 @@ class Verifier:
                 self.report(function, f"'func.func' op argument #{i}: {_paragraph(e)}")
 
     def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
-        """The functions an op refers to, and whether as custom rules; ``None`` for an invalid
-        op."""
+        """The functions an op refers to, and whether as custom rules; ``None`` if it is invalid."""
         errors = _read(_structure_errors(op, name), name)
         callees: list[tuple[str, bool]] = []
         if not errors:
@@ -500,7 +499,7 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
                     if expected := signatures.unmet(op, item, attr.kind):
                         yield f" attribute '{key}': expected {expected} at {i}, got {item}"
         if attr is not None and not attr.each:
-            # A custom rule that does not exist has no attribute, so none is not allowed.
+            # A missing custom rule has no attribute; an attribute ``none`` is an error.
             kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
             expected = signatures.unmet(op, attributes[key], kind)
             if expected:
