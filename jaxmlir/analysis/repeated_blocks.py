@@ -142,7 +142,7 @@ class OpString:
         return self.body.ops[self.index[letter]]
 
     def sources(self, word: RepeatedBlock) -> tuple[np.ndarray, np.ndarray]:
-        """Operands at each place of a word: the value's number, and the letter that gives it or
+        """The operands at each place of a word: value numbers, and the letters that give them or
         -1."""
         values = self._at(self._operands, word)
         return values, self.made[values]

@@ -370,8 +370,7 @@ class _Lowering:
         rules: tuple[Any, ...],
         alike: pointwise.PointwiseKind | None = None,
     ) -> LoweringTemplate:
-        """The template for the op's own shape, read back if an earlier module of the process had
-        it.
+        """The template for the op's own shape; read back if the process has made it before.
 
         Without a cache on disk, its bytecode is kept from the second module on only: most templates
         of the first program of a process are not used again.
@@ -425,8 +424,7 @@ class _Lowering:
         return self.cache[key]
 
     def emit_leaf(self, eqn: _RuleArguments, lower: Any) -> LoweringTemplate:
-        """A rule's output for arrays: JAX's ``_emit_lowering_rule_as_fun``, reduced to what arrays
-        need.
+        """A rule's output for arrays: JAX's ``_emit_lowering_rule_as_fun``, reduced to arrays.
 
         Lowering a small program spends most of its time here.
         """

@@ -1,6 +1,6 @@
 """Descriptions of passes and their options, read from the source.
 
-Listing passes must not import them: some import JAX, and those of other packages import anything.
+Listing passes must not import them: some import JAX, and passes of other packages import anything.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ class Costs(NamedTuple):
     """The costs that the hardware, the compiler and the runtime of a target charge.
 
     Times are nanoseconds of one thread of a host, or of a whole device.  A number that is missing
-    from a table is taken from the platform that the table is ``like``, or else from the CPU's
-    table.
+    from a table is that of the platform that the table is ``like``, or else the CPU's.
     """
 
     launch: float
@@ -63,7 +62,7 @@ class Costs(NamedTuple):
     fused_value: float
     """One more value that the elementwise kernel that computes it stores."""
     linked_value: float
-    """A value that the kernel that computes it stores, in a loop that already stores it."""
+    """Still storing a value that a loop already stores, in the kernel that computes it."""
     spread_value: float
     """Broadcasting a value in memory for a loop that reads each element for several others."""
     stacked_value: float

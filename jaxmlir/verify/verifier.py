@@ -423,8 +423,7 @@ def _abstract_eval(
 ) -> Any:
     """A primitive's abstract evaluation, through the cache that JAX uses for tracing.
 
-    The same evaluations recur: ops that rules trace are verified next, and rules run on verified
-    ops.
+    The same evaluations recur: traced ops are verified next, and rules run on verified ops.
     """
     if ops.may_have_functions(name) or primitive.ref_allocating:
         return primitive.abstract_eval(*avals, **parameters)
