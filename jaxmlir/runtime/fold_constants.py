@@ -64,8 +64,7 @@ _CONSTANT = "jaxpr.constant"
 
 
 class FoldConstants(Pass):
-    """Compute what depends on constants alone, where that takes long and gives no more than it
-    takes.
+    """Fold values that depend on constants alone, if they take long to compute and are small.
 
     Options:
       min-work: the least number of operations; by default that of starting a kernel.

@@ -1,4 +1,4 @@
-"""Targets: the properties of what a program will be compiled for, as far as passes need them.
+"""Targets: what passes need to know of the compiler and the devices that a program is for.
 
 A target is made where JAX lowers a program, or given by name: ``"tpu"``, ``"cuda:h100"``, or with a
 topology ``"tpu:v5e:2x2"``.  Passes read it from ``program.target``.  No pass asks JAX which backend
