@@ -381,7 +381,7 @@ class Peaks:
         return MemoryProfile(analyses_of(self._program).body(function), self.of_op)
 
     def of_entries(self) -> list[MemoryProfile]:
-        """The profiles of the program's entry points."""
+        """The profiles of public functions, and of functions that no other refers to."""
         return [*map(self.profile, analyses_of(self._program).graph.entry_points())]
 
 
