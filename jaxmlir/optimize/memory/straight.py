@@ -63,7 +63,7 @@ class Segment(NamedTuple):
     ops: list[int]
     """The ops that are run again."""
     values: list[int]
-    """Their results that the backward pass reads."""
+    """The results of these ops that the backward pass reads."""
     reads: list[int]
     """The values that the ops read and don't compute."""
     tied: list[int]

@@ -139,7 +139,7 @@ def estimate(
     # Partial sums are left out: they are small beside the rows that they sum up.
     results = [v for i in ops for v in range(*body.results[i])]
     leaving = outer | {v for v in results if schedule.dim(v) is None}
-    # Recomputed rows are in memory while they are read, whether earlier or later loops read them.
+    # Recomputed rows count, both those that this stage reads and those that later stages read.
     return StageEstimate(
         int(profile.needed(ops, {v for v in reads & again if stored[v]}, leaving - again).max()),
         sum(map(bytes_of, reads - again)) + sum(map(bytes_of, outer - again)),
