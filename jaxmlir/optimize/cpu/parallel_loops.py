@@ -1,7 +1,7 @@
 """``jaxpr-parallel-loops``: several threads compute large steps of a loop.
 
-XLA's CPU compiler runs a large kernel on all its threads.  But since jax 0.12 it makes one kernel
-of a whole loop, if nothing in it calls a library, and runs it on one thread.  That is right for
+XLA's CPU compiler runs a large kernel on all its threads.  But that of jax 0.12 makes one kernel of
+a whole loop, if nothing in it calls a library, and runs it on one thread.  That is right for
 steps of a few hundred numbers, which take less time than starting a kernel, and a loss for large
 steps.  Loops of large steps are marked, and lowered in a form that stays a loop of kernels
 (:mod:`jaxmlir.analysis.parallel_loops`)::
