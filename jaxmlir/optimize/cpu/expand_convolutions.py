@@ -222,7 +222,7 @@ class _ExpandedConvolution(NamedTuple):
         """Whether it is the gradient, with respect to the kernel, of a convolution of a few padded
         images.
 
-        The padded images are transposed next, because XLA undoes padding right before it.
+        The array is transposed after it is padded: XLA takes a pad right before a convolution back.
         """
         x, k = self._in_order(x, k)
         images, results = k.shape[-2:]

@@ -13,7 +13,7 @@ with jax 0.10 also for more elements, if many results are behind the axis.
 The operand of the reduction may be computed by a few cheap ops, with intermediate values that have
 other users.  Then these ops are written for each slice, and their inputs are sliced: XLA would
 store all of ``d = x - y`` for the slices of ``d ** 2`` and, in its gradient, for ``2 * d``.
-Padded or joined arrays are sliced as they are.
+If an input is a padded or joined array, the operand itself is sliced.
 
 A sum may leave a short last axis, such as the coordinates of a force.  XLA's kernel goes through
 the last axis, however short, in its innermost loop.  If the operand is not stored but fused, and
@@ -129,11 +129,10 @@ class UnrollReductions(ExpandOps):
     """Write reductions over a few elements as operations on slices.
 
     Options:
-      max-size: reductions over more elements are left alone, unless ``max-kept`` allows them.
-      max-kept: of reductions over more than ``max-size`` elements, those that leave a last axis of
-        more elements than this are left alone.
-      min-results: reductions with fewer results are left alone; the last axis that a reduction over
-        more than ``max-size`` elements leaves does not count.
+      max-size: reductions over more elements are left alone, unless they leave a short last axis.
+      max-kept: the greatest length of such a last axis.
+      min-results: reductions of an array that has fewer elements than this for each element that is
+        reduced, or for each element of such a last axis, are left alone.
     """
 
     name: ClassVar[str] = "jaxpr-unroll-reductions"
