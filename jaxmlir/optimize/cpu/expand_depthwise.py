@@ -141,7 +141,7 @@ class _DepthwiseConvolution(NamedTuple):
         return lax.pad(x, np.zeros((), x.dtype), padding)
 
     def starts(self, rank: int) -> np.ndarray:
-        """For each place of a window, the start in the padded array of the elements that meet it."""
+        """For each place of a window, where in the padded array the elements that meet it start."""
         places = np.array(list(np.ndindex(*self.taps)), np.int32)
         starts = np.zeros((len(places), rank), np.int32)
         starts[:, self.lhs[2:]] = places * np.array(self.moves, np.int32)

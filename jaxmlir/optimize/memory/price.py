@@ -29,11 +29,9 @@ MEMORY = 1.25
 time in memory that is mapped anew, where it is longest."""
 SLOWDOWN = 0.05
 """The fraction of its time that a pair of loops may take longer by default on a host, to save
-memory.  On a device it is zero: memory matters there only when it is full, and then the user sets a
-budget."""
+memory.  On a device it is zero: memory is short there only when it is full, which a budget says."""
 MOVED = 16.0
-"""The number of bytes that are stored and read again in the time of sending one to another device.
-"""
+"""How often a byte can be stored and read again in the time of sending one to another device."""
 _MOVING = frozenset({"device_put", "reshard", "sharding_constraint"})
 
 
@@ -160,8 +158,8 @@ class Prices:
 
 @functools.cache
 def _is_distinct(name: str) -> bool:
-    """Whether ops of a name must not run twice: collectives, and ops of which two with the same
-    operands are not the same."""
+    """Whether ops of a name must not run twice: collectives, and ops that are ``distinct`` even with
+    the same operands, such as copies and messages."""
     record = ops.record_of(name)
     # Running a collective again communicates again.
     return record is not None and bool(record in COLLECTIVES.ops or record.distinct)

@@ -42,7 +42,7 @@ from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, may_have_functions, with_trait
 
-# Ops that the kernel computes that reads them, and ops whose result has the memory of the operand.
+# Ops that are fused into the kernels that read them; ops whose result is their operand's memory.
 FUSED = FUSIBLE - INDEXED
 VIEWS = with_trait(Trait.RESHAPE)
 # Ops that are computed as a part of the reduction that alone reads them.  By the temporary memory
@@ -324,7 +324,7 @@ class _Callees:
 
 
 def _callee(op: Any, name: str) -> str | None:
-    """The callee of an op if XLA inlines it; ``None`` if the call has a context of its own."""
+    """The callee of an op if XLA inlines it and the call has no context of its own."""
     if not is_inlined(op, name) or "jaxpr.ctx" in op.attributes:
         return None
     return op.attributes["jaxpr"].value

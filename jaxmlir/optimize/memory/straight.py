@@ -135,11 +135,9 @@ class StraightLine:
         return segments
 
     def _cuts(self, number: int) -> list[int]:
-        """The ops at which segments begin, and the end of the last segment.
-
-        Segments have about equal shares of the bytes that are read late.  Within half a segment of
-        such a place, the cut is where the fewest bytes have to stay in memory.
-        """
+        """The ops at which segments begin, and the end of the last one.  Segments have about equal
+        shares of the bytes read late; each cut is, within half a segment of its place, where the
+        fewest bytes have to stay in memory."""
         body, turn = self.body, self.turn
         read_late = np.zeros(turn + 2)
         staying = np.zeros(turn + 2)
@@ -243,9 +241,7 @@ class StraightLine:
 
     def _begun(self, place: int) -> list[int]:
         """The values of the backward pass that would be fused into ops after a place, and are
-        smaller than the inputs that would have to stay in memory for that.
-
-        Updates ``kernel``: from now on, these values count as stored before the place.
+        smaller than the inputs that would have to stay for that.  They count as stored from now on.
         """
         begun = []
         for index in range(self.turn + 1, place):
@@ -535,11 +531,8 @@ class _BudgetSearch:
         return trial
 
     def _estimated(self, way: MemoryStrategy) -> MemoryStrategy | None:
-        """The strategy, if it meets the budget.
-
-        Of the strategies that are not expected to meet it, only the first is compiled: estimates
-        don't cover what fences do.
-        """
+        """The strategy, if it meets the budget.  Only the first is compiled even if it is not
+        expected to meet it, because estimates don't cover what fences do."""
         self.step(f"estimating way {len(self.estimates)}")
         trial = self._gone(way._replace(fences=False))
         estimate = self.estimates[way] = peak_beside_results(trial)

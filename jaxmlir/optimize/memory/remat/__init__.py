@@ -57,7 +57,7 @@ class Remat(Pass):
     Options:
       memory-budget: memory that the program may take besides its arguments and results: a fraction
         of what it takes now, up to 1, or, from 2 on, bytes.  By default values are recomputed
-        where that saves time.
+        where that pays.
       measure: compile the program for JAX's default backend, up to sixteen times, to see what
         memory it takes.  By default that is estimated.
       calls: how often the program is taken to be called: without a budget, recomputing values has
@@ -94,8 +94,8 @@ class Remat(Pass):
             # second loop can read it as well.
             sunk = SinkReductions().run(program)
             return _in_loops(program, None, 0, 0.0, self.calls) or sunk
-        # Values that fit in a device's fast memory are cheap to store for the kernels that compute
-        # them; one more kernel that recomputes a value takes longer.
+        # If a device's fast memory holds all values, the kernels that compute them store them there;
+        # one more kernel, which recomputes a value, takes longer.
         is_cached = most_at_once(program) <= costs.cached
         return not is_cached and _in_loops(program, None, 0, 0.0, self.calls)
 

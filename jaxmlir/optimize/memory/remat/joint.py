@@ -1,5 +1,4 @@
-"""Joins the bodies of two scans, the second of which reads stacked results of the first, into one;
-and separates them again.
+"""Joins two scans, the second of which reads stacked results of the first, and separates them.
 
 A forward loop and the backward loop of its derivative are such a pair.  In the *joint body* both
 run in the same iteration, so a value that the first loop hands to the second is a value like any
@@ -124,10 +123,8 @@ class LoopPair:
 
     @functools.cached_property
     def retained(self) -> tuple[int, ...]:
-        """The slices, computed by the program, that only the first loop reads so far.
-
-        They are in memory, but would have to stay there if the second loop read them.
-        """
+        """The slices, computed by the program, that only the first loop reads so far: they are in
+        memory, but would have to stay there for the second loop."""
         later = set().union(*self.taken)
         return tuple(
             i

@@ -1,7 +1,7 @@
 """``jaxpr-tile``: computes batches of independent rows, some rows at a time.
 
-Most programs compute each row of a batch by itself, and so do their derivatives.  Run op by op,
-such a program has all intermediate values of all rows in memory at once.  This pass makes the ops
+Programs compute most values of a batch for each row by itself, and so do their derivatives.  Run op
+by op, a program has all intermediate values of all rows in memory at once.  This pass makes the ops
 that are independent along the batch the body of a scan over tiles of it::
 
     s = softmax(x @ w)                 for each tile x' of x, dy' of dy:
