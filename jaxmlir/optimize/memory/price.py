@@ -158,8 +158,8 @@ class Prices:
 
 @functools.cache
 def _is_distinct(name: str) -> bool:
-    """Whether ops of a name must not run twice: collectives, and ops that are ``distinct`` even with
-    the same operands, such as copies and messages."""
+    """Whether ops of a name must not run twice: collectives, and ops that are ``distinct`` even
+    with the same operands, such as copies and messages."""
     record = ops.record_of(name)
     # Running a collective again communicates again.
     return record is not None and bool(record in COLLECTIVES.ops or record.distinct)

@@ -262,8 +262,8 @@ class LateValueSearch:
         return None
 
     def _late_value(self, value: int, top: int, depth: int) -> ir.Value | None:
-        """A value that the function's op ``top`` depends on, and that takes at least ``depth`` steps
-        one after another; one in memory if possible; ``None`` if there is none."""
+        """A value that the function's op ``top`` depends on, and that takes at least ``depth``
+        steps one after another; one in memory if possible; ``None`` if there is none."""
         line = self._line
         operands = [line.number(v) for v in line.body.operands[top]]
         operands = [v for v in operands if v != value and is_plain_array(line.types[v])]

@@ -94,8 +94,8 @@ class Remat(Pass):
             # second loop can read it as well.
             sunk = SinkReductions().run(program)
             return _in_loops(program, None, 0, 0.0, self.calls) or sunk
-        # If a device's fast memory holds all values, the kernels that compute them store them there;
-        # one more kernel, which recomputes a value, takes longer.
+        # If a device's fast memory holds all values, the kernels that compute them store them
+        # there; one more kernel, which recomputes a value, takes longer.
         is_cached = most_at_once(program) <= costs.cached
         return not is_cached and _in_loops(program, None, 0, 0.0, self.calls)
 

@@ -1,4 +1,4 @@
-"""Joins two scans, the second of which reads stacked results of the first, and separates them.
+"""Joins two scans, the second of which scans stacked results of the first; and separates them.
 
 A forward loop and the backward loop of its derivative are such a pair.  In the *joint body* both
 run in the same iteration, so a value that the first loop hands to the second is a value like any

@@ -130,7 +130,7 @@ def _join(signature: Signature, dims: tuple[int | None, ...]) -> RowOp | None:
         return None
     op = RowOp.of(signature, loop)
     if op.is_reduction:
-        # An operand of which another dimension is the batch of the region is read whole.
+        # An operand whose batch dimension is another one is read whole.
         return op if maps.combine and None not in op.operands else None
     return None if None in op.results else op
 
