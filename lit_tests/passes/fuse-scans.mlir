@@ -11,7 +11,7 @@
 
 // The bodies differ in a number: its two values are stacked as an operand of the batch, and so are
 // the initial values. Both scans read the same rows, which are not batched. The sine of the first
-// result is between the two scans, and moves behind. The third scan needs the sine, and stays.
+// result is between the two scans, and moves behind them. The third scan needs the sine, and stays.
 // CHECK:      func.func public @main(
 // CHECK:        %[[BATCH:.*]] = "jaxpr.scan"(%{{.*}}, %{{.*}}, %arg2) {jaxpr = @[[BODY:.*]], length = 3 : i64, num_carry = 1 : i64, num_consts = 1 : i64} : (tensor<2xf32>, tensor<2xf32>, tensor<3xf32>) -> tensor<2xf32>
 // CHECK-NOT:    jaxpr.scan
