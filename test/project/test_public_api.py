@@ -43,7 +43,7 @@ def test_every_public_name_of_the_package_is_documented():
     assert public(dir(jaxmlir)) - documented_names() == set()
 
 
-@pytest.mark.parametrize("package", ["", ".interpret", ".passes", ".artifact"])
+@pytest.mark.parametrize("package", ["", ".interpret", ".passes"])
 def test_type_checkers_see_the_names_that_load_on_first_use(package):
     module = importlib.import_module(f"jaxmlir{package}")
     path = Path(module.__file__)
