@@ -49,7 +49,7 @@ from jax import lax
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.compile_time import PER_CONVOLUTION
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
@@ -109,8 +109,6 @@ class ExpandConvolutions(ExpandOps):
     name: ClassVar[str] = "jaxpr-expand-convolutions"
 
     def expansion(self, node: OpView) -> Expansion | None:
-        if not is_plain_op(node):
-            return None
         expanded = _ExpandedConvolution.of(node)
         x, k = (aval_of(v.type) for v in node.operands)
         y = aval_of(node.op.results[0].type)

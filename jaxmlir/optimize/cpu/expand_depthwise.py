@@ -25,7 +25,7 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
@@ -80,8 +80,6 @@ class ExpandDepthwise(ExpandOps):
 
 def _suited(node: OpView) -> _DepthwiseConvolution | None:
     """How an op is expanded; ``None`` if it is not depthwise, or of a type that is rounded more."""
-    if not is_plain_op(node):
-        return None
     x, k = (aval_of(v.type) for v in node.operands)
     preferred = node.get("preferred_element_type")
     # To NumPy, no dtype is float64.

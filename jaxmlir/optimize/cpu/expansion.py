@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import fences
@@ -85,7 +86,7 @@ class ExpandOps(Pass):
         writer = ExpansionWriter(Rules(program), fences(program))
 
         def write(node: OpView) -> Values | None:
-            candidate = expansion(node)
+            candidate = expansion(node) if is_plain_op(node) else None
             if candidate is None:
                 return None
             if not compile_time.pays(function_of(node), candidate.ops, candidate.saved):
@@ -102,7 +103,7 @@ class ExpandOps(Pass):
         return self.expansion
 
     def expansion(self, node: OpView) -> Expansion | None:
-        """What an op is written as; ``None`` where it stays."""
+        """What an op on plain arrays is written as; ``None`` where it stays."""
         raise NotImplementedError
 
 
