@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.dialect import locations
@@ -24,6 +24,17 @@ from jaxmlir.dialect.module import Module
 
 # The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
 _BARRIER_SINCE = (0, 11)
+
+class FencedValue(NamedTuple):
+    """A value of a function to put a fence on."""
+
+    index: int
+    """The number of the op whose result it is; -1 of an argument."""
+    result: int
+    reason: str
+    views: tuple[int, ...] = ()
+    """Other results of the op that are the same array in another shape."""
+
 
 JointFence = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Writes a fence on several values, each of which is there when all are."""

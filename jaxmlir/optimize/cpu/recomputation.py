@@ -55,25 +55,12 @@ from jaxmlir.analysis.fusion import (
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.optimize.barriers import FencedValue
 
 _SLOW = SLOW.keys() - TAKEN_FOR_QUICK
 _JOINS = with_trait(Trait.JOINING)
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
-
-
-class FencedValue(NamedTuple):
-    """A value to fence."""
-
-    index: int
-    """The number of the op whose result it is, in its function."""
-    result: int
-    cost: int
-    users: int
-    views: tuple[int, ...]
-    """Other results of the op that are the same array in another shape."""
-    is_branched: bool = False
-    """Whether it is fenced for the kernel that reads it, which would not be vectorized."""
 
 
 class ElementCost(NamedTuple):
@@ -110,32 +97,30 @@ class FunctionSummary(NamedTuple):
     """For each result, how often a kernel asks of an element of it where it is."""
 
 
-class RecomputeCosts:
-    """How many elementary ops compute an element of a value, those of called functions included.
+def dear_values(
+    symbols: Iterable[str], bodies: Callable[[str], FunctionView], threshold: int
+) -> dict[str, list[FencedValue]]:
+    """The values to store, by function.
 
     Args:
       bodies: the function of a symbol.
       threshold: the cost of an element over which a value is fenced.
     """
+    summaries: dict[str, FunctionSummary] = {}
 
-    def __init__(self, bodies: Callable[[str], FunctionView], threshold: int):
-        self._bodies = bodies
-        self._threshold = threshold
-        self._by_symbol: dict[str, FunctionSummary] = {}
-
-    def of(self, symbol: str) -> FunctionSummary:
-        costs = self._by_symbol.get(symbol)
-        if costs is None:
-            body = self._bodies(symbol)
+    def of(symbol: str) -> FunctionSummary:
+        if symbol not in summaries:
+            body = bodies(symbol)
             # A rule that calls its own function: in itself this costs nothing.
             outs = len(body.returned)
-            free, users = [_FREE] * outs, [1] * body.arity
-            nowhere = [False] * outs
-            self._by_symbol[symbol] = FunctionSummary(
-                [], free, free, users, [], {}, nowhere, [0] * outs
+            free, nowhere = [_FREE] * outs, [False] * outs
+            summaries[symbol] = FunctionSummary(
+                [], free, free, [1] * body.arity, [], {}, nowhere, [0] * outs
             )
-            costs = self._by_symbol[symbol] = _FenceWalk(body, self.of, self._threshold).run()
-        return costs
+            summaries[symbol] = _FenceWalk(body, of, threshold).run()
+        return summaries[symbol]
+
+    return {symbol: of(symbol).fenced for symbol in symbols}
 
 
 class _FenceWalk:
@@ -230,7 +215,8 @@ class _FenceWalk:
         ]
         for v in self._branches.meet(name, result, read, dear):
             if self._costs[v] != _FREE:
-                self._fence(self._body.makers[v], v, self._costs[v].ops, self._users[v], True)
+                use = "the kernel that reads it asks where each element is"
+                self._fence(self._body.makers[v], v, self._costs[v].ops, use)
 
     def _weigh(
         self, index: int, value: int, cost: ElementCost, again: ElementCost, others: Sequence[int]
@@ -258,7 +244,8 @@ class _FenceWalk:
             and ops > self._least(alike, users, is_spread)
             and _is_array(self._body.types[value])
         ):
-            self._fence(index, value, ops, users, False, others)
+            use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
+            self._fence(index, value, ops, use, others)
             self._joined.difference_update(alike)
             self._branches.forget(alike)
 
@@ -271,17 +258,11 @@ class _FenceWalk:
         return least // GATHERED_FACTOR if any(map(self._spread.get, alike)) else least
 
     def _fence(
-        self,
-        index: int,
-        value: int,
-        ops: int,
-        users: int,
-        is_branched: bool,
-        others: Sequence[int] = (),
+        self, index: int, value: int, ops: int, use: str, others: Sequence[int] = ()
     ) -> None:
-        first = self._body.results[index][0]
+        first, reason = self._body.results[index][0], f"{use}, and an element costs {ops} ops"
         views = tuple([v - first for v in others])
-        self._fenced.append(FencedValue(index, value - first, ops, users, views, is_branched))
+        self._fenced.append(FencedValue(index, value - first, reason, views))
         self._costs[value] = self._again[value] = _FREE
 
 
