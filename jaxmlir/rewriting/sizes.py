@@ -10,7 +10,7 @@ import numpy as np
 from jaxmlir._compat import core, shape_poly, state_types
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.ir import TREES, func, ir
 from jaxmlir.dialect.types import aval_of, type_of
 
 Sizes = Mapping[str, Any]
@@ -31,9 +31,6 @@ def plain(size: Any) -> Any:
     return int(size) if core.is_constant_dim(size) else size
 
 
-# A node of a pytree may have sizes: that of a sparse matrix has its shape.
-_TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
-
 
 class SizeSubstitution:
     """Numbers for dimension variables, in types, attributes and ops."""
@@ -47,7 +44,8 @@ class SizeSubstitution:
         type_ = function.type
         types = [[self.type(t) for t in side] for side in (type_.inputs, type_.results)]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
-        for tree in (key for key in _TREES if key in function.attributes):
+        # A node of a pytree may have sizes: that of a sparse matrix has its shape.
+        for tree in (key for key in TREES if key in function.attributes):
             function.attributes[tree] = self.attribute(function.attributes[tree])
         for block in function.body:
             for argument in block.arguments:

@@ -57,36 +57,31 @@ class MaterializeShared(Pass):
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        return fence(program, self.threshold)
+        together = fences_together(program)
+        if together is None:
+            return False
+        put, count, symbols = alone(together), 0, [*program.functions]
+        analyses = analyses_of(program)
 
+        def bodies(symbol: str) -> FunctionView:
+            return analyses.body(program.function(symbol))
 
-def fence(program: Module, threshold: int = MaterializeShared.threshold) -> bool:
-    """Puts fences into a program, in place; whether any."""
-    together = fences_together(program)
-    if together is None:
-        return False
-    put, count, symbols = alone(together), 0, [*program.functions]
-    analyses = analyses_of(program)
-
-    def bodies(symbol: str) -> FunctionView:
-        return analyses.body(program.function(symbol))
-
-    dear = functools.partial(dear_values, threshold=threshold)
-    for fenced_values in (dear, crowded_sums, summed_apart, read_in_two_ways):
-        for symbol, values in fenced_values(symbols, bodies).items():
+        dear = functools.partial(dear_values, threshold=self.threshold)
+        for fenced_values in (dear, crowded_sums, summed_apart, read_in_two_ways):
+            for symbol, values in fenced_values(symbols, bodies).items():
+                body = bodies(symbol)
+                fences = [new for v in sorted(values, reverse=True) for new in _store(body, v, put)]
+                if fences:
+                    analyses.put_in(symbol, sorted(fences, key=lambda new: new.after))
+                    count += len(values)
+        for symbol in loop_bodies(map(bodies, symbols)):
             body = bodies(symbol)
-            fences = [new for v in sorted(values, reverse=True) for new in _store(body, v, put)]
-            if fences:
-                analyses.put_in(symbol, sorted(fences, key=lambda new: new.after))
-                count += len(values)
-    for symbol in loop_bodies(map(bodies, symbols)):
-        body = bodies(symbol)
-        for write in overwritten(body):
-            read_first(body, write, together)
-            count += 1
-    if count:
-        program.changed()
-    return count > 0
+            for write in overwritten(body):
+                read_first(body, write, together)
+                count += 1
+        if count:
+            program.changed()
+        return count > 0
 
 
 def _store(

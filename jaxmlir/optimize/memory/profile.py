@@ -330,15 +330,12 @@ class Peaks:
             return Timeline(self._program, function, self)
         return MemoryProfile(analyses_of(self._program).body(function), self.of_op)
 
-    def of_entries(self) -> list[MemoryProfile]:
-        """The profiles of the public functions, and of those that others call from elsewhere."""
-        return [*map(self.profile, analyses_of(self._program).graph.entry_points())]
-
 
 def peak(program: Module) -> float:
     """Bytes that a program needs at once, besides arguments and results: its entry point that needs
     most."""
-    return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
+    peaks, entries = Peaks(program), analyses_of(program).graph.entry_points()
+    return max([peaks.profile(symbol).peak for symbol in entries], default=0.0)
 
 
 def peak_beside_results(program: Module) -> float:
