@@ -87,7 +87,6 @@ class StageEstimate(NamedTuple):
       kernels: how many loops over memory a tile is.
       added: what is stored for other stages that was not stored before, only computed where it
         was read.
-      costs: of the target.
     """
 
     peak: int
@@ -95,24 +94,23 @@ class StageEstimate(NamedTuple):
     shared: int
     kernels: int
     added: int
-    costs: Costs
 
     def saved(self, tiles: Tiles) -> float:
         """Bytes that are not stored at once, for only those of a tile are."""
         return self.peak * (1 - tiles.size / tiles.rows) - self.added
 
-    def cost(self, tiles: Tiles) -> float:
+    def cost(self, tiles: Tiles, costs: Costs) -> float:
         """Nanoseconds that tiles take beyond the time that the batch takes."""
         count = tiles.count + (tiles.rest > 0)
         # What every tile reads or writes as a whole, the weights of its matrix products and their
         # gradients, is in a cache as the copies of rows are: of the perceptron 0.08 to 0.19 ns.
-        copied = self.costs.stored_byte_cached
-        per_tile = copied * self.shared + self.costs.fork * self.kernels
-        return count * per_tile + copied * self.rows + self.costs.stored_byte_mapped * self.added
+        copied = costs.stored_byte_cached
+        per_tile = copied * self.shared + costs.fork * self.kernels
+        return count * per_tile + copied * self.rows + costs.stored_byte_mapped * self.added
 
 
 def estimate(
-    schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int], costs: Costs
+    schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int]
 ) -> StageEstimate:
     """What a stage takes.
 
@@ -123,15 +121,11 @@ def estimate(
     outer = set(schedule.outer(number))
     reads: set[int] = set()
     shared: set[int] = set()
-    for i in ops:
-        dims = schedule.rows[i].operands
-        for v, d, is_inner in zip(body.operands[i], dims, schedule.inner[i], strict=True):
-            if is_inner:
-                continue
-            if d is not None:
-                reads.add(v)
-            elif body.names[i] not in FUSIBLE:
-                shared.add(v)
+    for i, v, d in schedule.read_elsewhere(number):
+        if d is not None:
+            reads.add(v)
+        elif body.names[i] not in FUSIBLE:
+            shared.add(v)
     sums = schedule.sums(number)
     bytes_of = profile.sizes.__getitem__
     stored = profile.stored
@@ -146,7 +140,6 @@ def estimate(
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
         sum(stored[v] or v in leaving for v in results),
         added,
-        costs,
     )
 
 
@@ -214,11 +207,13 @@ class TilePlan(NamedTuple):
 
     Attributes:
       estimates: of the stages that have a loop, by number.
+      costs: of the target.
     """
 
     schedule: Schedule
     tiles: Tiles
     estimates: dict[int, StageEstimate]
+    costs: Costs
 
     @property
     def saved(self) -> float:
@@ -228,13 +223,12 @@ class TilePlan(NamedTuple):
     @property
     def gain(self) -> float:
         """Nanoseconds that it saves."""
-        costs = next(iter(self.estimates.values())).costs
-        return costs.mapped_byte * self.saved
+        return self.costs.mapped_byte * self.saved
 
     @property
     def cost(self) -> float:
         """Nanoseconds that it takes."""
-        return sum(e.cost(self.tiles) for e in self.estimates.values())
+        return sum(e.cost(self.tiles, self.costs) for e in self.estimates.values())
 
     @property
     def time(self) -> float:
@@ -329,16 +323,16 @@ class _TileSearch(NamedTuple):
         if self.tile_size is None and self._fits(schedule):
             return None
         again = computed_again(schedule, self.prices, self.profile.sizes)
-        costs = self.prices.program.target.costs
         estimates = {
-            number: estimate(schedule, number, self.profile, again, costs)
+            number: estimate(schedule, number, self.profile, again)
             for number, stage in enumerate(schedule.stages)
             if stage.rows
         }
         if not estimates:
             return None
         tiles = self._tiles(rows, max(e.peak for e in estimates.values()))
-        return None if tiles is None else TilePlan(schedule, tiles, estimates)
+        costs = self.prices.program.target.costs
+        return None if tiles is None else TilePlan(schedule, tiles, estimates, costs)
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are there at once."""

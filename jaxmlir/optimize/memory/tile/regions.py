@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -195,6 +195,15 @@ class Schedule:
     def sums(self, stage: int) -> list[int]:
         """The values that are reduced over the rows of a stage, and read elsewhere."""
         return [v for v in self._leaving(stage) if self.dim(v) is None]
+
+    def read_elsewhere(self, stage: int) -> Iterator[tuple[int, int, int | None]]:
+        """What the ops of a stage read that its loop does not compute: the op, the value, and the
+        dimension along which rows are read; ``None`` where it is read whole."""
+        for i in self.stages[stage].rows:
+            dims = self.rows[i].operands
+            for v, d, is_inner in zip(self.body.operands[i], dims, self.inner[i], strict=True):
+                if not is_inner:
+                    yield i, v, d
 
     def is_read_whole(self, value: int) -> bool:
         """Whether a value that is computed by rows is returned, or read otherwise than by rows."""
@@ -396,7 +405,9 @@ class TileWriter:
 
     def _stage(self, number: int) -> None:
         """Writes the loop of a stage, and the rows that it leaves."""
-        reads, wholes = self._reads(number)
+        read = [*dict.fromkeys((v, d) for _, v, d in self._schedule.read_elsewhere(number))]
+        reads = [(v, d) for v, d in read if d is not None]
+        wholes = [v for v, d in read if d is None]
         outer, sums = self._schedule.outer(number), self._schedule.sums(number)
         totals = [_CarriedTotal(self._combine(v), self._body.types[v]) for v in sums]
         carried, stacked = self._scan(number, reads, wholes, outer, sums, totals)
@@ -412,21 +423,6 @@ class TileWriter:
             rows = self._rows[v] = _TiledRows(self._schedule.dim(v), tiles, rest.get(v))
             if self._schedule.is_read_whole(v):
                 self._whole[v] = _together(rows, self._body.types[v])
-
-    def _reads(self, number: int) -> tuple[list[RowRead], list[int]]:
-        """What the ops of a stage read from elsewhere: by rows, and whole."""
-        reads: dict[RowRead, None] = {}
-        wholes: dict[int, None] = {}
-        for i in self._schedule.stages[number].rows:
-            dims = self._schedule.rows[i].operands
-            for k, (v, d) in enumerate(zip(self._body.operands[i], dims, strict=True)):
-                if self._schedule.inner[i][k]:
-                    continue
-                if d is None:
-                    wholes[v] = None
-                else:
-                    reads[v, d] = None
-        return list(reads), list(wholes)
 
     def _combine(self, value: int) -> str:
         return self._schedule.rows[self._body.makers[value]].combine
