@@ -25,7 +25,7 @@ from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter, pad_dims
 from jaxmlir.passes.base import Count
 
 # Nanoseconds an element of XLA / of this, a CPU core, jax 0.10 and 0.12:
@@ -105,12 +105,8 @@ def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
         even = lax.concatenate([even, _logaddexp(before, others)], axis)
     # Element by element, each among zeros that the other is added to.
     is_odd = size % 2
-    zero = np.zeros((), x.dtype)
-    edges = [(0, 0, 0)] * x.ndim
-    edges[axis] = 0, 1 - is_odd, 1
-    even = lax.pad(even, zero, edges)
-    edges[axis] = 1, is_odd, 1
-    return [_turned(lax.add(even, lax.pad(sums, zero, edges)), axis, reverse)]
+    even, odd = pad_dims(even, {axis: (0, 1 - is_odd, 1)}), pad_dims(sums, {axis: (1, is_odd, 1)})
+    return [_turned(lax.add(even, odd), axis, reverse)]
 
 
 def _logaddexp(a: Any, b: Any) -> Any:

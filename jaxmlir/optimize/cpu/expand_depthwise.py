@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -28,7 +29,7 @@ from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter, pad_dims
 
 # Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
 # 0.12; bytes are 0.8 to 1.7 times XLA's:
@@ -130,11 +131,8 @@ class _DepthwiseConvolution(NamedTuple):
     steps: tuple[int, ...]
 
     def padded(self, x: Any) -> Any:
-        padding = [(0, 0, 0)] * x.ndim
-        pairs = zip(self.lhs[2:], self.padding, self.dilation, strict=True)
-        for d, (low, high), dilation in pairs:
-            padding[d] = low, high, dilation - 1
-        return lax.pad(x, np.zeros((), x.dtype), padding)
+        sides = zip(self.lhs[2:], self.padding, self.dilation, strict=True)
+        return pad_dims(x, {d: (low, high, dilation - 1) for d, (low, high), dilation in sides})
 
     def starts(self, rank: int) -> np.ndarray:
         """Where in the padded array what meets each place of a window begins."""
@@ -174,7 +172,7 @@ class _ArrayConvolution(_DepthwiseConvolution):
         total = None
         for first in range(per_group):
             part = lax.slice_in_dim(x, first, None, per_group, channel)
-            part = self.padded(_repeated(part, results // part.shape[channel], channel))
+            part = self.padded(jnp.repeat(part, results // part.shape[channel], channel))
             for start in self.starts(x.ndim):
                 view, row = self.view(part, start), lax.reshape(next(rows), (results,))
                 term = lax.mul(view, lax.broadcast_in_dim(row, view.shape, (channel,)))
@@ -204,17 +202,4 @@ class _KernelGradient(_DepthwiseConvolution):
 
 def _matched(dims: Sequence[int], others: Sequence[int]) -> list[int]:
     """The permutation of an array that has its dimensions ``dims`` at ``others``."""
-    order = [0] * len(dims)
-    for old, new in zip(dims, others, strict=True):
-        order[new] = old
-    return order
-
-
-def _repeated(x: Any, times: int, axis: int) -> Any:
-    """An array with each of its slices along an axis several times."""
-    if times == 1:
-        return x
-    shape = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
-    dims = [d for d in range(len(shape)) if d != axis + 1]
-    repeated = lax.broadcast_in_dim(x, shape, dims)
-    return lax.reshape(repeated, (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
+    return [d for _, d in sorted(zip(others, dims, strict=True))]

@@ -7,8 +7,11 @@ take to compile is asked here, for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jax import lax
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
@@ -39,6 +42,12 @@ class ExpansionWriter(NamedTuple):
     def emit(self, function: Callable[..., list[Any]], *operands: ir.Value) -> list[ir.Value]:
         """The results of a function of arrays."""
         return self.rules.emit(function, operands)
+
+
+def pad_dims(x: Any, edges: Mapping[int, tuple[int, int, int]]) -> Any:
+    """An array with zeros before, after and between its elements, by dimension."""
+    config = [edges.get(d, (0, 0, 0)) for d in range(x.ndim)]
+    return lax.pad(x, np.zeros((), x.dtype), config)
 
 
 class Expansion(NamedTuple):

@@ -47,6 +47,7 @@ from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.cpu.expansion import pad_dims
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -237,14 +238,15 @@ def _rolled(x: Any, *, roll: Roll) -> list[Any]:
 def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
     """A roll as the sum of two arrays that are zero where the other is not."""
     dim, by = roll
-    size, zero = x.shape[dim], np.zeros((), x.dtype)
-    total = None
-    for first, last in ((by, size), (0, by)):
-        edges = [(0, 0, 0)] * x.ndim
-        edges[dim] = (first - by) % size, (by - last) % size, 0
-        part = lax.pad(lax.slice_in_dim(x, first, last, axis=dim), zero, edges)
-        total = part if total is None else lax.add(total, part)
-    return [total]
+    size = x.shape[dim]
+    parts = (
+        pad_dims(
+            lax.slice_in_dim(x, first, last, axis=dim),
+            {dim: ((first - by) % size, (by - last) % size, 0)},
+        )
+        for first, last in ((by, size), (0, by))
+    )
+    return [functools.reduce(lax.add, parts)]
 
 
 # -- The shifted arrays of a function, and which of them are better read from one with a margin --

@@ -469,33 +469,35 @@ def _spread(
     """The values that an op reads each element of several times, for as many of its own, and
     whether it finds them by index.  The op may be one of a called function."""
     views: dict[int, int] = {}
-    parts: defaultdict[int, dict[int, bool]] = defaultdict(dict)
-    spread: dict[int, bool] = {}
+    parts: defaultdict[int, defaultdict[int, bool]] = defaultdict(lambda: defaultdict(bool))
+    spread: defaultdict[int, bool] = defaultdict(bool)
     for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
         if index in calls:
             for i, by_index in callee(calls[index]).spread.items():
-                spread[operands[i]] = spread.get(operands[i], False) or by_index
+                spread[operands[i]] |= by_index
             continue
         first = body.results[index][0]
-        is_gather = name == "jaxpr.gather"
-        # XLA takes one array beside itself for an array that is spread.
-        is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
-        if is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim" or is_gather:
-            size = counts[first]
-            if size >= MIN_ELEMENTS:
-                for v in operands[:1] if is_gather else operands:
-                    if 1 < counts[v] <= size // 2:
-                        reads = parts[views.get(v, v)]
-                        reads[v] = reads.get(v, False) or is_gather
+        for v in _read_again(name, operands):
+            if counts[first] >= MIN_ELEMENTS and 1 < counts[v] <= counts[first] // 2:
+                parts[views.get(v, v)][v] |= name == "jaxpr.gather"
         if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
     for whole, reads in parts.items():
         # Of what is read part by part, all is stored at once.
-        if sum([counts[v] for v in reads]) >= counts[whole]:
-            reads = {whole: any(reads.values())}
+        is_read_whole = sum([counts[v] for v in reads]) >= counts[whole]
         for v, by_index in reads.items():
-            spread[v] = spread.get(v, False) or by_index
+            spread[whole if is_read_whole else v] |= by_index
     return spread
+
+
+def _read_again(name: str, operands: Sequence[int]) -> Sequence[int]:
+    """The operands of an op of which it may read each element several times."""
+    if name == "jaxpr.gather":
+        return operands[:1]
+    # XLA takes one array beside itself for an array that is spread.
+    is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
+    is_spreading = is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim"
+    return operands if is_spreading else ()
 
 
 def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection[int]) -> bool:
