@@ -26,7 +26,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView
@@ -422,7 +424,10 @@ class TileWriter:
         for v, tiles in zip(outer, stacked, strict=True):
             rows = self._rows[v] = _TiledRows(self._schedule.dim(v), tiles, rest.get(v))
             if self._schedule.is_read_whole(v):
-                self._whole[v] = _together(rows, self._body.types[v])
+                together = functools.partial(_together, dim=rows.dim)
+                parts = [rows.stacked, *([] if rows.rest is None else [rows.rest])]
+                (whole,) = self._rules.emit(together, parts)
+                self._whole[v] = converted(whole, self._body.types[v])
 
     def _combine(self, value: int) -> str:
         return self._schedule.rows[self._body.makers[value]].combine
@@ -612,17 +617,8 @@ def _cut(value: ir.Value, dim: int, start: ir.Value | int, size: int) -> ir.Valu
     return _build("dynamic_slice", [value, *indices], shape, slice_sizes=tuple(shape))
 
 
-def _together(rows: _TiledRows, type_: ir.Type) -> ir.Value:
-    """The rows of all tiles as one array."""
-    count, *shape = aval_of(rows.stacked.type).shape
-    value, dim = rows.stacked, rows.dim
-    if dim:
-        # Tiles stand where their rows do.
-        order = (*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1))
-        moved = tuple((count, *shape)[d] for d in order)
-        value = _build("transpose", [value], moved, permutation=order)
-    shape[dim] *= count
-    value = reshaped(value, shape)
-    if rows.rest is None:
-        return value
-    return _build("concatenate", [value, rows.rest], aval_of(type_).shape, dimension=dim)
+def _together(stacked: Any, *rest: Any, dim: int) -> list[Any]:
+    """The rows of all tiles, and those after the last one, as one array."""
+    # Tiles stand where their rows do.
+    rows = lax.collapse(jnp.moveaxis(stacked, 0, dim), dim, dim + 2)
+    return [lax.concatenate([rows, *rest], dim) if rest else rows]
