@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect import codec

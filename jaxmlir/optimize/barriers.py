@@ -25,6 +25,7 @@ from jaxmlir.dialect.module import Module
 # The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
 _BARRIER_SINCE = (0, 11)
 
+
 class FencedValue(NamedTuple):
     """A value of a function to put a fence on."""
 
@@ -48,21 +49,13 @@ Compilers do not find that the values are what they are, and both may be read.  
 to be read any more but so."""
 
 
-def fences(program: Module) -> Callable[[ir.Value], ir.Value] | None:
-    """Writes a fence on a value at the insertion point; ``None`` where there are none."""
-    together = fences_together(program)
-    return together and alone(together)
-
-
 def alone(together: JointFence) -> Callable[[ir.Value], ir.Value]:
     """Writes a fence on one value."""
     return lambda value: together([value])[0]
 
 
-def fences_together(program: Module) -> JointFence | None:
-    """Writes a fence on several values at the insertion point; ``None`` where there are none."""
-    if not program.target.is_cpu:
-        return None
+def fences(program: Module) -> JointFence:
+    """Writes a fence on several values at the insertion point, for a CPU."""
     return barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _FenceCalls(program)
 
 

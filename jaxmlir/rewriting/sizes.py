@@ -31,7 +31,6 @@ def plain(size: Any) -> Any:
     return int(size) if core.is_constant_dim(size) else size
 
 
-
 class SizeSubstitution:
     """Numbers for dimension variables, in types, attributes and ops."""
 

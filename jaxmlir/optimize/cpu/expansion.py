@@ -18,7 +18,7 @@ from jaxmlir.analysis.manager import outside_kernels
 from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.barriers import alone, fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
@@ -92,7 +92,7 @@ class ExpandOps(Pass):
             return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
-        writer = ExpansionWriter(Rules(program), fences(program))
+        writer = ExpansionWriter(Rules(program), alone(fences(program)))
 
         def write(node: OpView) -> Values | None:
             candidate = expansion(node) if is_plain_op(node) else None

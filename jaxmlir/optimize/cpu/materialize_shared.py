@@ -32,7 +32,7 @@ from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.barriers import FencedValue, alone, fences_together
+from jaxmlir.optimize.barriers import FencedValue, alone, fences
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
 from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
@@ -57,11 +57,8 @@ class MaterializeShared(Pass):
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        together = fences_together(program)
-        if together is None:
-            return False
-        put, count, symbols = alone(together), 0, [*program.functions]
-        analyses = analyses_of(program)
+        together, symbols, count = fences(program), [*program.functions], 0
+        put, analyses = alone(together), analyses_of(program)
 
         def bodies(symbol: str) -> FunctionView:
             return analyses.body(program.function(symbol))
@@ -70,9 +67,9 @@ class MaterializeShared(Pass):
         for fenced_values in (dear, crowded_sums, summed_apart, read_in_two_ways):
             for symbol, values in fenced_values(symbols, bodies).items():
                 body = bodies(symbol)
-                fences = [new for v in sorted(values, reverse=True) for new in _store(body, v, put)]
-                if fences:
-                    analyses.put_in(symbol, sorted(fences, key=lambda new: new.after))
+                new = [op for v in sorted(values, reverse=True) for op in _store(body, v, put)]
+                if new:
+                    analyses.put_in(symbol, sorted(new, key=lambda op: op.after))
                     count += len(values)
         for symbol in loop_bodies(map(bodies, symbols)):
             body = bodies(symbol)
@@ -95,16 +92,16 @@ def _store(
     value, replaced = values[result], [first + result]
     with _after(body, index), op.location:
         new = put(value)
-        fences = [InsertedOp(new.owner, index, [first + result], replaced)]
+        inserted = [InsertedOp(new.owner, index, [first + result], replaced)]
         for v in views:
             view = _reshaped(new, values[v].type)
             values[v].replace_all_uses_with(view)
             if view is new:
                 replaced.append(first + v)
             else:
-                fences.append(InsertedOp(view.owner, index, [first + result], [first + v]))
+                inserted.append(InsertedOp(view.owner, index, [first + result], [first + v]))
     value.replace_all_uses_except(new, new.owner.operation)
-    return fences
+    return inserted
 
 
 def _after(body: FunctionView, index: int) -> ir.InsertionPoint:

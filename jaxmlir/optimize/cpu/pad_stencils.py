@@ -46,7 +46,7 @@ from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.barriers import alone, fences
 from jaxmlir.optimize.cpu.expansion import pad_dims
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
@@ -458,10 +458,7 @@ class PadStencils(Pass):
     margin: Amount = MARGIN
 
     def run(self, program: Module) -> bool:
-        put = fences(program)
-        if put is None:
-            return False
-        rules = Rules(program)
+        put, rules = alone(fences(program)), Rules(program)
 
         def pad(function: func.FuncOp) -> int:
             moves = PaddingOps(program, function)

@@ -244,7 +244,9 @@ class _FenceWalk:
             and ops > self._least(alike, users, is_spread)
             and _is_array(self._body.types[value])
         ):
-            use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
+            use = (
+                f"{users} ops use it" if users > 1 else "its user reads each element several times"
+            )
             self._fence(index, value, ops, use, others)
             self._joined.difference_update(alike)
             self._branches.forget(alike)

@@ -112,7 +112,7 @@ def _go(program: Module, way: MemoryStrategy) -> bool:
     if way.segments > 1:
         for symbol in analyses_of(program).graph.entry_points():
             changed |= in_segments(program, symbol, way.segments)
-    if way.fences:
+    if way.fences and program.target.is_cpu:
         changed |= MaterializeShared().run(program)
     return changed
 
