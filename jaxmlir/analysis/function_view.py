@@ -288,14 +288,12 @@ class FunctionView:
 
     @functools.cached_property
     def own(self) -> Sequence[int]:
-        """Of each value that the function had before calls were inlined, which one of these it
-        is."""
+        """The number of each value that the function had before calls were inlined."""
         return range(len(self.types))
 
     @functools.cached_property
     def tops(self) -> Sequence[int]:
-        """Of each op, which one of the function before calls were inlined it is, or is called
-        by."""
+        """The index that each op, or the call that it is in, had before calls were inlined."""
         return range(len(self.ops))
 
     def backward_slice(
