@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ class SizeSubstitution:
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
-        self.types: dict[ir.Type, ir.Type] = {}
-        self.attributes: dict[ir.Attribute, ir.Attribute] = {}
+        self.type: Callable[[ir.Type], ir.Type] = functools.cache(self._type)
+        self.attribute: Callable[[ir.Attribute], ir.Attribute] = functools.cache(self._attribute)
 
     def function(self, function: func.FuncOp) -> None:
         type_ = function.type
@@ -76,13 +77,7 @@ class SizeSubstitution:
         result.replace_all_uses_with(constant.result)
         op.operation.erase()
 
-    def type(self, type_: ir.Type) -> ir.Type:
-        new_type = self.types.get(type_)
-        if new_type is None:
-            new_type = self.types[type_] = self._new_type(type_)
-        return new_type
-
-    def _new_type(self, type_: ir.Type) -> ir.Type:
+    def _type(self, type_: ir.Type) -> ir.Type:
         if "shape = " not in str(type_):
             return type_
         aval = aval_of(type_)
@@ -93,13 +88,7 @@ class SizeSubstitution:
     def _aval(self, aval: Any) -> Any:
         return aval.update(shape=tuple(evaluate(dim, self.sizes) for dim in aval.shape))
 
-    def attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        new_attribute = self.attributes.get(attr)
-        if new_attribute is None:
-            new_attribute = self.attributes[attr] = self._new_attribute(attr)
-        return new_attribute
-
-    def _new_attribute(self, attr: ir.Attribute) -> ir.Attribute:
+    def _attribute(self, attr: ir.Attribute) -> ir.Attribute:
         """The attribute with numbers; itself if it mentions no dimension."""
         if isinstance(attr, ir.TypeAttr):
             type_ = self.type(attr.value)
