@@ -100,10 +100,8 @@ class LateValueSearch:
         self._costs = program.target.costs
         self._peak = int(np.argmax(memory))
         self._top = line.view.tops[self._peak]
-        prices, view = Prices(program), line.view
-        ops = dict(zip(view.signatures, view.ops, strict=True))
-        of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
-        self._prices = [of_signatures[signature] for signature in view.signatures]
+        prices = Prices(program)
+        self._prices = [prices.at(line.view, i) for i in range(len(line.view.ops))]
 
     def find(self, slowdown: float, min_gain: float) -> list[LateValue]:
         """The values to compute late, in the order in which they are needed: those that save most

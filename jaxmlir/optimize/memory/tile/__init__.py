@@ -32,7 +32,6 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
@@ -149,15 +148,11 @@ def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> 
     body = schedule.body
     of_byte = prices.program.target.costs.stored_byte_mapped
     costs: dict[int, float] = {}
-    of_ops: dict[Signature, float] = {}
     again: set[int] = set()
     for number, stage in enumerate(schedule.stages):
         outer = set(schedule.outer(number))
         for i in stage.rows:
-            signature = body.signatures[i]
-            if signature not in of_ops:
-                of_ops[signature] = prices.computing(body.ops[i], signature)
-            cost = of_ops[signature]
+            cost = prices.at(body, i)
             for v, is_inner in zip(body.operands[i], schedule.inner[i], strict=True):
                 if is_inner and v not in outer:
                     cost += costs[v]
