@@ -20,10 +20,11 @@ in the table is computed on the entire batch, outside of the loops over tiles.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,55 +78,61 @@ class IndexingMaps:
         return attributes | {name: codec.encode(tuple(sizes))}
 
 
-class MappedOp:
+class MappedOp(NamedTuple):
     """An op as its map is made: shapes, and attributes as Python values.
 
     Attributes:
+      name: in the op table.
+      get: gives an attribute, or, where there is none of the name, a second argument or ``None``.
+      operands, results: their shapes.
       dtype: of its first result.
     """
 
-    def __init__(self, signature: Signature):
-        self.name: str = signature.name.removeprefix("jaxpr.")
-        self._attributes = dict(signature.attributes)
-        self.operands: list[Shape] = [_shape(type_) for type_ in signature.operands]
-        self.results: list[Shape] = [_shape(type_) for type_ in signature.results]
-        self.dtype: Any = aval_of(signature.results[0]).dtype
+    name: str
+    get: Callable[..., Any]
+    operands: Sequence[Shape]
+    results: Sequence[Shape]
+    dtype: Any
 
-    def get(self, name: str, default: Any = None) -> Any:
-        attr = self._attributes.get(name)
-        return default if attr is None else codec.decode(attr)
+    @staticmethod
+    def of(signature: Signature) -> MappedOp:
+        """The op of a signature."""
+
+        def get(name: str, default: Any = None) -> Any:
+            attr = signature.named.get(name)
+            return default if attr is None else codec.decode(attr)
+
+        name, dtype = signature.name.removeprefix("jaxpr."), aval_of(signature.results[0]).dtype
+        shapes = ([_shape(t) for t in types] for types in (signature.operands, signature.results))
+        return MappedOp(name, get, *shapes, dtype)
 
 
+@functools.cache
 def maps_of(signature: Signature) -> IndexingMaps | None:
     """The indexing maps of ops of a signature; ``None`` of those that are not divided."""
-    if signature not in _known:
-        _known[signature] = _maps_of(signature)
-    return _known[signature]
-
-
-_known: dict[Signature, IndexingMaps | None] = {}
-
-_ASKED = ASKED | {"jaxpr.effects"}
-
-
-def _maps_of(signature: Signature) -> IndexingMaps | None:
-    if not _ASKED.isdisjoint(key for key, _ in signature.attributes):
+    if not _ASKED.isdisjoint(signature.named):
         return None
-    if not all(map(is_plain_array, (*signature.operands, *signature.results))):
+    if not all(map(is_plain_array, signature.types)):
         return None
     return symbolic_maps_of(signature)
+
+
+_ASKED = ASKED | {"jaxpr.effects"}
 
 
 def symbolic_maps_of(signature: Signature) -> IndexingMaps | None:
     """What :func:`maps_of` gives, also of ops on arrays of symbolic sizes or on several devices,
     which are not divided: it says which elements they read."""
-    make = _OPS.get(signature.name.removeprefix("jaxpr."))
-    if make is None:
+    if signature.name.removeprefix("jaxpr.") not in _OPS:
         return None
-    op = MappedOp(signature)
-    if 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
+    return maps_of_op(MappedOp.of(signature))
+
+
+def maps_of_op(op: MappedOp) -> IndexingMaps | None:
+    """The indexing maps of an op, wherever its arrays are; ``None`` if it is none of the table."""
+    if op.name not in _OPS or 0 in {math.prod(shape) for shape in (*op.operands, *op.results)}:
         return None
-    return make(op)
+    return _OPS[op.name](op)
 
 
 def _shape(type_: ir.Type) -> Shape:

@@ -110,17 +110,23 @@ def put_instead(op: Any, values: Sequence[ir.Value]) -> None:
     op.operation.erase()
 
 
-def rename_call(op: Any, name: str, own: Mapping[str, ir.Attribute] = {}) -> None:
+def rename_call(
+    op: Any,
+    name: str,
+    own: Mapping[str, ir.Attribute] = {},
+    operands: Sequence[ir.Value] | None = None,
+) -> None:
     """Makes an op one of another name that calls a function.
 
     Args:
       own: the attributes that it has and the op has not.
+      operands: by default those of the op.
     """
     shared = ("call_jaxpr", "jaxpr.effects", "jaxpr.ctx")
     attributes = {key: op.attributes[key] for key in shared if key in op.attributes} | dict(own)
-    types, operands = list(op.results.types), list(op.operands)
+    types, values = list(op.results.types), list(op.operands if operands is None else operands)
     with ir.InsertionPoint(op):
-        renamed = ir.Operation.create(name, types, operands, attributes, loc=op.location)
+        renamed = ir.Operation.create(name, types, values, attributes, loc=op.location)
     put_instead(op, renamed.results)
 
 

@@ -222,7 +222,7 @@ class _FoldableValues:
             if value in seen or self._bounds[value] < min_work:
                 continue
             seen.add(value)
-            cone, maker = self._cone(value), body.makers[value]
+            cone, maker = body.cone([value]), body.makers[value]
             work = sum([self._work.at(body, index) for index in cone])
             if work < min_work or not any(map(self._is_array, cone)):
                 continue
@@ -238,7 +238,7 @@ class _FoldableValues:
         """Writes the ops that the chosen values are made by at the insertion point; the values
         there."""
         body, values = self.body, dict[int, ir.Value]()
-        for index in sorted(set[int]().union(*map(self._cone, self.chosen))):
+        for index in sorted(body.cone(self.chosen)):
             with body.ops[index].location:
                 operands = [values[v] for v in body.operands[index]]
                 results = copy(body.ops[index], body.names[index], operands)
@@ -248,20 +248,9 @@ class _FoldableValues:
     def replace(self, program: Module, value: int, array: np.ndarray) -> None:
         """Reads an array where a value was read."""
         op, old = self.body.ops[self.body.makers[value]], self.body.value(value)
-        remark(op, f"computed once: {count(len(self._cone(value)), 'op')} on constants")
+        remark(op, f"computed once: {count(len(self.body.cone([value])), 'op')} on constants")
         with ir.InsertionPoint(op), op.location:
             old.replace_all_uses_with(toolbox.constant(program, array, old.type))
-
-    def _cone(self, value: int) -> set[int]:
-        """The ops that a value is made by."""
-        body, seen = self.body, set[int]()
-        pending = [body.makers[value]]
-        while pending:
-            index = pending.pop()
-            if index not in seen:
-                seen.add(index)
-                pending += [body.makers[v] for v in body.operands[index]]
-        return seen
 
     def _is_array(self, index: int) -> bool:
         """Whether an op is a constant of several elements."""

@@ -24,7 +24,8 @@ from typing import Any, ClassVar
 from jax import lax
 
 from jaxmlir._compat import dtypes
-from jaxmlir.analysis.function_view import OpView, node_of, number_of, ops_of
+from jaxmlir.analysis.function_view import FunctionView, OpView, node_of, number_of
+from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.optimize.algebra.shift_invariance import does_depend
@@ -45,21 +46,25 @@ class BoundMaxima(Pass):
         rules = Rules(program)
 
         def bound(function: func.FuncOp) -> int:
-            nodes = [node for node in ops_of(function) if node.name == "jaxpr.select_n"]
-            return sum(_bound(rules, node) for node in nodes)
+            body = analyses_of(program).body(function)
+            selects = [i for i, name in enumerate(body.names) if name == "jaxpr.select_n"]
+            return sum(_bound(rules, body, index) for index in selects)
 
         return rewrite_functions(program, NEEDED_OPS[self.name], bound) > 0
 
 
-def _bound(rules: Rules, select: OpView) -> bool:
+def _bound(rules: Rules, body: FunctionView, index: int) -> bool:
     """Bounds what the maximum is taken of that a selection replaces if it is infinite."""
+    select = body.op_views[index]
     maximum = _maximum(select)
     if maximum is None:
         return False
-    (result,) = select.op.results
-    users = [use.owner for use in result.uses]
-    is_stopped = len(users) == 1 and users[0].name == "jaxpr.stop_gradient"
-    if does_depend(users[0].operation.result if is_stopped else result):
+    (value,) = range(*body.results[index])
+    users = body.users[value]
+    is_alone = body.use_counts[value] == len(users) == 1
+    if is_alone and body.names[users[0]] == "jaxpr.stop_gradient":
+        (value,) = range(*body.results[users[0]])
+    if does_depend(body, value):
         return False
     remark(maximum.op, "taken of bounded numbers: it is finite without a test")
     with ir.InsertionPoint(maximum.op), maximum.op.location:
@@ -68,7 +73,7 @@ def _bound(rules: Rules, select: OpView) -> bool:
             maximum.name, [maximum.op.results[0].type], [bounded], maximum.attributes
         )
     maximum.op.results[0].replace_all_uses_with(new.result)
-    result.replace_all_uses_with(select.op.operands[2])
+    select.op.result.replace_all_uses_with(select.op.operands[2])
     return True
 
 
