@@ -339,17 +339,6 @@ class FunctionView:
         signatures = enumerate(self.signatures)
         return {i: s.effects for i, s in signatures if s.effects is not None}
 
-    def cone(self, values: Iterable[int]) -> set[int]:
-        """The ops that some values are computed by."""
-        ops: set[int] = set()
-        pending = [self.makers[v] for v in values]
-        while pending:
-            index = pending.pop()
-            if index is not None and index not in ops:
-                ops.add(index)
-                pending += [self.makers[v] for v in self.operands[index]]
-        return ops
-
     def signature(self, index: int) -> Signature:
         """The signature of an op."""
         return self.signatures[index]
