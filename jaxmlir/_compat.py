@@ -702,18 +702,22 @@ def named_axes(mesh: Any) -> contextlib.AbstractContextManager[Any]:
     return core.extend_axis_env_nd([(axis, mesh.shape[axis]) for axis in mesh.manual_axes])
 
 
+def trace_flat(function: Any, avals: Sequence[Any], info: Any) -> tuple[Any, list[Any]]:
+    """The jaxpr of a function of flat arguments, and its constants.
+
+    Args:
+      info: tells the function's name; its arguments and results have none.
+    """
+    from jax._src import linear_util as lu
+    from jax._src.interpreters import partial_eval as pe
+
+    wrapped = lu.wrap_init(function, debug_info=info.with_unknown_names())
+    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    return jaxpr, consts
+
+
 def debug_info(traced_for: str, name: str, n_args: int, n_results: int) -> Any:
     """Debug information that names a function and nothing else."""
     from jax._src import core
 
     return core.DebugInfo(traced_for, name, ("",) * n_args, ("",) * n_results)
-
-
-def version_matches(specifier: str) -> bool:
-    """Whether the installed JAX is one that ``">=0.11"``, ``"<0.12"`` or ``""`` (all) names."""
-    if not specifier:
-        return True
-    sign, *numbers = re.findall(r"[<>]=?|\d+", specifier)
-    bound = tuple(map(int, numbers))
-    have = jax_version()[: len(bound)]
-    return have >= bound if sign == ">=" else have < bound

@@ -17,6 +17,7 @@ from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.ops.kernels import HARDWARE
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ImportingError
+from jaxmlir.support.graphs import below_first, reached
 
 # What who looks for loops of a known number of iterations asks for.
 SCANS = frozenset({"jaxpr.scan"})
@@ -92,19 +93,7 @@ class CallGraph:
             symbol: [use for use in dict.fromkeys(symbols) if use in self.uses]
             for symbol, symbols in self.uses.items()
         }
-        seen: set[str] = set()
-        for root in uses if roots is None else roots:
-            stack = [(root, iter(uses[root]))] if root not in seen else []
-            seen.add(root)
-            while stack:
-                symbol, rest = stack[-1]
-                below = next((use for use in rest if use not in seen), None)
-                if below is None:
-                    stack.pop()
-                    yield symbol
-                else:
-                    seen.add(below)
-                    stack.append((below, iter(uses[below])))
+        return below_first(uses if roots is None else roots, uses.__getitem__)
 
     def kernels(self) -> set[str]:
         """The functions of kernels (Pallas and the like), in which not every op may stand."""
@@ -123,14 +112,8 @@ class CallGraph:
 
     def _below(self, symbols: Iterable[str]) -> set[str]:
         """The functions that some symbols reach, directly or not, themselves included."""
-        reached: set[str] = set()
-        pending = list(symbols)
-        while pending:
-            symbol = pending.pop()
-            if symbol in self.uses and symbol not in reached:
-                reached.add(symbol)
-                pending += self.uses[symbol]
-        return reached
+        known = self.uses.keys()
+        return reached(symbols, lambda symbol: self.uses.get(symbol, ())) & known
 
     def have(self, symbol: str, names: Collection[str]) -> bool:
         """Whether a function has an op of one of the names."""

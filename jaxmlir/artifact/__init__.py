@@ -11,32 +11,3 @@ at it:
 * pytree nodes and parameters are found by name among the classes that the process has, and
   ops that leave XLA's world are compiled if the caller of :func:`jaxmlir.load` lists them.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from jaxmlir.support.lazy import lazy_names
-
-__all__ = ["contents", "describe", "describe_module", "map_file", "pieces", "read", "save"]
-
-# A process that loads a program does not save one, as a rule.
-_EXPORTS = {
-    "contents": "container",
-    "describe": "description",
-    "describe_module": "description",
-    "map_file": "container",
-    "pieces": "saving",
-    "read": "load",
-    "save": "saving",
-}
-if TYPE_CHECKING:
-    from jaxmlir.artifact.container import contents as contents
-    from jaxmlir.artifact.container import map_file as map_file
-    from jaxmlir.artifact.description import describe as describe
-    from jaxmlir.artifact.description import describe_module as describe_module
-    from jaxmlir.artifact.load import read as read
-    from jaxmlir.artifact.saving import pieces as pieces
-    from jaxmlir.artifact.saving import save as save
-else:
-    __getattr__ = lazy_names(__name__, _EXPORTS, ())

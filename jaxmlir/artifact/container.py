@@ -34,13 +34,16 @@ from jaxmlir.errors import ArgumentError, ArtifactError
 ALIGNMENT = 64
 MAX_HEADER = 16 << 20
 
-# Bytes of an element; what safetensors has no name for is stored as bytes.
-ITEM_SIZES = {
-    "BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1,
-    "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
-    "I32": 4, "U32": 4, "F32": 4,
-    "I64": 8, "U64": 8, "F64": 8, "C64": 8,
+# By element type of the dialect, safetensors' name and the bytes of an element; what it has no name
+# for is stored as bytes.
+_DTYPES = {
+    "i1": ("BOOL", 1), "i8": ("I8", 1), "ui8": ("U8", 1), "i16": ("I16", 2), "ui16": ("U16", 2),
+    "i32": ("I32", 4), "ui32": ("U32", 4), "i64": ("I64", 8), "ui64": ("U64", 8),
+    "f8E5M2": ("F8_E5M2", 1), "f8E4M3FN": ("F8_E4M3", 1), "f8E8M0FNU": ("F8_E8M0", 1),
+    "f16": ("F16", 2), "bf16": ("BF16", 2), "f32": ("F32", 4), "f64": ("F64", 8),
+    "complex<f32>": ("C64", 8),
 }  # fmt: skip
+ITEM_SIZES = dict(_DTYPES.values())
 METADATA = "jaxmlir"
 SEAL = "seal"
 
@@ -314,13 +317,13 @@ MODULE = "module"
 CONSTANT = "constant."
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
 
-# Element types of the dialect that safetensors has a dtype for.
-_DTYPES = {
-    "i1": "BOOL", "i8": "I8", "ui8": "U8", "i16": "I16", "ui16": "U16", "i32": "I32",
-    "ui32": "U32", "i64": "I64", "ui64": "U64", "f16": "F16", "bf16": "BF16", "f32": "F32",
-    "f64": "F64", "complex<f32>": "C64", "f8E5M2": "F8_E5M2", "f8E4M3FN": "F8_E4M3",
-    "f8E8M0FNU": "F8_E8M0",
-}  # fmt: skip
+
+def dtype_called(name: str) -> np.dtype | None:
+    """The dtype that safetensors has this name for; ``None`` if that is none of JAX's."""
+    from jaxmlir.dialect import types
+
+    elements = {stored: element for element, (stored, _) in _DTYPES.items()}
+    return types.dtype_called(elements[name]) if name in elements else None
 
 
 def digest(data: Any) -> str:
@@ -354,7 +357,7 @@ def part_of(array: np.ndarray) -> tuple[str, StoredArray]:
     array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
     data = array.reshape(-1).view(np.uint8).data
     if element in _DTYPES:
-        return element, StoredArray(_DTYPES[element], array.shape, data)
+        return element, StoredArray(_DTYPES[element][0], array.shape, data)
     return element, StoredArray("U8", (*array.shape, array.dtype.itemsize), data)
 
 
@@ -370,7 +373,7 @@ def array_type(name: str, element: Any, part: StoredArray) -> tuple[np.dtype, tu
     if dtype is None:
         raise ArtifactError(f"constant {name!r} has the unknown element type {element!r}")
     if element in _DTYPES:
-        expected, shape = _DTYPES[element], part.shape
+        expected, shape = _DTYPES[element][0], part.shape
     else:
         expected, shape = "U8", part.shape[:-1]
         if part.shape[-1:] != (dtype.itemsize,):

@@ -9,7 +9,7 @@ computes it where there is none.  A derivative of the replacement is a derivativ
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from jax import lax
 from jaxmlir._compat import mlir
 from jaxmlir.dialect import codec, custom_rule_ops, locations, ops, primitives
 from jaxmlir.dialect.builder import put_instead, reachable, rename_call
-from jaxmlir.dialect.ir import context, functions, ir, is_foreign, is_private, scope
+from jaxmlir.dialect.ir import context, dialect_ops, functions, ir, is_foreign, is_private, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArtifactError, Diagnostic
 from jaxmlir.transforms.templates import Rules
@@ -75,12 +75,13 @@ def adapt(program: Module, made_with: str) -> None:
     problems: list[Any] = []
     with context():
         # In order: an op that calls a kernel makes the instructions of kernels known.
-        names = dict.fromkeys(op.name for op in ops_of(program))
+        names = dict.fromkeys(op.name for op in dialect_ops(program.module))
         if any(map(may_expand, names)):
             problems += _settle(program)
-            names = dict.fromkeys(op.name for op in ops_of(program))
+            names = dict.fromkeys(op.name for op in dialect_ops(program.module))
         unknown = {name for name in names if not _is_known(name)} - custom_rule_ops.HIGH_LEVEL_OPS
-        missing = [op for op in ops_of(program) if op.name in unknown] if unknown else []
+        ops_here = dialect_ops(program.module) if unknown else ()
+        missing = [op for op in ops_here if op.name in unknown]
     if not (missing or problems):
         return
     with scope():
@@ -105,9 +106,11 @@ def _settle(program: Module) -> list[Any]:
       The high-level ones of which nothing is known.
     """
     symbols, unknown = [], []
-    for op in [o for o in ops_of(program) if EXPANSION in o.attributes or _is_high_level(o)]:
-        is_known = _has_primitive(program, op)
+    for op in list(dialect_ops(program.module)):
         expansion = op.attributes[EXPANSION] if EXPANSION in op.attributes else None
+        if expansion is None and not _is_high_level(op):
+            continue
+        is_known = _has_primitive(program, op)
         if isinstance(expansion, ir.FlatSymbolRefAttr):
             symbols.append(expansion.value)
             if is_known:
@@ -147,14 +150,6 @@ def erase_unused(program: Module, candidates: Collection[str]) -> None:
     program.changed()
 
 
-def ops_of(program: Module) -> Iterator[Any]:
-    """The ops of the dialect in all functions."""
-    for function in functions(program.module).values():
-        for op in function.entry_block.operations:
-            if type(op) is ir.OpView:
-                yield op
-
-
 def may_expand(op_name: str) -> bool:
     """Whether ops of a name have a primitive that is none of JAX's, or is an object of a class."""
     is_ours = is_foreign(op_name) or ops.record_of(op_name) is not None
@@ -169,7 +164,7 @@ def _is_known(op_name: str) -> bool:
     record = ops.OPS.get(name)
     if op_name in custom_rule_ops.OPS or (record is not None and record.jax == ops.OURS):
         return True
-    names = (record.primitives if record else ()) or (name,)
+    names = record.primitive_names if record else (name,)
     installed = [p for p in map(primitives.find, names) if p is not None]
     # JAX 0.10 has another primitive of the name eval_jaxpr, which nothing lowers.
     return bool(installed) and (name not in CALLS or any(p in mlir._lowerings for p in installed))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import collections
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from jaxmlir.analysis.op_counts import size as size_of
 from jaxmlir.artifact.load import Contents, refused
 from jaxmlir.dialect import custom_calls, locations
 from jaxmlir.dialect.ir import TREES, context, func, ir, is_private
@@ -201,24 +201,11 @@ def _table(what: str, types: Sequence[ir.Type], paths: Sequence[str] | None) -> 
     width, total = max(map(len, names), default=0), 0
     width_of_type = max((len(str(type_)) for type_ in types), default=0)
     for name, type_ in zip(names, types, strict=True):
-        size = _bytes(type_)
-        total += size or 0
-        shown = "" if size is None else in_units(size)
+        total += (size := size_of(type_))
+        shown = in_units(size) if size else ""
         yield f"  {name:{width}}  {type_!s:{width_of_type}}  {shown}".rstrip()
     if len(types) > 1:
         yield f"  {len(types)} {what}s, {in_units(total)}"
-
-
-def _bytes(type_: ir.Type) -> int | None:
-    """The bytes of an array of numbers; ``None`` of anything else, and of symbolic sizes."""
-    if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
-        return None
-    element, parts = type_.element_type, 1
-    if isinstance(element, ir.ComplexType):
-        element, parts = element.element_type, 2
-    if not isinstance(element, ir.IntegerType | ir.FloatType):
-        return None
-    return math.prod(type_.shape) * parts * -(-element.width // 8)
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -46,18 +46,19 @@ from jaxmlir._compat import (
     mlir,
     open_jaxpr,
 )
-from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand, ops_of
+from jaxmlir.artifact.decompose import EXPANSION, erase_unused, may_expand
 from jaxmlir.bridge.custom_rules.hijax import args_of, cotangents_of
 from jaxmlir.bridge.custom_rules.identity import Identities
 from jaxmlir.dialect import codec, op_signature, ops, primitives
 from jaxmlir.dialect.builder import create, reachable, rename_call, symbol_ref, write_return
+from jaxmlir.dialect.codec import pytrees
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL
-from jaxmlir.dialect.ir import context, functions, ir, new_function, scope
+from jaxmlir.dialect.ir import context, dialect_ops, functions, ir, new_function, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
-from jaxmlir.dialect.types import size_variable, widths_of
+from jaxmlir.dialect.types import is_differentiable, size_variable, widths_of
 from jaxmlir.rewriting.dedupe import merge_functions
-from jaxmlir.support.masks import Mask
+from jaxmlir.support.masks import Mask, inverted
 from jaxmlir.transforms import jax_rules
 from jaxmlir.transforms.templates import Rules
 from jaxmlir.transforms.vmap import batch_axis
@@ -92,7 +93,7 @@ def expand(program: Module) -> dict[str, ir.Location]:
 def forget(program: Module, is_written: Callable[[Any], bool]) -> None:
     """Removes what ops expand to, in place, where that has an op that cannot be written."""
     with context():
-        ops = [op for op in ops_of(program) if EXPANSION in op.attributes]
+        ops = [op for op in dialect_ops(program.module) if EXPANSION in op.attributes]
         present = functions(program.module)
         bad = {
             name
@@ -113,7 +114,7 @@ def _has_handles(op: Any) -> bool:
 
 def _expandable(program: Module) -> Iterator[Any]:
     """The ops whose primitive other processes may lack, and those of JAX's with Python objects."""
-    for op in ops_of(program):
+    for op in dialect_ops(program.module):
         if may_expand(op.name) or (_may_have_objects(op.name) and _has_handles(op)):
             yield op
 
@@ -212,7 +213,7 @@ class _Parameters(Identities):
 
     def _structure(self, value: Any, kind: str) -> Any:
         if kind == "tree":
-            nodes = [(cls, self(data)) for cls, data in _nodes(value)]
+            nodes = [(cls, self(data)) for cls, data in pytrees.nodes(value)]
             return (kind, value.num_leaves, *nodes)
         if kind != "object":
             return super()._structure(value, kind)
@@ -228,14 +229,6 @@ class _Parameters(Identities):
         names = [*getattr(value, "__dict__", ()), *(n for n in names if not n.startswith("__"))]
         fields = [(name, self(getattr(value, name, None))) for name in names]
         return (type(value), *fields) if type(value) is object or fields else (kind, id(value))
-
-
-def _nodes(tree: Any) -> Iterator[tuple[type, Any]]:
-    """The classes of the nodes of a pytree, and what they hold besides their children."""
-    if (node := tree.node_data()) is not None:
-        yield node
-        for child in tree.children():
-            yield from _nodes(child)
 
 
 def _function(rules: Rules, op: Any, expansion: _PrimitiveExpansion) -> str:
@@ -326,10 +319,10 @@ class _Expander:
 
         def rule(mask: Mask) -> ir.Attribute:
             jaxpr, nonzero = jax_rules.jvp(closed, mask)
-            zeros = {"jaxpr.in_zeros": _other(mask), "jaxpr.out_zeros": _other(nonzero)}
+            zeros = {"jaxpr.in_zeros": inverted(mask), "jaxpr.out_zeros": inverted(nonzero)}
             return self.written(jaxpr, "_jvp", **zeros)
 
-        masks = _masks(map(_is_differentiable, self.avals))
+        masks = _masks(map(is_differentiable, self.avals))
         rules: list[ir.Attribute] = []
         if self.in_rule and masks and sum(masks[0]) > _FEW:
             # JAX keeps what it traces of the jaxpr: the rule does not do so again.
@@ -347,14 +340,14 @@ class _Expander:
     def add_transposes(self) -> None:
         if not self._has("transpose", ad.primitive_transposes, ad.fancy_transposes):
             return
-        nonzero = tuple(map(_is_differentiable, self.out_avals))
+        nonzero = tuple(map(is_differentiable, self.out_avals))
 
         def rule(mask: Mask) -> ir.Attribute:
             jaxpr, nonzero_in = jax_rules.transpose(self.closed, mask, nonzero)
-            zeros = {"jaxpr.in_zeros": _other(nonzero), "jaxpr.out_zeros": _other(nonzero_in)}
+            zeros = {"jaxpr.in_zeros": inverted(nonzero), "jaxpr.out_zeros": inverted(nonzero_in)}
             return self.written(jaxpr, "_transpose", **{"jaxpr.linear": mask}, **zeros)
 
-        rules, error = _rules_for(_masks(map(_is_differentiable, self.avals)), rule)
+        rules, error = _rules_for(_masks(map(is_differentiable, self.avals)), rule)
         self.attributes["transposes"] = ir.ArrayAttr.get(rules)
         self._add_error("transpose_error", error)
 
@@ -473,14 +466,6 @@ def _rules_for(
         attempt(together)
     ordered = sorted(rules, key=lambda mask: -sum(mask))
     return [rules[mask] for mask in ordered], None if rules else first
-
-
-def _other(mask: Mask) -> Mask:
-    return tuple([not m for m in mask])
-
-
-def _is_differentiable(aval: Any) -> bool:
-    return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
 
 def _lowered_function(primitive: Any) -> tuple[Callable[..., Any], bool] | None:

@@ -16,7 +16,16 @@ from jaxmlir.artifact import module_text as _module
 from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.dialect import codec, handles, locations
 from jaxmlir.dialect.builder import ops_with_symbols, symbols_of
-from jaxmlir.dialect.ir import DIALECT_VERSION, TREES, context, frames, functions, ir, module_text
+from jaxmlir.dialect.ir import (
+    DIALECT_VERSION,
+    TREES,
+    context,
+    dialect_ops,
+    frames,
+    functions,
+    ir,
+    module_text,
+)
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import ArgumentError, ArtifactError, Diagnostic, JaxmlirError
 from jaxmlir.optimize.simplify.drop_callbacks import DropCallbacks, is_dropped
@@ -125,7 +134,10 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
     """The arrays that the module names."""
     arrays = {}
     with context():
-        for name, op in _constant_names(program.module):
+        for op in dialect_ops(program.module):
+            if op.name != "jaxpr.constant" or "name" not in op.attributes:
+                continue
+            name = ir.StringAttr(op.attributes["name"]).value
             if name in arrays:
                 continue
             if name not in program.constants:
@@ -134,19 +146,6 @@ def _arrays(program: Module) -> dict[str, np.ndarray]:
                 raise ArtifactError([Diagnostic("error", message, *position)])
             arrays[container.check_name(name)] = np.asarray(program.constants[name])
     return arrays
-
-
-def _constant_names(module: ir.Module) -> Iterator[tuple[str, Any]]:
-    for op in _ops(module):
-        if type(op) is ir.OpView and op.name == "jaxpr.constant" and "name" in op.attributes:
-            yield ir.StringAttr(op.attributes["name"]).value, op
-
-
-def _ops(module: ir.Module) -> Iterator[Any]:
-    for function in module.body.operations:
-        for region in function.regions:
-            for block in region.blocks:
-                yield from block.operations
 
 
 # --- what has no form outside of the process ---------------------------------------------------

@@ -19,10 +19,12 @@ from jaxmlir import errors
 from jaxmlir._compat import close_jaxpr, core, debug_info, dtypes, literals, pe, state_types
 from jaxmlir.bridge import params
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
+from jaxmlir.dialect.builder import attribute, references
 from jaxmlir.dialect.ir import context, func, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import ExportError, JaxmlirError, cause_of
+from jaxmlir.support.graphs import below_first
 
 
 class Exporter:
@@ -65,10 +67,9 @@ class Exporter:
                     "function it belongs to"
                 )
             if closed is None:
-                if self._depth == MAX_DEPTH:
-                    for below in self._callees_first(symbol):
-                        self._make(below)
-                closed = self._make(symbol)
+                deep = self._depth == MAX_DEPTH
+                for name in self._callees_first(symbol) if deep else (symbol,):
+                    closed = self._make(name)
             return closed
 
     def _make(self, symbol: str) -> Any:
@@ -86,24 +87,13 @@ class Exporter:
         return closed
 
     def _callees_first(self, symbol: str) -> Iterator[str]:
-        """What a function calls, directly or not, and is not made yet; after what that calls."""
-        from jaxmlir.dialect.builder import references
+        """A function after those that it calls, directly or not, and that are not made yet."""
 
-        def below(symbol: str) -> Iterator[str]:
-            return references(self.program._function(symbol), custom_rules=False)
+        def below(name: str) -> Iterator[str]:
+            uses = references(self.program._function(name), custom_rules=False)
+            return (use for use in uses if (use,) not in self.made)
 
-        stack, seen = [(symbol, below(symbol))], {symbol}
-        while stack:
-            name, rest = stack[-1]
-            for use in rest:
-                if use not in seen and (use,) not in self.made:
-                    seen.add(use)
-                    stack.append((use, below(use)))
-                    break
-            else:
-                stack.pop()
-                if stack:
-                    yield name
+        return below_first([symbol], below)
 
     def bound(self, symbol: str, values: str) -> Any:
         """The closed jaxpr of ``@symbol`` whose constants have the values that ``@values`` returns.
@@ -212,10 +202,7 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
 
 def count_constvars(function: func.FuncOp) -> int:
     """How many first arguments are constants that an op's rules pass to an open jaxpr."""
-    attributes = function.attributes
-    if "jaxpr.num_constvars" not in attributes:
-        return 0
-    return codec.decode(attributes["jaxpr.num_constvars"])
+    return attribute(function, "jaxpr.num_constvars", 0)
 
 
 def _own_aval(type_: ir.Type) -> Any:
@@ -241,9 +228,7 @@ def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
     effects = core.no_effects
     if "jaxpr.effects" in attributes:
         effects = effect_attributes.decode(attributes["jaxpr.effects"], invars)
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(attributes)
     return core.new_jaxpr_eqn(
         invars, outvars, primitive, parameters, effects, locations.source_info(op.location), ctx
     )

@@ -28,9 +28,9 @@ from jaxmlir._compat import (
     core,
     debug_info,
     dtypes,
+    jax_version,
     open_jaxpr,
     state_types,
-    version_matches,
 )
 from jaxmlir.bridge import manual_axes, params
 from jaxmlir.bridge.custom_rules.closures import PASSING, note_origins
@@ -505,7 +505,7 @@ class _JaxprWriter:
     def attributes(self, eqn: Any) -> tuple[str, dict[str, ir.Attribute]]:
         """The op's name and attributes."""
         primitive = eqn.primitive
-        name, defaults, rewrite, opens = _plans.get(primitive) or _plan(primitive)
+        name, defaults, rewrite, opens = _plan(primitive)
         params = eqn.params
         if not params and name is not _FOREIGN:
             return name, {}
@@ -625,44 +625,35 @@ _WITH_RULES = custom_rule_ops.PRIMITIVES | custom_rule_ops.HIGH_LEVEL
 
 _REQUIRED = object()
 _FOREIGN = "jaxpr.<another primitive of that name>"
-_plans: dict[Any, tuple[str, dict[str, Any], Any, bool]] = {}
 
 
+@functools.cache
 def _plan(primitive: Any) -> tuple[str, dict[str, Any], Any, bool]:
     """How equations of a primitive are written: op name, default attributes, parameter rewrite, and
     whether constants of jaxprs among the parameters stay constants."""
-    plan = _plans.get(primitive)
-    if plan is None:
-        from jaxmlir.dialect import ops
+    from jaxmlir.dialect import ops
 
-        if not primitives.meet(primitive):
-            plan = (_FOREIGN, {}, None, True)
-        else:
-            record = ops.BY_PRIMITIVE.get(primitive.name)
-            defaults = {
-                attr.name: _EachDefault(attr.default) if attr.each else attr.default
-                for attr in (record.attributes if record else ())
-                if attr.default is not ops.REQUIRED
-            }
-            rewrite = (
-                custom_rule_ops.write
-                if primitive.name in custom_rule_ops.PRIMITIVES
-                else params.TO_DIALECT.get(primitive.name)
-            )
-            if rewrite is None and record is not None:
-                rewrite = _renaming(record)
-            plan = (primitives.op_name(primitive.name), defaults, rewrite, record is None)
-        _plans[primitive] = plan
-    return plan
+    if not primitives.meet(primitive):
+        return _FOREIGN, {}, None, True
+    record = ops.BY_PRIMITIVE.get(primitive.name)
+    defaults = {
+        attr.name: _EachDefault(attr.default) if attr.each else attr.default
+        for attr in (record.attributes if record else ())
+        if not attr.required
+    }
+    if primitive.name in custom_rule_ops.PRIMITIVES:
+        rewrite: Any = custom_rule_ops.write
+    else:
+        rewrite = params.TO_DIALECT.get(primitive.name) or (record and _renaming(record))
+    return primitives.op_name(primitive.name), defaults, rewrite, record is None
 
 
 def _renaming(record: Any) -> Any | None:
     """A rewrite that gives parameters the dialect's names, where this JAX has others."""
     names = {
         jax_name: attr.name
-        for attr in record.attributes
-        for where, jax_name in attr.renamed
-        if version_matches(where)
+        for jax_name, attr in record.params(jax_version()).items()
+        if jax_name != attr.name
     }
     if not names:
         return None

@@ -8,14 +8,13 @@ elements stand at the end, as hexadecimal bytes after four that say how they are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxmlir._compat import core, dtypes
-from jaxmlir.dialect.builder import named_ops
-from jaxmlir.dialect.ir import context, functions, ir
+from jaxmlir.dialect.ir import context, dialect_ops, ir
 from jaxmlir.dialect.types import aval_of
 
 _USE = re.compile(r'dense_resource<(?:"(?P<quoted>[^"]*)"|(?P<name>[^>]*))>')
@@ -75,11 +74,8 @@ def take_out(module: ir.Module, text: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _constants(module: ir.Module) -> Iterator[Any]:
-    for function in functions(module).values():
-        for op, name in named_ops(function):
-            if name == "jaxpr.constant":
-                yield op
+def _constants(module: ir.Module) -> list[Any]:
+    return [op for op in dialect_ops(module) if op.name == "jaxpr.constant"]
 
 
 def _is_plain(type_: ir.Type) -> bool:

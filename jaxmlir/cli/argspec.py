@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
 import re
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxmlir.cli.command_line import MAX_INTEGER, UsageError
+from jaxmlir.support.masks import chosen, filled
 
 DTYPES = {
     "bool": "bool",
@@ -236,18 +238,14 @@ def split_static(
 
     A whole argument is static when no leaf of it stands for an array.
     """
-    import functools
-
-    dynamic = [i for i, value in enumerate(args) if is_abstract(value)]
+    dynamic = list(map(is_abstract, args))
     static_kwargs = {k: v for k, v in kwargs.items() if not is_abstract(v)}
     dynamic_kwargs = {k: concrete_scalars(v) for k, v in kwargs.items() if is_abstract(v)}
 
     @functools.wraps(f)
     def with_static(*values: Any, **keywords: Any) -> Any:
-        rest = iter(values)
-        full = [next(rest) if i in dynamic else value for i, value in enumerate(args)]
-        return f(*full, **static_kwargs, **keywords)
+        return f(*filled(values, dynamic, args), **static_kwargs, **keywords)
 
-    if len(dynamic) == len(args) and not static_kwargs:
+    if all(dynamic) and not static_kwargs:
         with_static = f
-    return with_static, tuple(concrete_scalars(args[i]) for i in dynamic), dynamic_kwargs
+    return with_static, tuple(map(concrete_scalars, chosen(args, dynamic))), dynamic_kwargs

@@ -7,6 +7,7 @@ not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they a
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import signal
@@ -47,6 +48,7 @@ class Flag:
       metavar: what its value is; empty for a switch, which takes ``=0`` and ``=false`` too.
       optional: the value may be left out, and then can only follow ``=``.
       repeats: it may be given more than once; of others with a value that is an error, as in LLVM.
+      is_choice: its value is one of those in ``metavar``.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Flag:
     metavar: str = ""
     optional: bool = False
     repeats: bool = False
+    is_choice: bool = False
 
     def __str__(self) -> str:
         if len(self.name) == 1:
@@ -61,6 +64,9 @@ class Flag:
         value = f"=<{self.metavar}>" if self.metavar else ""
         return dashed(self.name) + (f"[{value}]" if self.optional else value)
 
+
+Choice = functools.partial(Flag, is_choice=True)
+"""A flag whose value is one of those in its ``metavar``."""
 
 LOAD = Flag(
     "load", "Import this Python module first, for its primitives and passes", "module", repeats=True
@@ -75,7 +81,7 @@ EMIT_ARTIFACT = Flag(
     "emit-artifact",
     "Write an artifact: one file with the module and its constants, and the paths of its sources",
 )
-EFFECTS = Flag(
+EFFECTS = Choice(
     "effects",
     "Of an artifact: drop debug callbacks, prints and run-time checks, or all but prints "
     "(default: error)",
@@ -88,7 +94,7 @@ COLOR = Flag(
     "Colour diagnostics, and MLIR text on a terminal (default: on a terminal, unless NO_COLOR is "
     "set)",
 )
-COMPLETION = Flag("completion", "Print what a shell reads to complete command lines", "bash|zsh")
+COMPLETION = Choice("completion", "Print what a shell reads to complete command lines", "bash|zsh")
 OUTPUT = Flag("o", "Write the output to this file; '-', the default, is stdout", "filename")
 
 
@@ -118,14 +124,6 @@ class CommandLine:
         listed = (text.split(",") for text in self.values.get(name, ()))
         return frozenset(part.strip() for parts in listed for part in parts)
 
-    def choice(self, name: str, flags: Iterable[Flag]) -> str | None:
-        """The value of a flag that is one of those in its ``metavar``."""
-        text = self.get(name)
-        (flag,) = (flag for flag in flags if flag.name == name)
-        if text is not None and text not in flag.metavar.split("|"):
-            raise UsageError(f"--{name} expects {flag.metavar}, got '{text}'")
-        return text
-
     def integer(self, name: str) -> int | None:
         text = self.get(name)
         if text is None:
@@ -144,20 +142,19 @@ def artifact_of(program: Any, arguments: CommandLine) -> bytes:
     """The program as an artifact, as :data:`EFFECTS` says.
 
     Raises:
-      UsageError: there is no such effect.
       ArtifactError: the program cannot be saved.
     """
-    from jaxmlir import artifact
+    from jaxmlir.artifact.saving import pieces
 
-    effects = arguments.choice(EFFECTS.name, [EFFECTS]) or "error"
-    return b"".join(artifact.pieces(program, effects=effects))
+    effects = arguments.get(EFFECTS.name) or "error"
+    return b"".join(pieces(program, effects=effects))
 
 
 def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
     """Sorts a command line into flags, positional words and unknown flags.
 
     Raises:
-      UsageError: a value is missing, superfluous, given twice, or not a truth value.
+      UsageError: a value is missing, superfluous, given twice, or none of those that there are.
     """
     table = {flag.name: flag for flag in flags}
     arguments = CommandLine()
@@ -184,6 +181,8 @@ def parse_arguments(argv: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
         if flag.metavar and not flag.repeats and name in arguments.values:
             raise UsageError(f"{dashed(name)} may be given only once")
         text = (flag_value or "") if flag.metavar else _truth(name, flag_value)
+        if flag.is_choice and text not in flag.metavar.split("|"):
+            raise UsageError(f"{dashed(name)} expects {flag.metavar}, got '{text}'")
         arguments.values.setdefault(name, []).append(text)
     if COLOR.name in arguments.values:
         _wants_color.set(arguments.on(COLOR.name))
@@ -196,12 +195,6 @@ def _truth(name: str, text: str | None) -> str:
     if text in ("0", "false", "FALSE", "False"):
         return "false"
     raise UsageError(f"--{name} is a switch: expected 0, 1, true or false, got '{text}'")
-
-
-def reject_unknown(arguments: CommandLine, known: Iterable[str]) -> None:
-    """Fails on the first flag that nobody knows, with the nearest that somebody does."""
-    for name, _ in arguments.unknown:
-        raise unknown_flag(name, known)
 
 
 def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
@@ -266,6 +259,21 @@ complete -o filenames -F _{function} {tool}
 """
 
 
+def request(
+    tool: str, argv: Sequence[str], flags: Sequence[Flag], help_: Callable[[], str]
+) -> CommandLine | None:
+    """What is asked of a tool without other flags than these; ``None`` if that was its help or the
+    like, which is printed.
+
+    Raises:
+      UsageError: a flag is unknown, or used otherwise than it can be.
+    """
+    arguments = parse_arguments(argv, flags)
+    for name, _ in arguments.unknown:
+        raise unknown_flag(name, [flag.name for flag in flags])
+    return None if answered(arguments, tool, help_, lambda: map(str, flags)) else arguments
+
+
 def answered(
     arguments: CommandLine, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
 ) -> bool:
@@ -279,7 +287,7 @@ def answered(
         print(version_text(tool))
     elif arguments.on("help"):
         print(help_())
-    elif shell := arguments.choice(COMPLETION.name, [COMPLETION]):
+    elif shell := arguments.get(COMPLETION.name):
         # zsh runs the functions of bash.
         if shell == "zsh":
             print("autoload -U +X bashcompinit && bashcompinit")
@@ -292,7 +300,7 @@ def answered(
 
 
 def run_tool(
-    tool: str, body: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
+    tool: str, body: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None
 ) -> int:
     """Runs a tool's body; an error that it does not report itself is printed, and the status 1.
 
@@ -300,10 +308,12 @@ def run_tool(
     """
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
     try:
-        status = body(sys.argv[1:] if argv is None else argv)
+        status = body(sys.argv[1:] if argv is None else argv) or 0
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
+    except _Reported:
+        pass
     except OSError as e:
         _give_up_stdout()
         if not isinstance(e, BrokenPipeError):
@@ -325,22 +335,19 @@ def _give_up_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@dataclass
-class Status:
-    """The exit status of a tool."""
-
-    code: int = 0
+class _Reported(Exception):
+    """An error whose diagnostics were printed."""
 
 
 @contextlib.contextmanager
-def reporting(filename: str) -> Iterator[Status]:
-    """Prints the diagnostics of an error about ``filename``, and makes the status 1."""
-    status = Status()
+def reporting(filename: str) -> Iterator[None]:
+    """Has the tool end with the status 1 at an error about ``filename``, whose diagnostics are
+    printed."""
     try:
-        yield status
+        yield
     except DiagnosticError as e:
         print_diagnostics(diagnostics_from(e, filename), filename)
-        status.code = 1
+        raise _Reported from None
 
 
 def load_modules(arguments: CommandLine) -> None:

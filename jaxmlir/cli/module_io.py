@@ -13,14 +13,12 @@ from jaxmlir.cli import command_line
 from jaxmlir.cli.command_line import UsageError
 from jaxmlir.dialect.bytecode import is_bytecode, to_text
 from jaxmlir.dialect.ir import (
-    check_arrays,
     check_nesting,
     clone_module,
     context,
     diagnostics_of,
     ir,
     module_bytecode,
-    parse_error,
     parse_module,
     with_mesh_aliases,
 )
@@ -34,25 +32,6 @@ def is_artifact(data: bytes) -> bool:
     """Whether a file may be an artifact: neither text nor bytecode has three zeros and a brace
     where the header of a safetensors file begins."""
     return data[5:9] == b"\0\0\0{"
-
-
-def parse_file(path: str, text: str) -> ir.Module:
-    """Parses a text file; unlike a string's, its locations name the file.
-
-    Args:
-      text: what is in the file.
-
-    Raises:
-      ParseError: with MLIR's diagnostics.
-    """
-    check_nesting(text, path)
-    with context():
-        try:
-            module = ir.Module.parseFile(path)
-        except ir.MLIRError as e:
-            raise parse_error(e, text, path) from None
-    check_arrays(module, text, path)
-    return module
 
 
 def check_module(text: str, filename: str) -> None:
@@ -80,10 +59,8 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
       ParseError: it is none.
     """
     text = to_text(data)
-    as_file = path != "-" and not is_bytecode(data)
-    if as_file:
-        return parse_file(path, text), text
-    return parse_module(text, command_line.display_path(path)), text
+    from_file = path != "-" and not is_bytecode(data)
+    return parse_module(text, command_line.display_path(path), from_file=from_file), text
 
 
 def whole_module(program: Program) -> ir.Module:
@@ -130,12 +107,13 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
       ArtifactError: it is none that can be loaded.
       VerificationError: its program is invalid.
     """
-    from jaxmlir import artifact
+    from jaxmlir.artifact.container import map_file
+    from jaxmlir.artifact.load import read
     from jaxmlir.program.program import Program
 
-    buffer = memoryview(data) if path == "-" else artifact.map_file(path)
+    buffer = memoryview(data) if path == "-" else map_file(path)
     name = command_line.display_path(path)
-    return artifact.read(Program, buffer, name, allow_custom_calls=custom_calls)
+    return read(Program, buffer, name, allow_custom_calls=custom_calls)
 
 
 def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:

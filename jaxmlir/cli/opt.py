@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxmlir.cli import command_line
-from jaxmlir.cli.command_line import CommandLine, Flag, UsageError
+from jaxmlir.cli.command_line import Choice, CommandLine, Flag, UsageError
 from jaxmlir.dialect.ir import (
     DIALECT,
     context,
-    file_line_col,
+    diagnostic_of,
     inner_ops,
     module_bytecode,
     module_text,
@@ -92,7 +92,7 @@ FLAGS = (
     ),
     Flag("dump-pass-pipeline", "Print the pipeline that will be run on stderr"),
     Flag("verify-each", "Verify the program after each pass (default: on)"),
-    Flag("verify", "Do not verify the input's ops of the jaxpr dialect, which takes JAX", "none"),
+    Choice("verify", "Do not verify the input's ops of the jaxpr dialect, which takes JAX", "none"),
     Flag(
         "split-input-file",
         f"Process the pieces between '{_SEPARATOR}' lines, or between the given marker, one by one",
@@ -139,10 +139,10 @@ FLAGS = (
         optional=True,
     ),
     Flag("mlir-timing", "Print how long each pass took"),
-    Flag("mlir-timing-display", "Show times as they ran, or the longest first", "tree|list"),
-    Flag("mlir-output-format", "Write the times so", "text|json"),
+    Choice("mlir-timing-display", "Show times as they ran, or the longest first", "tree|list"),
+    Choice("mlir-output-format", "Write the times so", "text|json"),
     Flag("mlir-pass-statistics", "Print how many ops each pass added and removed"),
-    Flag("mlir-pass-statistics-display", "Show these as they ran, or by name", "pipeline|list"),
+    Choice("mlir-pass-statistics-display", "Show these as they ran, or by name", "pipeline|list"),
     Flag(
         "mlir-pass-pipeline-crash-reproducer",
         "Where a pass fails, write the module and the pipeline to this file",
@@ -162,7 +162,6 @@ FLAGS = (
     Flag("allow-unregistered-dialect", "Accepted for the sake of mlir-opt's users: always on"),
 )
 
-_CHOICES = ("verify", "mlir-timing-display", "mlir-output-format", "mlir-pass-statistics-display")
 _DUMPS = tuple(
     f"mlir-print-ir-{when}" for when in "before before-all after after-all after-failure".split()
 )
@@ -308,8 +307,6 @@ class _Driver:
         self.is_plain_file = False
         if arguments.on("emit-artifact") and arguments.on("emit-bytecode"):
             raise UsageError("--emit-artifact and --emit-bytecode exclude each other")
-        for name in _CHOICES:
-            arguments.choice(name, FLAGS)
         if arguments.on("run-reproducer") and pipeline.passes:
             raise UsageError("--run-reproducer runs the pipeline of its input, and no other passes")
         self.verifies = arguments.get("verify") is None
@@ -530,13 +527,11 @@ class _Driver:
             raise
 
     def _parse(self, text: str) -> ir.Module:
-        from jaxmlir.cli.module_io import check_module, parse_file
+        from jaxmlir.cli.module_io import check_module
 
         if self.arguments.on("no-implicit-module"):
             check_module(text, self.filename)
-        if self.is_plain_file:
-            return parse_file(self.filename, text)
-        return parse_module(text, self.filename)
+        return parse_module(text, self.filename, from_file=self.is_plain_file)
 
     def _program(self, module: ir.Module, text: str) -> Program | _MlirModule:
         """The verified program; without ops and passes of ours, a module that knows nothing of JAX.
@@ -652,12 +647,8 @@ def _collect_diagnostics(filename: str) -> Iterator[list[Diagnostic]]:
     """Collects the warnings and remarks of C++ passes; their errors are raised."""
     diagnostics: list[Diagnostic] = []
 
-    def convert(d: ir.Diagnostic) -> Diagnostic:
-        place, severity = file_line_col(d.location), d.severity.name.lower()
-        return Diagnostic(severity, d.message, *place, tuple(map(convert, d.notes)))
-
-    def keep(d: ir.Diagnostic) -> bool:
-        diagnostics.append(convert(d).placed(filename))
+    def keep(said: ir.Diagnostic) -> bool:
+        diagnostics.append(diagnostic_of(said).placed(filename))
         return True
 
     # A Python handler cannot be called from MLIR's worker threads while they are waited for.

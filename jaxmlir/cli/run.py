@@ -66,11 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command_line.run_tool("jaxmlir-run", _main, argv)
 
 
-def _main(argv: Sequence[str]) -> int:
-    arguments = command_line.parse_arguments(argv, FLAGS)
-    command_line.reject_unknown(arguments, [flag.name for flag in FLAGS])
-    if command_line.answered(arguments, "jaxmlir-run", _help, lambda: map(str, FLAGS)):
-        return 0
+def _main(argv: Sequence[str]) -> None:
+    arguments = command_line.request("jaxmlir-run", argv, FLAGS, _help)
+    if arguments is None:
+        return
     platform = arguments.get("platform")
     if platform:
         # JAX reads this once, when it first looks for devices.
@@ -78,9 +77,8 @@ def _main(argv: Sequence[str]) -> int:
         _check_platform(platform)
     command_line.load_modules(arguments)
     path = command_line.single_input(arguments)
-    with command_line.reporting(command_line.display_path(path)) as status:
+    with command_line.reporting(command_line.display_path(path)):
         _run(path, arguments)
-    return status.code
 
 
 def _check_platform(platform: str) -> None:
@@ -501,7 +499,7 @@ class _EntryArguments:
             if jax.numpy.issubdtype(aval.dtype, np.complexfloating):
                 drawn = drawn + 1j * generator.standard_normal(aval.shape)
             return np.asarray(drawn).astype(aval.dtype)
-        top = 2 if aval.dtype.itemsize * 8 == 8 and aval.dtype == np.bool_ else 10
+        top = 2 if aval.dtype == np.bool_ else 10
         return np.asarray(generator.integers(0, top, aval.shape)).astype(aval.dtype)
 
 
@@ -591,16 +589,9 @@ def _arrays_of(path: str) -> Mapping[str, np.ndarray[Any, Any]]:
     return arrays
 
 
-# Of the types of safetensors, those whose names are not NumPy's.
-_SAFETENSORS = {
-    "BOOL": "bool", "BF16": "bfloat16", "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
-}  # fmt: skip
-
-
 def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a safetensors file, in the order of its data."""
-    import jax.numpy as jnp
+    from jaxmlir.artifact import container
 
     try:
         from safetensors import SafetensorError, deserialize
@@ -614,8 +605,9 @@ def _safetensors(path: str) -> dict[str, np.ndarray[Any, Any]]:
         raise UsageError(f"'{path}' is no safetensors file: {e}") from None
     arrays = {}
     for name, entry in entries:
-        kind = re.sub("^F", "float", re.sub("^I", "int", re.sub("^U", "uint", entry["dtype"])))
-        dtype = jnp.dtype(_SAFETENSORS.get(entry["dtype"], kind))
+        dtype = container.dtype_called(entry["dtype"])
+        if dtype is None:
+            raise UsageError(f"'{path}' has '{name}' of {entry['dtype']}, which is no dtype of JAX")
         arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return arrays
 

@@ -19,12 +19,18 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of, is_key, shape_of, type_of, with_shape
 from jaxmlir.errors import Diagnostic, PassError
+from jaxmlir.support import graphs
 
 
 def attribute(op: Any, name: str, default: Any = None) -> Any:
     """An op's attribute as a Python value: numbers, tuples, dtypes, JAX's enumerations ..."""
     attributes = op.attributes
     return codec.decode(attributes[name]) if name in attributes else default
+
+
+def symbols_in(op: Any, name: str) -> tuple[str, ...]:
+    """The symbols that an attribute of an op refers to; none where it is absent."""
+    return symbol_uses(op.attributes[name]) if name in op.attributes else ()
 
 
 def overwrites(op: Any) -> bool:
@@ -350,19 +356,12 @@ def reachable(
       custom_rules: also as a custom derivative rule, which a run does not call.
       uses: what they refer to, for who asks more than once.
     """
-    reached: dict[str, None] = {}
-    pending = [*reversed(symbols)]
-    while pending:
-        name = pending.pop()
-        if name in reached or name not in functions:
-            continue
-        reached[name] = None
-        if uses is None:
-            referred = list(references(functions[name], custom_rules=custom_rules))
-        else:
-            referred = uses[name]
-        pending.extend(reversed(referred))
-    return reached.keys()
+
+    def below(name: str) -> Iterable[str]:
+        referred = references(functions[name], custom_rules=custom_rules)
+        return filter(functions.__contains__, referred if uses is None else uses[name])
+
+    return graphs.reached(filter(functions.__contains__, symbols), below)
 
 
 def reached_ops(

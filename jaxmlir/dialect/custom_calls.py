@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jaxmlir.dialect import locations
-from jaxmlir.dialect.ir import context, func, ir
+from jaxmlir.dialect.ir import context, dialect_ops, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.errors import Diagnostic, LoweringError
@@ -39,10 +39,7 @@ class CustomCall(NamedTuple):
 def find(module: ir.Module) -> Iterator[CustomCall]:
     """The ops of a module that reach beyond XLA."""
     with context():
-        for function in module.body.operations:
-            if isinstance(function, func.FuncOp):
-                ops = function.entry_block.operations
-                yield from among((op, op.name) for op in ops if type(op) is ir.OpView)
+        yield from among((op, op.name) for op in dialect_ops(module))
 
 
 def among(ops: Iterable[tuple[ir.OpView, str]]) -> Iterator[CustomCall]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir, symbol_uses
+from jaxmlir.dialect.ops import record_of
 
 T = TypeVar("T")
 
@@ -24,8 +25,7 @@ HIGH_LEVEL_OPS = frozenset(f"jaxpr.{name}" for name in HIGH_LEVEL)
 OPS = frozenset({"jaxpr.custom_jvp_call_jaxpr", "jaxpr.custom_vjp_call_jaxpr", "jaxpr.custom_lin"})
 # The attributes of these ops that name their rules.
 ATTRIBUTES = frozenset(
-    "jvp_jaxpr jvp_with_zeros fwd_jaxpr bwd_jaxpr vjp_with_zeros bwd bwd_with_zeros transposes "
-    "batches".split()
+    attr.name for name in OPS for attr in record_of(name).functions if attr.name != "call_jaxpr"
 )
 
 

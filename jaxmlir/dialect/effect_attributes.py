@@ -14,9 +14,6 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import context, ir, is_foreign
 from jaxmlir.errors import ExportError
 
-_ctx_attrs: dict[Any, ir.Attribute | None] = {}
-_ctxs: dict[ir.Attribute, Any] = {}
-
 
 def encode(eqn: Any, writer: codec.Writer) -> ir.Attribute:
     """The effects of an equation, in a stable order."""
@@ -46,12 +43,9 @@ def listed(attr: ir.Attribute) -> list[Any]:
     return items
 
 
+@functools.cache
 def encode_ctx(ctx: Any) -> ir.Attribute | None:
     """The fields in which an equation's context differs from the default one."""
-    try:
-        return _ctx_attrs[ctx]
-    except KeyError:
-        pass
     default = default_eqn_context()
     changed = {}
     for name in eqn_context_fields():
@@ -61,32 +55,33 @@ def encode_ctx(ctx: Any) -> ir.Attribute | None:
             continue
         if value is not getattr(default, name) and value != getattr(default, name):
             changed[name] = value
-    attr = None
-    if changed:
-        with context():
-            attr = ir.DictAttr.get({k: codec.encode(v) for k, v in changed.items()})
-    _ctx_attrs[ctx] = attr
-    return attr
+    if not changed:
+        return None
+    with context():
+        return ir.DictAttr.get({k: codec.encode(v) for k, v in changed.items()})
 
 
+@functools.cache
 def decode_ctx(attr: ir.Attribute | None) -> Any:
     """The context that :func:`encode_ctx` wrote as ``attr``."""
+    default = default_eqn_context()
     if attr is None:
-        return default_eqn_context()
-    ctx = _ctxs.get(attr)
-    if ctx is None:
-        default = default_eqn_context()
-        fields = {name: getattr(default, name) for name in eqn_context_fields()}
-        names = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
-        if unknown := [name for name in names if name not in fields]:
-            takes = ", ".join(map(repr, fields))
-            raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
-        fields.update((item.name, codec.decode(item.attr)) for item in attr)
-        metadata = fields.get("xla_metadata")
-        if isinstance(metadata, dict):
-            fields["xla_metadata"] = tuple(sorted(metadata.items()))
-        ctx = _ctxs[attr] = core.JaxprEqnContext._create(*fields.values())
-    return ctx
+        return default
+    fields = {name: getattr(default, name) for name in eqn_context_fields()}
+    names = [item.name for item in attr] if isinstance(attr, ir.DictAttr) else [str(attr)]
+    if unknown := [name for name in names if name not in fields]:
+        takes = ", ".join(map(repr, fields))
+        raise ExportError(f"attribute 'jaxpr.ctx': expected some of {takes}, got {unknown[0]}")
+    fields.update((item.name, codec.decode(item.attr)) for item in attr)
+    metadata = fields.get("xla_metadata")
+    if isinstance(metadata, dict):
+        fields["xla_metadata"] = tuple(sorted(metadata.items()))
+    return core.JaxprEqnContext._create(*fields.values())
+
+
+def ctx_of(attributes: Any) -> Any:
+    """The context of an op's equation, by the op's attributes."""
+    return decode_ctx(attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None)
 
 
 def has_lasting_effects(op: Any, name: str) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from jaxmlir.errors import JaxmlirError
@@ -92,13 +93,12 @@ class UnreadArray(NamedTuple):
     dtype: Any
 
 
-class Constants(MutableMapping[str, Any]):
+class Constants(UserDict[str, Any]):
     """Arrays by the name that ``jaxpr.constant`` ops give them."""
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
-        self._values: dict[str, Any] = (
-            values._values.copy() if isinstance(values, Constants) else dict(values)
-        )
+        # A copy has no need to look at them.
+        self.data: dict[str, Any] = dict(values.data if isinstance(values, Constants) else values)
 
     def __getitem__(self, name: str) -> Any:
         """The array.
@@ -106,29 +106,14 @@ class Constants(MutableMapping[str, Any]):
         Raises:
           ArtifactError: its bytes in an artifact are not those that were saved.
         """
-        value = self._values[name]
+        value = self.data[name]
         if isinstance(value, UnreadArray):
-            value = self._values[name] = value.read()
+            value = self.data[name] = value.read()
         return value
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._values
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def __repr__(self) -> str:
         return f"Constants({', '.join(self)})"
 
     def unread(self, name: str) -> Any:
         """The array, or what stands for one that nobody has looked at; ``None`` without either."""
-        return self._values.get(name)
+        return self.data.get(name)

@@ -114,12 +114,17 @@ class scope:
 
 
 def parse_module(
-    source: str | bytes, filename: str = "-", *, is_shallow: bool = False
+    source: str | bytes,
+    filename: str = "-",
+    *,
+    is_shallow: bool = False,
+    from_file: bool = False,
 ) -> ir.Module:
     """Parses MLIR text (or bytecode that our own writer made) without verifying the dialect.
 
     Args:
       is_shallow: it is known that brackets are not nested deep.
+      from_file: the text is what is in that file, which its locations then name.
 
     Raises:
       ParseError: with MLIR's diagnostics, located in ``filename``.
@@ -128,7 +133,7 @@ def parse_module(
         check_nesting(source, filename)
     with context():
         try:
-            module = ir.Module.parse(source)
+            module = ir.Module.parseFile(filename) if from_file else ir.Module.parse(source)
         except ir.MLIRError as e:
             raise parse_error(e, source, filename) from None
     if isinstance(source, str):
@@ -206,12 +211,14 @@ def verify_module(module: ir.Module, filename: str = "-") -> None:
 def diagnostics_of(error: ir.MLIRError, filename: str = "-") -> list[Diagnostic]:
     """MLIR's diagnostics as ours, about the file ``filename``."""
 
-    def convert(info: ir.DiagnosticInfo, severity: str = "error") -> Diagnostic:
-        notes = tuple(convert(note, "note") for note in info.notes)
-        return Diagnostic(severity, info.message, *file_line_col(info.location), notes)
-
-    diagnostics = [convert(info).placed(filename) for info in error.error_diagnostics]
+    diagnostics = [diagnostic_of(said).placed(filename) for said in error.error_diagnostics]
     return diagnostics or [Diagnostic("error", str(error))]
+
+
+def diagnostic_of(said: ir.Diagnostic | ir.DiagnosticInfo) -> Diagnostic:
+    """A diagnostic of MLIR's as ours."""
+    place, notes = file_line_col(said.location), tuple(map(diagnostic_of, said.notes))
+    return Diagnostic(said.severity.name.lower(), said.message, *place, notes)
 
 
 _FILE_LINE_COL = r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)'
@@ -343,6 +350,15 @@ def functions(module: ir.Module) -> dict[str, func.FuncOp]:
     """The module's functions by symbol name, in order."""
     with context():
         return {op.name.value: op for op in module.body.operations if isinstance(op, func.FuncOp)}
+
+
+def dialect_ops(module: ir.Module) -> Iterator[ir.OpView]:
+    """The ops in the functions of a module that are of no dialect with Python classes: ours."""
+    for function in functions(module).values():
+        for block in function.body:
+            for op in block.operations:
+                if type(op) is ir.OpView:
+                    yield op
 
 
 def new_function(

@@ -92,8 +92,6 @@ def _type_text(type_: ir.Type) -> str | None:
 
 _PLAIN = frozenset({"weak_type", "shape", "constraints"})
 
-_signatures: dict[tuple[Any, ...], Signature] = {}
-
 
 def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
     """The signature of an op whose name and operands the caller has read."""
@@ -106,9 +104,7 @@ def of_op(op: Any, name: str, operands: Sequence[ir.Value]) -> Signature:
     )
 
 
+@functools.cache
 def of_parts(*parts: Any) -> Signature:
     """The signature with this name, attributes, operand types and result types."""
-    signature = _signatures.get(parts)
-    if signature is None:
-        signature = _signatures[parts] = Signature(*parts)
-    return signature
+    return Signature(*parts)

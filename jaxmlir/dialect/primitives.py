@@ -150,8 +150,6 @@ def of_op(op_name: str) -> Any:
         raise ExportError("expected an op of the jaxpr dialect")
     name = op_name.removeprefix("jaxpr.")
     record = ops.OPS.get(name)
-    for candidate in (record.primitives if record else ()) or (name,):
-        primitive = find(candidate)
-        if primitive is not None:
-            return primitive
-    return get((record.primitives if record and record.primitives else (name,))[0])
+    names = record.primitive_names if record else (name,)
+    found = next(filter(None, map(find, names)), None)
+    return get(names[0]) if found is None else found

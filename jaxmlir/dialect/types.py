@@ -58,7 +58,11 @@ def has_tangent(value: ir.Value) -> bool:
 
 @functools.cache
 def _has_tangent(type_: ir.Type) -> bool:
-    aval = aval_of(type_)
+    return is_differentiable(aval_of(type_))
+
+
+def is_differentiable(aval: Any) -> bool:
+    """Whether a value is an array with a nontrivial tangent type."""
     return isinstance(aval, core.ShapedArray) and aval.to_tangent_aval().dtype != dtypes.float0
 
 

@@ -23,6 +23,7 @@ from jaxmlir._compat import core, dispatch, dtypes, literals, mesh_lib, mlir
 from jaxmlir.bridge import params
 from jaxmlir.bridge.exporter import constant_value
 from jaxmlir.dialect import codec, custom_calls, effect_attributes, locations
+from jaxmlir.dialect.builder import named_ops, returned
 from jaxmlir.dialect.ir import context, frames, func, ir
 from jaxmlir.dialect.module import Module, check_program
 from jaxmlir.dialect.ops import CALLEES
@@ -88,27 +89,20 @@ class ExecutionPlan:
     __slots__ = ("constants", "nodes", "results", "size")
 
     def __init__(self, program: Module, function: func.FuncOp):
-        numbers: dict[ir.Value, int] = {}
-        for argument in function.arguments:
-            numbers[argument] = len(numbers)
+        numbers: dict[ir.Value, int] = {v: i for i, v in enumerate(function.arguments)}
         symbol = function.name.value
         self.nodes: list[Node] = []
         self.constants: list[tuple[int, Any]] = []
-        for op in function.entry_block.operations:
-            name = op.name if type(op) is ir.OpView else op.operation.name
-            operands = op.operands
-            inputs = [numbers[operands[i]] for i in range(len(operands))]
-            if name == "func.return":
-                self.results: list[int] = inputs
-                break
-            outputs = []
-            for result in op.results:
-                outputs.append(len(numbers))
-                numbers[result] = outputs[-1]
+        for op, name in named_ops(function):
+            results = op.results
+            outputs = range(len(numbers), len(numbers) + len(results))
+            inputs = [numbers[v] for v in op.operands]
+            numbers.update(zip(results, outputs, strict=True))
             if name == "jaxpr.constant":
                 self.constants.append((outputs[0], constant_of(program, op)))
             else:
                 self.nodes.append(Node(op, name, symbol, inputs, outputs))
+        self.results: list[int] = [numbers[v] for v in returned(function)]
         self.size: int = len(numbers)
 
 
@@ -156,10 +150,7 @@ def _make_bind(program: Module, op: Any, name: str) -> Callable[..., list[Any]]:
     if name == "jaxpr.custom_lin":
         refuse_custom_lin(program, op, "evaluated")
     primitive, parameters = params.of_op(op, name, program.exporter)
-    attributes = op.attributes
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(op.attributes)
 
     def bind(*args: Any) -> list[Any]:
         with ctx.manager:

@@ -452,7 +452,6 @@ class _Lowering:
         with context():
             primitive, parameters = params.of_op(op, name, reader)
             attributes = op.attributes
-            ctx_attr = attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
             op_effects: Any = core.no_effects
             if "jaxpr.effects" in attributes:
                 op_effects = frozenset(codec.decode(a) for a in attributes["jaxpr.effects"])
@@ -461,7 +460,7 @@ class _Lowering:
             return _RuleArguments(
                 primitive=primitive,
                 params=parameters,
-                ctx=effect_attributes.decode_ctx(ctx_attr),
+                ctx=effect_attributes.ctx_of(attributes),
                 effects=op_effects,
                 ordered=tuple(effects.ordered_effects.filter_in(op_effects)),
                 avals_in=avals_in,

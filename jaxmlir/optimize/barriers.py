@@ -21,6 +21,7 @@ from jaxmlir.dialect import locations
 from jaxmlir.dialect.builder import filled, zeros
 from jaxmlir.dialect.ir import free_symbol, func, ir, new_function
 from jaxmlir.dialect.module import Module
+from jaxmlir.support.lazy import memoized
 
 # The first JAX whose CPU compiler takes an optimization barrier for a fence; others need none.
 _BARRIER_SINCE = (0, 11)
@@ -106,16 +107,15 @@ class _FenceCalls:
 
     def __init__(self, program: Module):
         self._program = program
-        self._symbols: dict[tuple[Any, ...], str] = {}
         self._taken = ChainMap[str, Any](program.functions, {})
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     def __call__(self, values: Sequence[ir.Value], after: ir.Value | None = None) -> list[ir.Value]:
         """The values, which are there when all of them are, and another value."""
-        types = [v.type for v in values]
+        types = tuple([v.type for v in values])
         waits = [] if after is None else [after]
         name = "fence" if after is None else "wait"
-        symbol = self._symbol(name, types, [v.type for v in waits])
+        symbol = self._symbol(name, types, *[v.type for v in waits])
         attributes = {
             "jaxpr": ir.FlatSymbolRefAttr.get(symbol),
             "name": ir.StringAttr.get(name),
@@ -123,16 +123,15 @@ class _FenceCalls:
         }
         return list(ir.Operation.create("jaxpr.jit", types, [*values, *waits], attributes).results)
 
-    def _symbol(self, name: str, types: Sequence[ir.Type], waits: Sequence[ir.Type]) -> str:
+    @memoized
+    def _symbol(self, name: str, types: tuple[ir.Type, ...], *waits: ir.Type) -> str:
         """The function that returns arguments of some types when others are there."""
-        key = (name, *types, *waits)
-        if key not in self._symbols:
-            self._symbols[key] = symbol = free_symbol(name, self._taken, self._numbers[name])
-            self._taken.maps[1][symbol] = None
-            # It, and what is in it, is where it is called first; lowered, where it is called.
-            _, place = locations.split(ir.Location.current)
-            at_end = ir.InsertionPoint(self._program.module.body)
-            _, block = new_function(symbol, [*types, *waits], types, place, at_end)
-            with ir.InsertionPoint(block), place:
-                func.ReturnOp(barrier(block.arguments)[: len(types)])
-        return self._symbols[key]
+        symbol = free_symbol(name, self._taken, self._numbers[name])
+        self._taken.maps[1][symbol] = None
+        # It, and what is in it, is where it is called first; lowered, where it is called.
+        _, place = locations.split(ir.Location.current)
+        at_end = ir.InsertionPoint(self._program.module.body)
+        _, block = new_function(symbol, [*types, *waits], types, place, at_end)
+        with ir.InsertionPoint(block), place:
+            func.ReturnOp(barrier(block.arguments)[: len(types)])
+        return symbol

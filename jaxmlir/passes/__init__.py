@@ -17,14 +17,6 @@ from typing import TYPE_CHECKING
 from jaxmlir.errors import nearest
 from jaxmlir.support.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from jaxmlir.passes.base import Option, Pass
-    from jaxmlir.passes.descriptions import Description
-    from jaxmlir.passes.instrument import Instrumentation, Statistics, Timing
-    from jaxmlir.passes.levels import LEVELS, STORAGE, level_pipeline, level_stages
-    from jaxmlir.passes.pipeline import Pipeline
-    from jaxmlir.passes.remarks import remark, remarks_wanted
-
 _EXPORTS = {
     "Description": "descriptions",
     "Instrumentation": "instrument",

@@ -232,18 +232,18 @@ def _parse(text: str, kind: Any) -> Any:
                 return _parse(text, member)
     if origin is tuple:
         return tuple(_parse(part, args[0]) for part in text.split(",")) if text else ()
-    if kind is bool:
-        if text not in _TRUE + _FALSE:
-            raise ValueError(text)
-        return text in _TRUE
-    if kind is str:
-        return text
-    if kind in (int, float):
-        value = kind(text)
-        if kind is float and math.isnan(value):
-            raise ValueError(text)
-        return value
-    raise PipelineError(f"an option of a pass cannot be of type {_kind(kind)}")
+    if kind not in (bool, int, float, str):
+        raise PipelineError(f"an option of a pass cannot be of type {_kind(kind)}")
+    return _parse_scalar(text, kind)
+
+
+def _parse_scalar(text: str, kind: type[bool | int | float | str]) -> Any:
+    if kind is bool and text not in _TRUE + _FALSE:
+        raise ValueError(text)
+    value = text in _TRUE if kind is bool else kind(text)
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(text)
+    return value
 
 
 def format_value(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The pipelines ``-O0``, ``-O1`` ...: what ``jaxmlir-opt`` and ``jit(f, optimize=)`` run.
 
-A level is a tuple of pipeline elements.  Level 1 is safe and cheap: it changes no bit of a result
-and costs tens of microseconds per op.  Level 2 changes the structure of a program as well
-where a cost model says that it pays, and decides what is computed once and stored.
+A level is a tuple of passes, with their default options.  Level 1 is safe and cheap: it changes no
+bit of a result and costs tens of microseconds per op.  Level 2 changes the structure of a program
+as well where a cost model says that it pays, and decides what is computed once and stored.
 """
 
 from __future__ import annotations
@@ -179,14 +179,14 @@ def level_pipeline(level: int, without: Collection[str] = ()) -> str:
         )
     if isinstance(without, str) or not isinstance(without, Collection):
         raise PipelineError(f"without: expected a collection of names of passes, got {without!r}")
-    names = {_name(element) for elements in LEVELS.values() for element in elements}
+    names = set().union(*LEVELS.values())
     for name in without:
         if name not in names:
             raise PipelineError(
                 f"'{name}' is a pass of no optimization level; those that can be left out are "
                 f"{', '.join(sorted(names))}"
             )
-    return ",".join(e for e in LEVELS[level] if _name(e) not in without)
+    return ",".join(name for name in LEVELS[level] if name not in without)
 
 
 def level_stages(level: int, without: Collection[str] = ()) -> tuple[str, str]:
@@ -196,12 +196,8 @@ def level_stages(level: int, without: Collection[str] = ()) -> tuple[str, str]:
       PipelineError: as :func:`level_pipeline`.
     """
     level_pipeline(level, without)
-    elements = [e for e in LEVELS[level] if _name(e) not in without]
+    names = [name for name in LEVELS[level] if name not in without]
     return (
-        ",".join(e for e in elements if _name(e) not in STORAGE),
-        ",".join(e for e in elements if _name(e) in STORAGE),
+        ",".join(name for name in names if name not in STORAGE),
+        ",".join(name for name in names if name in STORAGE),
     )
-
-
-def _name(element: str) -> str:
-    return element.partition("{")[0]

@@ -150,10 +150,10 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
             names each op, the user's line, and what to do.
           OSError: the file cannot be written; one that was there is as it was.
         """
-        from jaxmlir import artifact
+        from jaxmlir.artifact import saving
 
         options = {"source_info": source_info, "as_flat": as_flat, "effects": effects}
-        artifact.save(self, target, **options)
+        saving.save(self, target, **options)
 
     # -- checking and transforming --
 
@@ -771,6 +771,6 @@ class Program(SparseDerivatives, Inverses, Tunable, Views, Module):
 
 def _unpickled(contents: bytes, custom_calls: Collection[str] | None) -> Program:
     """The program that was pickled.  Unlike unpickling itself, this executes nothing."""
-    from jaxmlir import artifact
+    from jaxmlir.artifact.load import read
 
-    return artifact.read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)
+    return read(Program, memoryview(contents), "pickle", allow_custom_calls=custom_calls)

@@ -193,11 +193,12 @@ def load(
       VerificationError: its program is invalid.
       OSError: the file cannot be read.
     """
-    from jaxmlir import artifact
+    from jaxmlir.artifact.container import contents
+    from jaxmlir.artifact.load import read
 
     _check_names(allow_custom_calls)
-    buffer, filename = artifact.contents(source)
-    return artifact.read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
+    buffer, filename = contents(source)
+    return read(Program, buffer, filename, as_flat, allow_custom_calls, verify)
 
 
 def _check_names(allow_custom_calls: Any) -> None:

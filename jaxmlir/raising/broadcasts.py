@@ -21,7 +21,7 @@ BROADCASTING = frozenset(
 )
 """Ops of several operands whose counterparts in the dialect broadcast them."""
 
-_BROADCASTS = frozenset(("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"))
+BROADCASTS = frozenset(("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim"))
 
 
 class Broadcasts:
@@ -44,7 +44,7 @@ class Broadcasts:
         Args:
           operands, results: the dialect's values; what is computed of sizes may be no broadcast.
         """
-        if name in _BROADCASTS:
+        if name in BROADCASTS:
             operand, result = operands[0], results[0]
             rank = len(shape_of(operand))
             dims = list(attribute(op, "broadcast_dimensions"))

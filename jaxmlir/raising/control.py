@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from jaxmlir.dialect import codec
+from jaxmlir.analysis.function_view import array_of, node_of
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.raising.idioms import called
 from jaxmlir.raising.loops import scanned
 from jaxmlir.raising.random import is_threefry
 from jaxmlir.raising.sizes import global_constants, is_symbolic, settled
-from jaxmlir.raising.source import RegionCaptures, attribute, defining_op, end_of, shape_of, tensor
+from jaxmlir.raising.source import (
+    RegionCaptures,
+    attribute,
+    end_of,
+    named_inside,
+    shape_of,
+    tensor,
+)
 from jaxmlir.raising.writer import RULES, BodyWriter, Values, rule
 
 
@@ -39,27 +46,19 @@ def while_(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         raising.region(condition, outer[0], "cond", op.location, used, None, dropped, tests),
         raising.region(body, outer[1], "body", op.location, same, changed, types=steps),
     )
-    if raising.symbolic:
-        changing = [operands[k] for k in changed]
-        outs = scanned(w, *symbols, consts, changing)
-        if outs is not None:
-            results = iter(outs)
-            return [operands[k] if k in same else next(results) for k in range(len(operands))]
-    params = {
-        name: len(values)
-        for name, values in zip(("cond_nconsts", "body_nconsts"), consts, strict=True)
-        if values
-    }
-    results = iter(
-        w.emit(
+    changing = [operands[k] for k in changed]
+    outs = scanned(w, *symbols, consts, changing) if raising.symbolic else None
+    if outs is None:
+        counts = {"cond_nconsts": len(consts[0]), "body_nconsts": len(consts[1])}
+        outs = w.emit(
             "while",
-            [*consts[0], *consts[1], *(operands[k] for k in changed)],
+            [*consts[0], *consts[1], *changing],
             [carried[k] for k in changed],
             cond_jaxpr=symbol_ref(symbols[0]),
             body_jaxpr=symbol_ref(symbols[1]),
-            **params,
+            **{name: count for name, count in counts.items() if count},
         )
-    )
+    results = iter(outs)
     return [operands[k] if k in same else next(results) for k in range(len(operands))]
 
 
@@ -135,11 +134,8 @@ def _in_bounds(index: ir.Value, n: int) -> bool:
 
 
 def _constant(value: ir.Value) -> int | None:
-    op = defining_op(value, "jaxpr.constant")
-    if op is None or "value" not in op.attributes:
-        return None
-    held = codec.decode(op.attributes["value"])
-    return int(held) if held.ndim == 0 else None
+    number = array_of(node_of(value))
+    return int(number) if number is not None and not number.ndim else None
 
 
 @rule("if")
@@ -233,19 +229,10 @@ def composite(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     derivative, as JAX's own composites have not."""
     name = attribute(op, "name")
     if name in RULES and name.startswith("chlo."):
-        return RULES[name](w, _Composite(op, name), operands)
+        stands_for = named_inside(op, name, "composite_attributes")
+        return RULES[name](w, stands_for, operands)
     callee = ir.FlatSymbolRefAttr(op.attributes["decomposition"]).value
     return _called(w, op, callee, operands, name)
-
-
-class _Composite:
-    """The op that a composite stands for: its attributes are what the composite's say."""
-
-    def __init__(self, op: Any, name: str):
-        self.name, self.results, self.regions = name, op.results, ()
-        attributes, key = op.attributes, "composite_attributes"
-        items = attributes[key] if key in attributes else ()
-        self.attributes = {item.name: item.attr for item in items}
 
 
 # --- tokens and tuples ----------------------------------------------------------------------------

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import dtypes, lax
+from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of, dtype_of
 from jaxmlir.errors import ImportingError
-from jaxmlir.raising.source import attribute, keyword, raised_type, shape_of, tensor
-from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, rule
+from jaxmlir.raising.broadcasts import BROADCASTING
+from jaxmlir.raising.source import StandInOp, attribute, raised_type, shape_of, tensor
+from jaxmlir.raising.writer import PLAIN, RULES, BodyWriter, Values, renamed, rule
 
 _SAME = """
 abs atan2 ceil complex cosine:cos count_leading_zeros:clz divide:div exponential:exp
@@ -47,8 +50,6 @@ def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         if "HIGHEST" in text:
             params["accuracy"] = lax.AccuracyMode.HIGHEST
         else:
-            from jaxlib.mlir.dialects import stablehlo
-
             tolerance = stablehlo.ResultAccuracyAttr(accuracy)
             params["accuracy"] = lax.Tolerance(
                 atol=tolerance.atol, rtol=tolerance.rtol, ulps=tolerance.ulps
@@ -150,8 +151,8 @@ _TOTAL = {"EQ": "eq_to", "LT": "lt_to", "LE": "le_to"}
 
 @rule("compare")
 def compare(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    direction = keyword(op.attributes["comparison_direction"])
-    kind = keyword(op.attributes["compare_type"]) if "compare_type" in op.attributes else ""
+    direction = attribute(op, "comparison_direction")
+    kind = attribute(op, "compare_type")
     element = operands[0].type.element_type
     if kind == "TOTALORDER" and not isinstance(element, (ir.IntegerType, ir.ComplexType)):
         if direction in ("GT", "GE"):
@@ -228,15 +229,8 @@ def type_of_elements(type_: ir.Type) -> Any:
     return dtype_of(type_.element_type)
 
 
-@rule("reduce_precision")
-def reduce_precision(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    params = {name: attribute(op, name) for name in ("exponent_bits", "mantissa_bits")}
-    return w.emit("reduce_precision", operands, w.types(op), **params)
-
-
-@rule("optimization_barrier")
-def optimization_barrier(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    return w.emit("optimization_barrier", operands, w.types(op))
+rule("reduce_precision")(renamed("reduce_precision", "exponent_bits", "mantissa_bits"))
+rule("optimization_barrier")(renamed("optimization_barrier"))
 
 
 @rule("map")
@@ -268,7 +262,7 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
             (scalar,) = RULES[op.name](w, op, [])
             results: Values = [w.broadcast(scalar, tensor(shape, scalar.type.element_type))]
         elif op.name in PLAIN or op.name in _POINTWISE:
-            results = RULES[op.name](w, _LiftedOp(op, shape), args)
+            results = RULES[op.name](w, _on_tensors(op, shape), args)
         else:
             raise ImportingError(
                 f"its region has '{op.name}'; expected ops that can be applied to each element"
@@ -277,23 +271,17 @@ def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, .
     raise ImportingError("its region has no end")
 
 
+def _on_tensors(op: Any, shape: tuple[int, ...]) -> StandInOp:
+    """An op of scalars as one of tensors of a shape."""
+    elements = (raised_type(v.type).element_type for v in op.results)
+    results = [SimpleNamespace(type=tensor(shape, element)) for element in elements]
+    return StandInOp(op.name, results, op.attributes)
+
+
 _POINTWISE = frozenset(
     f"stablehlo.{n}"
     for n in (*_ARITHMETIC, *"clamp compare select convert power real imag cbrt".split())
 ) | {f"stablehlo.{n}" for n in ("round_nearest_afz", "round_nearest_even", "reduce_precision")}
-
-
-class _LiftedOp:
-    """An op of scalars as one of tensors."""
-
-    def __init__(self, op: Any, shape: tuple[int, ...]):
-        self.name, self.attributes = op.name, op.attributes
-        self.results = [_LiftedResult(v, shape) for v in op.results]
-
-
-class _LiftedResult:
-    def __init__(self, value: ir.Value, shape: tuple[int, ...]):
-        self.type = tensor(shape, raised_type(value.type).element_type)
 
 
 # --- CHLO's, and StableHLO's that JAX has no primitive for ----------------------------------------
@@ -338,31 +326,22 @@ def _mulhi(x: Any, y: Any) -> Any:
 
 
 _BROADCASTING = {
-    "broadcast_select": "select",
-    "broadcast_compare": "compare",
-    "broadcast_zeta": "chlo.zeta",
-    "broadcast_polygamma": "chlo.polygamma",
-    "broadcast_next_after": "chlo.next_after",
-    **{
-        f"broadcast_{name}": name
-        for name in "add and atan2 complex divide maximum minimum multiply or power remainder "
-        "shift_left shift_right_arithmetic shift_right_logical subtract xor".split()
-    },
+    f"chlo.broadcast_{name.partition('.')[2]}": name
+    for name in (
+        *BROADCASTING,
+        "stablehlo.select",
+        "chlo.zeta",
+        "chlo.polygamma",
+        "chlo.next_after",
+    )
 }
+"""The op that an op of CHLO is on its operands, broadcast."""
 
 
-class _RenamedOp:
-    """An op under the name of another one."""
-
-    def __init__(self, op: Any, name: str):
-        self.name, self.attributes, self.results = name, op.attributes, op.results
-
-
-@rule(*(f"chlo.{name}" for name in _BROADCASTING))
+@rule(*_BROADCASTING)
 def broadcasting(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     """The op of operands that are broadcast as numpy does, or as ``broadcast_dimensions`` says."""
-    inner = _BROADCASTING[op.name.removeprefix("chlo.")]
-    inner = inner if "." in inner else f"stablehlo.{inner}"
+    inner = _BROADCASTING[op.name]
     shape = tuple(w.types(op)[0].shape)
     broadcast_dims = attribute(op, "broadcast_dimensions")
     spread = []
@@ -372,4 +351,4 @@ def broadcasting(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
         if broadcast_dims is not None and rank < len(shape) and len(broadcast_dims) == rank:
             dims = broadcast_dims
         spread.append(w.broadcast(value, tensor(shape, value.type.element_type), dims))
-    return RULES[inner](w, _RenamedOp(op, inner), spread)
+    return RULES[inner](w, StandInOp(inner, op.results, op.attributes), spread)

@@ -33,7 +33,8 @@ from jaxmlir.dialect import codec
 from jaxmlir.dialect.codec.types import remember_scope, symbolic_shape
 from jaxmlir.dialect.ir import body_of, captured, functions, ir
 from jaxmlir.dialect.types import aval_of, dtype_of
-from jaxmlir.raising.arrays import SPREADING, all_equal, held_by
+from jaxmlir.raising.arrays import all_equal, held_by
+from jaxmlir.raising.broadcasts import BROADCASTS
 from jaxmlir.raising.matching import computation, said_by, written_by_jax
 from jaxmlir.raising.sizes import global_constants
 from jaxmlir.raising.source import end_of
@@ -320,7 +321,7 @@ def _pattern(
             return None
         every = symbolic_shape(", ".join(sizes), remember_scope(symbols[0]))
         args.insert(0, jax.ShapeDtypeStruct(every, np.float32))
-        function = _AfterSizes(function)
+        function = functools.partial(_after_sizes, function)
     module = written_by_jax(function, args, exported=exported)
     if module is None:
         return None
@@ -332,14 +333,9 @@ def _pattern(
     )
 
 
-@dataclass(frozen=True)
-class _AfterSizes:
-    """A function that takes one array more, first: its shape is all symbolic dimensions."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, sizes: Any, *args: Any) -> Any:
-        return self.function(*args)
+def _after_sizes(function: Callable[..., Any], sizes: Any, *args: Any) -> Any:
+    """A function of one array more, before its own: the shape is all symbolic dimensions."""
+    return function(*args)
 
 
 def _traced(
@@ -548,7 +544,7 @@ def _maker_of(value: ir.Value) -> Any:
     op = None
     while not isinstance(value.owner, ir.Block):
         op = value.owner.operation
-        if op.name not in SPREADING[:2]:
+        if op.name not in BROADCASTS:
             break
         value = op.operands[0]
     return op

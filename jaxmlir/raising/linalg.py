@@ -16,8 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxlib.mlir.dialects import stablehlo
 
 from jaxmlir.dialect.ir import ir
+from jaxmlir.dialect.types import dtype_of
 from jaxmlir.errors import ImportingError
 from jaxmlir.raising.arrays import SPREADING, held_by
 from jaxmlir.raising.derivatives import differentiated_as
@@ -26,7 +28,7 @@ from jaxmlir.raising.sizes import settled
 from jaxmlir.raising.source import (
     STATIC,
     attribute,
-    keyword,
+    named_inside,
     python_value,
     shape_of,
     sizes_of,
@@ -37,7 +39,7 @@ from jaxmlir.raising.writer import RULES, SHAPE_OPERANDS, BodyWriter, Values, ru
 
 @rule("fft")
 def fft(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    kind = getattr(lax.FftType, keyword(op.attributes["fft_type"]))
+    kind = getattr(lax.FftType, attribute(op, "fft_type"))
     lengths = attribute(op, "fft_length")
     return w.emit("fft", operands, w.types(op), fft_type=kind, fft_lengths=lengths)
 
@@ -70,7 +72,7 @@ def _adjoint(w: BodyWriter, x: ir.Value) -> ir.Value:
 
 @rule("triangular_solve")
 def triangular_solve(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    transpose = keyword(op.attributes["transpose_a"])
+    transpose = attribute(op, "transpose_a")
     return w.emit(
         "triangular_solve",
         operands,
@@ -101,15 +103,11 @@ def _normalized(op: Any) -> Callable[..., Any]:
     return normalize
 
 
-def _moments(op: Any, x: Any) -> tuple[Any, Any]:
-    axes = tuple(i for i in range(x.ndim) if i != attribute(op, "feature_index"))
-    return jnp.mean(x, axes), jnp.var(x, axes)
-
-
 @rule("batch_norm_training")
 def batch_norm_training(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     def train(x: Any, scale: Any, offset: Any) -> Any:
-        moments = _moments(op, x)
+        axes = tuple(d for d in range(x.ndim) if d != attribute(op, "feature_index"))
+        moments = jnp.mean(x, axes), jnp.var(x, axes)
         return _normalized(op)(x, scale, offset, *moments), *moments
 
     return w.traced(train, operands, w.types(op))
@@ -179,12 +177,10 @@ def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: An
 @rule("custom_call")
 def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     target = attribute(op, "call_target_name")
-    config = (
-        op.attributes["mhlo.backend_config"] if "mhlo.backend_config" in op.attributes else None
-    )
-    if config is None and "backend_config" in op.attributes:
-        config = op.attributes["backend_config"]
-    if SHAPE_OPERANDS in op.attributes:
+    attributes = op.attributes
+    names = (name for name in ("mhlo.backend_config", "backend_config") if name in attributes)
+    config = next((attributes[name] for name in names), None)
+    if SHAPE_OPERANDS in attributes:
         shapes = attribute(op, SHAPE_OPERANDS)
         operands = [v for k, v in enumerate(operands) if k not in shapes]
     apply_rule = CALLS.get(re.sub(r"^lapack_[sdcz]", "lapack_", target))
@@ -194,19 +190,10 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     for prefix in ("mhlo.", "chlo."):
         meant = f"chlo.{target.removeprefix(prefix)}"
         if target.startswith(prefix) and meant in RULES:
-            return RULES[meant](w, _ChloCall(op, meant), operands)
+            return RULES[meant](w, named_inside(op, meant, "mhlo.attributes"), operands)
     if target in _REFUSED:
         raise ImportingError(f"the custom call @{target} runs {_REFUSED[target]}")
     return ffi_call(w, op, operands, target, config)
-
-
-class _ChloCall:
-    """The op of CHLO that a custom call stands for."""
-
-    def __init__(self, op: Any, name: str):
-        self.name, self.results, self.regions = name, op.results, ()
-        items = op.attributes["mhlo.attributes"] if "mhlo.attributes" in op.attributes else ()
-        self.attributes = {item.name: item.attr for item in items}
 
 
 def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
@@ -219,13 +206,11 @@ def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, conf
     elif isinstance(config, ir.StringAttr) and config.value:
         legacy = config.value
     types = w.types(op)
-    results = [jax.ShapeDtypeStruct(sizes_of(t), type_of_scalar(t.element_type)) for t in types]
+    results = [jax.ShapeDtypeStruct(sizes_of(t), dtype_of(t.element_type)) for t in types]
     aliases = {}
     for alias in (
         op.attributes["output_operand_aliases"] if "output_operand_aliases" in op.attributes else ()
     ):
-        from jaxlib.mlir.dialects import stablehlo
-
         parsed = stablehlo.OutputOperandAlias(alias)
         aliases[parsed.operand_index] = (list(parsed.output_tuple_indices) or [0])[0]
     names = {"input_layouts": "operand_layouts", "output_layouts": "result_layouts"}
@@ -246,16 +231,8 @@ def _layouts(op: Any, name: str) -> Any:
     """The layouts of operands or results, from the major dimension to the minor one."""
     if name not in op.attributes:
         return None
-    layouts = []
-    for item in op.attributes[name]:
-        minor_to_major = [int(d) for d in np.asarray(python_value_of_index(item)).reshape(-1)]
-        layouts.append(tuple(reversed(minor_to_major)))
-    return layouts
-
-
-def python_value_of_index(attr: ir.Attribute) -> list[int]:
-    """The numbers of a ``dense`` attribute of indices."""
-    return list(ir.DenseIntElementsAttr(attr))
+    minor_to_major = map(ir.DenseIntElementsAttr, op.attributes[name])
+    return [tuple(reversed(list(dimensions))) for dimensions in minor_to_major]
 
 
 def _ffi_value(attr: ir.Attribute) -> Any:
@@ -263,20 +240,13 @@ def _ffi_value(attr: ir.Attribute) -> Any:
     if isinstance(attr, ir.BoolAttr):
         return attr.value
     if isinstance(attr, (ir.IntegerAttr, ir.FloatAttr)):
-        return type_of_scalar(attr.type).type(attr.value)
+        return dtype_of(attr.type).type(attr.value)
     if isinstance(attr, ir.StringAttr):
         return attr.value
     if isinstance(attr, ir.DictAttr):
         return {item.name: _ffi_value(item.attr) for item in attr}
     value = python_value(attr)
     return np.array(value) if isinstance(value, tuple) else value
-
-
-def type_of_scalar(element: ir.Type) -> Any:
-    """The dtype of a number of a type."""
-    from jaxmlir.dialect.types import dtype_of
-
-    return dtype_of(element)
 
 
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")

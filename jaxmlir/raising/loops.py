@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxmlir._compat import core
+from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import drop_dead_ops, is_used, set_results, symbol_ref
 from jaxmlir.dialect.ir import body_of, functions, ir
@@ -203,8 +204,5 @@ def _size(value: ir.Value) -> Any | None:
     op = defining_op(value, "jaxpr.dim_as_value")
     if op is not None:
         return codec.decode(op.attributes["dim"])
-    op = defining_op(value, "jaxpr.constant")
-    if op is None or "value" not in op.attributes:
-        return None
-    held = codec.decode(op.attributes["value"])
-    return int(held.reshape(())) if held.size == 1 and held.dtype.kind in "iu" else None
+    number = number_of(value)
+    return int(number) if number is not None and number.dtype.kind in "iu" else None

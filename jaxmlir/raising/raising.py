@@ -103,7 +103,8 @@ def raise_exported(
         raising.write()
         for key, tree in zip(TREES, (exported.in_tree, exported.out_tree), strict=True):
             entry.attributes[key] = pytrees.encode(tree, raising.importer)
-        _named(raising, entry, exported.fun_name)
+        symbol = raising.importer.unique_name(exported.fun_name)
+        entry.attributes["sym_name"] = ir.StringAttr.get(symbol)
     return raising.importer
 
 
@@ -129,12 +130,6 @@ def _platform_of(exported: Any) -> int:
             f"expected {platform}, which JAX runs on here, among them"
         )
     return exported.platforms.index(platform)
-
-
-def _named(raising: ModuleRaiser, entry: Any, name: str) -> None:
-    """Gives the public function the name that it had in Python."""
-    symbol = raising.importer.unique_name(name)
-    entry.attributes["sym_name"] = ir.StringAttr.get(symbol)
 
 
 class RaiseStablehlo(Pass):

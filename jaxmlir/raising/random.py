@@ -15,7 +15,7 @@ from jaxmlir.errors import ImportingError
 from jaxmlir.raising.elementwise import type_of_elements
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import computation, written_by_jax
-from jaxmlir.raising.source import keyword, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import attribute, shape_of, sizes_of, tensor
 from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 
@@ -29,7 +29,7 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
     if width < 8:
         raise ImportingError(f"its bits are {result}; expected elements of 8 bits or more")
     bits = tensor(sizes_of(result), ir.IntegerType.get_unsigned(width))
-    name = keyword(op.attributes["rng_algorithm"])
+    name = attribute(op, "rng_algorithm")
     algorithms = {
         "DEFAULT": lax.RandomAlgorithm.RNG_DEFAULT,
         "THREE_FRY": lax.RandomAlgorithm.RNG_THREE_FRY,
@@ -52,7 +52,7 @@ def rng_bit_generator(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Value
 @rule("rng")
 def rng(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
-    if keyword(op.attributes["rng_distribution"]) != "UNIFORM":
+    if attribute(op, "rng_distribution") != "UNIFORM":
         raise ImportingError("JAX's stateful generator has uniform numbers only, not normal ones")
     return w.emit("rng_uniform", operands[:2], [type_], shape=tuple(type_.shape))
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
+from jaxmlir.analysis.function_view import number_of
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.builder import symbol_ref
 from jaxmlir.dialect.ir import ir
@@ -27,25 +29,27 @@ from jaxmlir.raising.derivatives import (
 from jaxmlir.raising.elementwise import lifted
 from jaxmlir.raising.linalg import custom
 from jaxmlir.raising.matching import region_by_jax, region_text
-from jaxmlir.raising.source import attribute, is_open, keyword, shape_of, sizes_of, tensor
+from jaxmlir.raising.source import (
+    StandInOp,
+    attribute,
+    is_open,
+    shape_of,
+    sizes_of,
+    tensor,
+)
 from jaxmlir.raising.writer import BodyWriter, Values, rule
 
 _REDUCTIONS = {"add": "sum", "mul": "prod"}
+# Of numbers and, bit by bit, of integers and booleans.
+_IDENTITIES = {"add": 0, "mul": 1, "and": -1, "or": 0, "xor": 0}
 
 
 @functools.cache
 def identity(how: str, dtype: Any) -> np.ndarray | None:
     """What a combination leaves every element as it is with, as JAX writes it; of ``second``
     nothing."""
-    if how == "add":
-        return np.zeros((), dtype)
-    if how == "mul":
-        return np.ones((), dtype)
-    if how == "xor":
-        return np.zeros((), dtype)
-    if how in ("and", "or"):
-        ones = np.array(True) if dtype == np.bool_ else np.array(-1).astype(dtype)
-        return ones if how == "and" else np.zeros((), dtype)
+    if how in _IDENTITIES:
+        return np.array(_IDENTITIES[how]).astype(dtype)
     if how not in ("max", "min") or dtypes.issubdtype(dtype, np.complexfloating):
         return None
     if dtype == np.bool_:
@@ -60,22 +64,10 @@ def identity(how: str, dtype: Any) -> np.ndarray | None:
 
 def is_identity(how: str, value: ir.Value) -> bool:
     """Whether a value is the constant that a combination does nothing with, to the bit."""
-    held = constant_of(value)
+    held = number_of(value)
     dtype = dtype_of(value.type.element_type)
     neutral = None if held is None else identity(how, dtype)
     return neutral is not None and held.tobytes() == neutral.tobytes()
-
-
-def constant_of(value: ir.Value) -> np.ndarray | None:
-    """The scalar that a value is known to be."""
-    while not isinstance(op := value.owner, ir.Block):
-        name = op.operation.name
-        if name == "jaxpr.constant" and "value" in op.attributes:
-            return codec.decode(op.attributes["value"])
-        if name != "jaxpr.broadcast_in_dim" or op.operands[0].type != value.type:
-            break
-        value = op.operands[0]
-    return None
 
 
 @rule("reduce")
@@ -110,7 +102,7 @@ def _folded(
 ) -> Values:
     """A reduction of JAX's with the derivative of a fold; the fold itself where an initial value is
     not known, of which JAX has no batches."""
-    if any(constant_of(init) is None for init in operands[len(types) :]):
+    if any(number_of(init) is None for init in operands[len(types) :]):
         return w.traced(fold, operands, types)
     reduced = _ReductionFunction(reduction, fold.combine)
     return w.traced(differentiated_as(fold, reduced), operands, types)
@@ -135,7 +127,7 @@ def _reduced(
         return None
     if is_identity(how, init):
         return w.one(name, [array], type_, axes=axes)
-    if constant_of(init) is not None:
+    if number_of(init) is not None:
         return None
     result = w.one(name, [array], type_, axes=axes)
     return w.like(how, w.broadcast(init, result.type), result)
@@ -145,7 +137,7 @@ def _arg_reduction(
     w: BodyWriter, op: Any, arrays: Values, inits: Values, axes: tuple[int, ...]
 ) -> Values | None:
     """``argmax`` or ``argmin`` along one dimension, with the element that is there."""
-    if len(arrays) != 2 or len(axes) != 1 or constant_of(inits[0]) is None:
+    if len(arrays) != 2 or len(axes) != 1 or number_of(inits[0]) is None:
         return None
     positions = arrays[1].owner
     if isinstance(positions, ir.Block) or positions.operation.name != "jaxpr.iota":
@@ -153,7 +145,7 @@ def _arg_reduction(
     if codec.decode(positions.attributes["dimension"]) != axes[0]:
         return None
     index, value = w.types(op)[::-1]
-    start = constant_of(inits[1])
+    start = number_of(inits[1])
     if start is None or start.tobytes() != np.zeros_like(start).tobytes():
         return None
     element = arrays[0].type.element_type
@@ -171,8 +163,6 @@ def _arg_reduction(
 
 
 def _pick(x: Any, index: Any, axis: int) -> Any:
-    import jax.numpy as jnp
-
     picked = jnp.take_along_axis(x, jnp.expand_dims(index, axis), axis, mode="clip")
     return jnp.squeeze(picked, axis)
 
@@ -225,15 +215,9 @@ def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: A
     }
     (callee,) = op.attributes["called_computations"]
     function = w.raising.source[ir.FlatSymbolRefAttr(callee).value]
-    return _reduced_windows(w, _Reduction(op, function), operands[:n], window)
-
-
-class _Reduction:
-    """A call of a reduction as an op with the region that combines elements."""
-
-    def __init__(self, op: Any, function: Any):
-        self.results, self.attributes, self.location = op.results, op.attributes, op.location
-        self.regions = function.operation.regions
+    regions = function.operation.regions
+    reduction = StandInOp(op.name, op.results, op.attributes, regions, op.location)
+    return _reduced_windows(w, reduction, operands[:n], window)
 
 
 def _reduced_windows(
@@ -275,7 +259,7 @@ def _known_windows(
     name = f"reduce_window_{_REDUCTIONS.get(how, how)}"
     if how == "add" or set(window["window_dilation"]) <= {1} or not has_derivative([type_]):
         return w.one(name, [x], type_, **window)
-    start = constant_of(init)
+    start = number_of(init)
     binary = getattr(lax, how)
     fold = WindowFold(lambda a, b: [binary(a, b)], _hashable(window))
     prim = getattr(lax, f"{name}_p")
@@ -370,15 +354,18 @@ def select_and_scatter(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 def _comparison(block: ir.Block) -> str | None:
     """The direction of a region that compares its first argument with its second."""
+    compare = _only_compare(block)
+    if compare is None or list(compare.operands) != list(block.arguments):
+        return None
+    return attribute(compare, "comparison_direction").lower()
+
+
+def _only_compare(block: ir.Block) -> Any | None:
+    """The comparison that is all that a region does; ``None`` of another region."""
     *ops, end = (view.operation for view in block.operations)
-    if len(ops) != 1 or ops[0].name != "stablehlo.compare" or len(block.arguments) != 2:
+    if len(ops) != 1 or ops[0].name != "stablehlo.compare":
         return None
-    if list(end.operands) != list(ops[0].results):
-        return None
-    direction = keyword(ops[0].attributes["comparison_direction"])
-    if list(ops[0].operands) != list(block.arguments):
-        return None
-    return direction.lower()
+    return ops[0] if list(end.operands) == list(ops[0].results) else None
 
 
 # --- sort -----------------------------------------------------------------------------------------
@@ -416,14 +403,12 @@ def _comparator(elements: tuple[ir.Type, ...], num_keys: int) -> tuple[str, ...]
 
 def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
     """Which operand a region compares, in which direction, and whether by the total order."""
-    *ops, end = (view.operation for view in block.operations)
-    if len(ops) != 1 or ops[0].name != "stablehlo.compare":
-        return None
-    if list(end.operands) != list(ops[0].results):
+    compare = _only_compare(block)
+    if compare is None:
         return None
     arguments = list(block.arguments)
-    numbers = [arguments.index(v) if v in arguments else -1 for v in ops[0].operands]
-    direction = keyword(ops[0].attributes["comparison_direction"])
+    numbers = [arguments.index(v) if v in arguments else -1 for v in compare.operands]
+    direction = attribute(compare, "comparison_direction")
     if numbers[0] % 2 == 1:
         numbers, direction = numbers[::-1], direction.translate(str.maketrans("LG", "GL"))
     if (
@@ -433,8 +418,7 @@ def _single_key(block: ir.Block) -> tuple[int, str, bool] | None:
         or direction not in ("LT", "GT")
     ):
         return None
-    kind = ops[0].attributes["compare_type"] if "compare_type" in ops[0].attributes else None
-    return numbers[0] // 2, direction, kind is not None and keyword(kind) == "TOTALORDER"
+    return numbers[0] // 2, direction, attribute(compare, "compare_type") == "TOTALORDER"
 
 
 def _sort_by(
@@ -488,8 +472,6 @@ def _sort_by_rank(
     (before,) = lifted(w, block, pairs_, wide)
 
     def places(before: Any, *xs: Any) -> Any:
-        import jax.numpy as jnp
-
         i = lax.broadcasted_iota(np.int32, wide, dimension)
         j = lax.broadcasted_iota(np.int32, wide, dimension + 1)
         after = jnp.swapaxes(before, dimension, dimension + 1)

@@ -30,7 +30,7 @@ from jaxmlir.analysis.moves import MOVES
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import constraints_of, dtype_of, size_variable, symbolic_shape
-from jaxmlir.raising.source import defining_op, is_open, keyword
+from jaxmlir.raising.source import attribute, defining_op, is_open
 
 Sizes = np.ndarray
 """An array of objects: numbers, booleans, symbolic dimensions, and what is undecided of them."""
@@ -242,7 +242,7 @@ def _elementwise(name: str) -> Evaluate:
 
 
 def _compare(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
-    return _elementwise(keyword(op.attributes["comparison_direction"]))(op, shape, arrays)
+    return _elementwise(attribute(op, "comparison_direction"))(op, shape, arrays)
 
 
 def _clamp(op: Any, shape: Sequence[int], arrays: Sequence[Sizes]) -> Sizes:
@@ -440,11 +440,11 @@ def _of_result(
     return None
 
 
-def of_constant(value: ir.Value, attribute: ir.Attribute) -> Sizes | None:
+def of_constant(value: ir.Value, attr: ir.Attribute) -> Sizes | None:
     """The numbers of a constant of integers; ``None`` of many, or of another type."""
     if not is_small(value.type):
         return None
-    array = codec.decode(attribute)
+    array = codec.decode(attr)
     return objects(array.reshape(-1).tolist(), array.shape)
 
 
@@ -468,7 +468,7 @@ def _equality(op: Any) -> tuple[tuple[ir.Value, int], ir.Value] | None:
     if "shape_assertion" not in str(op.attributes["call_target_name"]) or not len(op.operands):
         return None
     compare = defining_op(op.operands[0], "stablehlo.compare")
-    if compare is None or keyword(compare.attributes["comparison_direction"]) != "EQ":
+    if compare is None or attribute(compare, "comparison_direction") != "EQ":
         return None
     size = _size_of(compare.operands[0])
     return None if size is None else (size, compare.operands[1])

@@ -87,7 +87,8 @@ def attribute(op: Any, name: str, default: Any = None) -> Any:
 
 @functools.cache
 def python_value(attr: ir.Attribute) -> Any:
-    """Numbers, strings, tuples and arrays of numbers that an attribute holds."""
+    """Numbers, strings, tuples and arrays of numbers that an attribute holds; the keyword of an
+    enumeration, as ``LT`` of ``#stablehlo<... LT>``."""
     if isinstance(attr, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
         return attr.value
     if isinstance(attr, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
@@ -100,13 +101,27 @@ def python_value(attr: ir.Attribute) -> Any:
         return {item.name: python_value(item.attr) for item in attr}
     if isinstance(attr, ir.DenseElementsAttr):
         return codec.decode(attr)
-    return keyword(attr)
-
-
-@functools.cache
-def keyword(attr: ir.Attribute) -> str:
-    """The keyword of an enumeration's attribute: ``LT`` of ``#stablehlo<... LT>``."""
     return str(attr).rstrip(">").rpartition(" ")[2].rpartition("<")[2]
+
+
+class StandInOp(NamedTuple):
+    """An op that its rule writes as another one: of tensors, or of another name."""
+
+    name: str
+    results: Sequence[Any]
+    attributes: Mapping[str, ir.Attribute]
+    regions: Sequence[Any] = ()
+    location: Any = None
+
+
+def named_inside(op: Any, name: str, key: str) -> StandInOp:
+    """The op of a name that a composite or a custom call stands for.
+
+    Args:
+      key: the attribute of the composite or call that holds the op's own.
+    """
+    inner = op.attributes[key] if key in op.attributes else ()
+    return StandInOp(name, op.results, {item.name: item.attr for item in inner})
 
 
 def defining_op(value: ir.Value, name: str) -> Any | None:

@@ -45,6 +45,7 @@ from jaxmlir.raising.broadcasts import Broadcasts
 from jaxmlir.raising.source import (
     STATIC,
     RegionCaptures,
+    attribute,
     constants_around,
     end_of,
     is_open,
@@ -56,6 +57,7 @@ from jaxmlir.raising.source import (
     tensor,
 )
 from jaxmlir.raising.tuples import flatten_tuples
+from jaxmlir.support.lazy import memoized
 from jaxmlir.verify.verifier import evaluate
 
 Values = Sequence[ir.Value]
@@ -101,6 +103,9 @@ PLAIN: dict[str, str] = {}
 SHAPE_OPERANDS = "indices_of_shape_operands"
 """The attribute of a custom call that says which operands are the shapes of its results."""
 
+# Ops that end a function or a region.
+_ENDS = frozenset(("func.return", "stablehlo.return", "sdy.return"))
+
 # Ops of the dialect that constants of shapes are made by.
 _REPEATING = frozenset(("jaxpr.broadcast_in_dim", "jaxpr.reshape", "jaxpr.convert_element_type"))
 
@@ -116,6 +121,17 @@ def rule(*names: str) -> Callable[[RaisingRule], RaisingRule]:
         return function
 
     return register
+
+
+def renamed(primitive: str, *attributes: str) -> RaisingRule:
+    """The rule of an op that is one of the dialect on the same operands, with attributes that have
+    the same names there."""
+
+    def write(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
+        params = {name: attribute(op, name) for name in attributes}
+        return w.emit(primitive, operands, w.types(op), **params)
+
+    return write
 
 
 class ModuleRaiser:
@@ -153,7 +169,6 @@ class ModuleRaiser:
         self._at_sizes: dict[Any, tuple[str, list[ir.Type]]] = {}
         self._depth = 0
         self._queue: deque[BodyWriter] = deque()
-        self._shared: dict[Any, str] = {}
 
     def write(self) -> None:
         """Writes the functions that were asked for, and all that they ask for in turn.
@@ -202,8 +217,7 @@ class ModuleRaiser:
                 env[value] = writer.words(new_block.arguments[k])
             for value, number in zip(block.arguments, numbers, strict=False):
                 env[value] = writer.constant(number)
-        for value, k in zip(inner, taken, strict=True):
-            _keep_name(value, new_block.arguments[k])
+        _keep_names({v: new_block.arguments[k] for v, k in zip(inner, taken, strict=True)})
         self._queue.append(writer)
         return new
 
@@ -218,14 +232,11 @@ class ModuleRaiser:
                 raise ImportingError(f"function @{name} has no body")
             symbol = self.symbols[name] = self.importer.unique_name(name)
             block = body_of(old)
-            end = end_of(block)
             shapes = sizes.of_arguments(block, self.source) if public and self.symbolic else {}
             types = {v: tensor(shape, v.type.element_type) for v, shape in shapes.items()}
-            new = self._new(symbol, block.arguments, end.operands, old.location, public, types)
-            env = dict(zip(block.arguments, new.arguments, strict=True))
-            self._queue.append(BodyWriter(self, new, block, env))
-            for before, after in zip(old.arguments, new.arguments, strict=True):
-                _keep_name(before, after)
+            writer = self._begun(symbol, block, block.arguments, old.location, types, public)
+            self._queue.append(writer)
+            _keep_names(writer.env)
         return symbol
 
     def at_sizes(
@@ -246,13 +257,10 @@ class ModuleRaiser:
             rest = [v for k, v in enumerate(arguments) if k not in sizes]
             symbol = self.importer.unique_name(name)
             value_types = dict(zip(rest, types, strict=True))
-            new = self._new(symbol, rest, end_of(block).operands, old.location, False, value_types)
-            env = dict(zip(rest, new.arguments, strict=True))
             arrays = {arguments[k]: array for k, array in sizes.items()}
-            version = symbol, self._written_now(BodyWriter(self, new, block, env, sizes=arrays))
-            self._at_sizes[key] = version
-            for before, after in zip(rest, new.arguments, strict=True):
-                _keep_name(before, after)
+            writer = self._begun(symbol, block, rest, old.location, value_types, sizes=arrays)
+            _keep_names(writer.env)
+            version = self._at_sizes[key] = symbol, self._written_now(writer)
         return version
 
     def _written_now(self, writer: BodyWriter) -> list[ir.Type]:
@@ -290,12 +298,16 @@ class ModuleRaiser:
         block_args = list(block.arguments)
         first = [block_args[k] for k in constant]
         rest = [v for k, v in enumerate(block_args) if k not in (*constant, *unused)]
-        results = _chosen(end_of(block).operands, returned)
-        arguments = [*outer.values, *first, *rest]
-        types = {**outer.types, **(types or {})}
-        function = self._new(symbol, arguments, results, loc, False, types)
-        env = dict(zip(arguments, function.arguments, strict=True))
-        writer = BodyWriter(self, function, block, env, outer.constants, returned, outer.sizes)
+        writer = self._begun(
+            symbol,
+            block,
+            [*outer.values, *first, *rest],
+            loc,
+            {**outer.types, **(types or {})},
+            constants=outer.constants,
+            returned=returned,
+            sizes=outer.sizes,
+        )
         if self.symbolic:
             # What is carried, or how often a loop runs, may be seen in its functions alone.
             self._written_now(writer)
@@ -307,52 +319,56 @@ class ModuleRaiser:
         """The types of what a function that has been written returns."""
         return list(functions(self.importer.module)[symbol].type.results)
 
+    @memoized
     def combination(self, name: str, element: ir.Type) -> str:
         """The symbol of the function that applies an op to two scalars of a type."""
-        key = name, element
-        symbol = self._shared.get(key)
-        if symbol is None:
-            symbol = self._shared[key] = self.importer.unique_name(name)
-            scalar = tensor((), element)
-            place = ir.Location.unknown(), ir.InsertionPoint(self.importer.module.body)
-            _, block = new_function(symbol, [scalar, scalar], [scalar], *place)
-            with ir.InsertionPoint(block):
-                result = ir.Operation.create(
-                    f"jaxpr.{name}", [scalar], list(block.arguments), loc=ir.Location.unknown()
-                ).result
-                write_return([result])
+        symbol = self.importer.unique_name(name)
+        scalar = tensor((), element)
+        place = ir.Location.unknown(), ir.InsertionPoint(self.importer.module.body)
+        _, block = new_function(symbol, [scalar, scalar], [scalar], *place)
+        with ir.InsertionPoint(block):
+            result = ir.Operation.create(
+                f"jaxpr.{name}", [scalar], list(block.arguments), loc=ir.Location.unknown()
+            ).result
+            write_return([result])
         return symbol
 
-    def _new(
+    def _begun(
         self,
         symbol: str,
+        block: ir.Block,
         arguments: Sequence[ir.Value],
-        results: Sequence[ir.Value],
         loc: Any,
-        public: bool,
         types: Mapping[ir.Value, ir.Type],
-    ) -> func.FuncOp:
-        """A function without a body, of the types that values of the source are raised to.
+        public: bool = False,
+        returned: Sequence[int] | None = None,
+        **others: Any,
+    ) -> BodyWriter:
+        """The writer of a block's function, of the types that values of the source are raised to.
 
         Args:
+          arguments: what the function takes, of values that the block uses.
           types: of arguments whose sizes are not numbers.
+          returned, others: of the :class:`BodyWriter`.
         """
         inputs = [types.get(v) or raised_type(v.type) for v in arguments]
+        outputs = [raised_type(v.type) for v in _chosen(end_of(block).operands, returned)]
         place = loc, ir.InsertionPoint(self.importer.module.body)
         visibility = "public" if public else "private"
-        outputs = [raised_type(v.type) for v in results]
         function, _ = new_function(symbol, inputs, outputs, *place, visibility=visibility)
-        return function
+        env = dict(zip(arguments, function.arguments, strict=True))
+        return BodyWriter(self, function, block, env, returned=returned, **others)
 
 
 def _chosen(values: Sequence[Any], which: Sequence[int] | None) -> list[Any]:
     return list(values) if which is None else [values[k] for k in which]
 
 
-def _keep_name(old: ir.Value, new: ir.Value) -> None:
-    """An argument of the new function has the old one's name."""
-    if isinstance(old.location, ir.NameLoc):
-        new.set_location(ir.Location.name(old.location.name_str))
+def _keep_names(arguments: Mapping[ir.Value, ir.Value]) -> None:
+    """Gives the arguments of a function the names of those of the source."""
+    for old, new in arguments.items():
+        if isinstance(old.location, ir.NameLoc):
+            new.set_location(ir.Location.name(old.location.name_str))
 
 
 class BodyWriter:
@@ -401,7 +417,7 @@ class BodyWriter:
                 self.location = op.location
                 operands = [self.env[v] for v in op.operands]
                 self.env[op.results[0]] = RULES[op.name](self, op, operands)[0]
-            results = _chosen(self.ops(self.source, self.env), self.returned)
+            results = _chosen(self.ops(self.source), self.returned)
             types = self.function.type.results
             results = [self.keys(v, t) for v, t in zip(results, types, strict=True)]
             write_return(results)
@@ -422,42 +438,46 @@ class BodyWriter:
             return value
         return self.one("random_wrap", [value], type_, impl=aval.dtype._impl)
 
-    def ops(self, block: ir.Block, env: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    def ops(self, block: ir.Block) -> list[ir.Value]:
         """Writes a block's ops; the values that it returns."""
-        create, symbolic = ir.Operation.create, self.raising.symbolic
+        env = self.env
         for view in block.operations:
             op = view.operation
             name = op.name
-            self.location = location = op.location
+            self.location = op.location
             operands = self._broadcasts.undone(name, [env[v] for v in op.operands])
-            before = op.results
-            plain = PLAIN.get(name)
+            if name in _ENDS:
+                return operands
             try:
-                if self.passed_on and op in self.passed_on:
-                    results: Values = [env[self.passed_on[op]]]
-                elif symbolic and (sized := self._of_sizes_alone(op, name, operands)) is not None:
-                    results = sized
-                elif name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
-                    results = meant
-                elif plain is not None and not len(op.attributes) and not symbolic:
-                    types = list(map(raised_type, before.types))
-                    results = create(plain, types, operands, loc=location).results
-                elif name in BY_SIGNATURE:
-                    results = self.by_signature(op, name, before.types, operands)
-                elif (apply_rule := RULES.get(name)) is not None:
-                    results = apply_rule(self, op, operands)
-                elif name in ("func.return", "stablehlo.return", "sdy.return"):
-                    return operands
-                else:
-                    raise ImportingError(_no_rule(name))
+                results = self._results(op, name, operands)
             except JaxmlirError as e:
                 raise self.located(e, name) from e.__cause__
             except (*_BY_JAX, KeyError, IndexError, ir.MLIRError) as e:
                 # JAX's own checks of what an op of it may be.
                 raise self.located(ImportingError(f"{type(e).__name__}: {e}"), name) from e
             self._broadcasts.note(op, name, operands, results)
-            env.update(zip(before, results, strict=True))
+            env.update(zip(op.results, results, strict=True))
         raise self.located(ImportingError("expected an op that ends the block"), "func.func")
+
+    def _results(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
+        """Writes an op as what it is found to be, and else by its rule; its results."""
+        symbolic = self.raising.symbolic
+        if self.passed_on and op in self.passed_on:
+            return [self.env[self.passed_on[op]]]
+        if symbolic and (sized := self._of_sizes_alone(op, name, operands)) is not None:
+            return sized
+        if name in IDIOMS and (meant := IDIOMS[name](self, op)) is not None:
+            return meant
+        plain = PLAIN.get(name)
+        if plain is not None and not len(op.attributes) and not symbolic:
+            types = list(map(raised_type, op.results.types))
+            return ir.Operation.create(plain, types, operands, loc=self.location).results
+        if name in BY_SIGNATURE:
+            return self.by_signature(op, name, operands)
+        apply_rule = RULES.get(name)
+        if apply_rule is None:
+            raise ImportingError(_no_rule(name))
+        return apply_rule(self, op, operands)
 
     def located(self, error: JaxmlirError, name: str) -> ImportingError:
         """An error about the op that is being written."""
@@ -466,12 +486,10 @@ class BodyWriter:
             return error
         return at_op(ImportingError, error, name, (file, line, col))
 
-    def by_signature(
-        self, op: Any, name: str, types: list[ir.Type], operands: list[ir.Value]
-    ) -> Values:
+    def by_signature(self, op: Any, name: str, operands: list[ir.Value]) -> Values:
         """The results of an op that its rule writes as one on the same operands: as the last op
         like it was, unless an operand is there twice."""
-        key = (name, *types, *[v.type for v in operands], *op.attributes.items())
+        key = (name, *op.results.types, *[v.type for v in operands], *op.attributes.items())
         template = None if operands[:1] == operands[1:] else _written.get(key)
         if template is None:
             results = RULES[name](self, op, operands)
@@ -503,7 +521,7 @@ class BodyWriter:
             if self._depth > MAX_INLINED:
                 raise ImportingError("functions that call one another are nested too deep")
             self.env = env
-            return self.ops(block, env)
+            return self.ops(block)
         finally:
             self.env, self.location = around, location
             self._depth -= 1

@@ -22,7 +22,7 @@ from jaxmlir.optimize.simplify.dce import prune
 from jaxmlir.runtime.differentiation import as_given
 from jaxmlir.runtime.placement import placement_of, with_devices
 from jaxmlir.support.lazy import collector_paused
-from jaxmlir.support.masks import chosen
+from jaxmlir.support.masks import chosen, filled
 from jaxmlir.targets import Target
 
 
@@ -222,8 +222,8 @@ class PrunedCallee(Callee):
             return with_devices(placement_of(self.whole, ops))
 
     def lower(self, ctx: Any, args: Sequence[Any]) -> tuple[list[Any], Any]:
-        variant, rest = self.variant, iter(args)
-        every = [next(rest) if is_kept else None for is_kept in variant.arguments]
+        variant = self.variant
+        every = filled(args, variant.arguments)
 
         def lower(ctx: Any, form: Module) -> tuple[list[Any], Any]:
             results, tokens = lower_function(ctx, form, self.symbol, every, variant.results)

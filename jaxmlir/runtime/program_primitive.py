@@ -41,7 +41,7 @@ from jaxmlir.optimize.simplify.dce import reduced
 from jaxmlir.runtime import jax_interpreters
 from jaxmlir.runtime.callee import Callee, PrunedCallee
 from jaxmlir.runtime.placement import check_devices
-from jaxmlir.support.masks import chosen, left_out
+from jaxmlir.support.masks import chosen, filled, left_out
 
 # Parameters: ``callee``, and ``placement``, what JAX must see of the function before it lowers it
 # (see :mod:`jaxmlir.runtime.placement`).
@@ -227,11 +227,7 @@ def _active(tangents: Any) -> tuple[bool, ...]:
 
 def _or_zeros(avals: Any, nonzero: Any, values: Any) -> list[Any]:
     """Tangents of primals of those types, symbolic zeros where none is given."""
-    it = iter(values)
-    return [
-        next(it) if g else ad_util.Zero(a.to_tangent_aval())
-        for a, g in zip(avals, nonzero, strict=True)
-    ]
+    return filled(values, nonzero, [ad_util.Zero(a.to_tangent_aval()) for a in avals])
 
 
 def _jvp(
@@ -277,13 +273,9 @@ def _transpose(cotangents: Any, *args: Any, callee: Callee, placement: Any) -> l
     program, (symbol, pattern) = callee.derived("transpose", (linear, nonzero))
     fixed = left_out(args, linear)
     handed = chosen(cotangents, nonzero)
-    outs = iter(_bind(program, symbol, [*fixed, *handed]))
-    gives = iter(pattern)
-
-    def cotangent(aval: Any) -> Any:
-        return next(outs) if next(gives) else ad_util.Zero(aval)
-
-    return [cotangent(a.aval) if lin else None for a, lin in zip(args, linear, strict=True)]
+    outs = _bind(program, symbol, [*fixed, *handed])
+    zeros = [ad_util.Zero(a.aval) for a in chosen(args, linear)]
+    return filled(filled(outs, pattern, zeros), linear)
 
 
 ad.primitive_transposes[call_p] = _transpose

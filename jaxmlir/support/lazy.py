@@ -1,4 +1,5 @@
-"""Work that is put off: properties, names of packages, and Python's garbage collector."""
+"""Work that is put off or done once: properties, methods, names of packages, and Python's garbage
+collector."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -46,6 +48,23 @@ class lazy(functools.cached_property[T]):
             return self
         value = instance.__dict__[self.attrname] = self.func(instance)
         return value
+
+
+def memoized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method that runs once for the same arguments: its object keeps what it gives.
+
+    Arguments are hashed, and are given by position.  ``functools.cache`` would keep the objects.
+    """
+    attribute = f"_{method.__name__}_by_arguments"
+
+    @functools.wraps(method)
+    def once(self: Any, *args: Any) -> Any:
+        results = self.__dict__.setdefault(attribute, {})
+        if args not in results:
+            results[args] = method(self, *args)
+        return results[args]
+
+    return once
 
 
 class analysis(lazy[T]):

@@ -35,8 +35,13 @@ def left_out(values: Sequence[T], mask: Sequence[Any]) -> list[T]:
     return [v for v, m in zip(values, mask, strict=True) if not m]
 
 
+def inverted(mask: Iterable[Any]) -> Mask:
+    """Where a mask is not set."""
+    return tuple([not m for m in mask])
+
+
 def filled(
-    values: Iterable[Any], mask: Sequence[Any], others: Sequence[Any] | None = None
+    values: Iterable[Any], mask: Sequence[Any], others: Iterable[Any] | None = None
 ) -> list[Any]:
     """The values, in order, where the mask is set; elsewhere those that ``others`` has there, by
     default ``None``."""

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmlir import _compat
 from jaxmlir._compat import (
     ad,
     ad_util,
@@ -18,7 +19,6 @@ from jaxmlir._compat import (
     dtypes,
     flatten_primals,
     linearity,
-    lu,
     open_jaxpr,
     pe,
     source_info_util,
@@ -336,7 +336,5 @@ def transpose(closed: Any, linear: Mask, nonzero: Mask) -> tuple[Any, Mask]:
 
 def trace_flat(function: Callable[..., list[Any]], avals: Sequence[Any], name: str) -> Any:
     """The closed jaxpr of a function of flat arguments."""
-    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
-    wrapped = lu.wrap_init(function, debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
-    return close_jaxpr(jaxpr, consts)
+    info = debug_info(name, name, len(avals), 0)
+    return close_jaxpr(*_compat.trace_flat(function, avals, info))

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -83,6 +83,7 @@ def verify(program: Module, filename: str = "-") -> None:
         raise VerificationError(diagnostics)
 
 
+_CONSTANT = "jaxpr.constant"
 # Attributes of a function that no op looks at.
 _NAMES = ("sym_name", "sym_visibility", "function_type")
 
@@ -183,41 +184,26 @@ class Verifier:
         valid = _valid.setdefault((self.configuration, check_vma), set())
         # Signatures that mean something in this program only, with the functions they name.
         callees_of: dict[Signature, list[tuple[str, bool]]] = {}
-        self.check_arguments(self.functions[symbol])
-        for block in self.functions[symbol].body:
-            for op in block.operations:
-                # Ops of registered dialects have classes of their own; MLIR has checked them.
-                if type(op) is not ir.OpView:
-                    continue
-                name = op.name
-                if is_foreign(name):
-                    continue
-                key = op_signature.of_op(op, name, op.operands)
-                if key in valid:
-                    continue
-                if name == "jaxpr.constant":
-                    for error in (errors := list(_constant_errors(self.program, op))):
-                        self.report(op, f"'{name}' op{error}")
-                    if not errors and key.is_portable:
-                        valid.add(key)
-                    continue
-                callees = callees_of.get(key)
+        function = self.functions[symbol]
+        self.check_arguments(function)
+        for op in itertools.chain.from_iterable(block.operations for block in function.body):
+            # Ops of registered dialects have classes of their own; MLIR has checked them.
+            if type(op) is not ir.OpView or is_foreign(name := op.name):
+                continue
+            key = op_signature.of_op(op, name, op.operands)
+            if key in valid:
+                continue
+            callees = callees_of.get(key)
+            if callees is None:
+                callees = self.check_signature(op, name, key, check_vma)
                 if callees is None:
-                    checked = key if key.is_portable else self.with_functions(key)
-                    if checked in valid:
-                        callees, _ = self.symbols(op)
-                    else:
-                        callees = self.check(op, name, check_vma)
-                    if callees is None:
-                        continue
-                    if checked is not None and name in _known_ops():
-                        valid.add(checked)
-                    callees_of[key] = callees
-                for callee, is_rule in callees:
-                    if callee not in self.calls:
-                        self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
-                    if not is_rule:
-                        calls.setdefault(callee, (name, op.location))
+                    continue
+                callees_of[key] = callees
+            for callee, is_rule in callees:
+                if callee not in self.calls:
+                    self.pending.setdefault(callee, _tracks_axes(op, name, check_vma))
+                if not is_rule:
+                    calls.setdefault(callee, (name, op.location))
 
     def check_arguments(self, function: func.FuncOp) -> None:
         """Reports arguments whose types are none of the dialect, in functions that are of it."""
@@ -230,15 +216,34 @@ class Verifier:
             except JaxmlirError as e:
                 self.report(function, f"'func.func' op argument #{i}: {_paragraph(e)}")
 
+    def check_signature(
+        self, op: Any, name: str, key: Signature, check_vma: bool
+    ) -> list[tuple[str, bool]] | None:
+        """What :meth:`check` gives for an op whose signature is not known to be valid; it is then,
+        for later programs too, if it means the same in them."""
+        valid = _valid[self.configuration, check_vma]
+        checked: Any = key
+        if not key.is_portable:
+            # What is in the side table, each program says itself.
+            checked = None if name == _CONSTANT else self.with_functions(key)
+        if checked in valid:
+            return self.symbols(op)[0]
+        callees = self.check(op, name, check_vma)
+        if callees is not None and checked is not None and name in _known_ops():
+            valid.add(checked)
+        return callees
+
     def check(self, op: Any, name: str, check_vma: bool) -> list[tuple[str, bool]] | None:
         """The functions that an op names, and whether as rules; ``None`` if the op is wrong."""
-        errors = _read(_structure_errors(op, name), name)
+        is_constant = name == _CONSTANT
+        constant = _constant_errors(self.program, op)
+        errors = _read(constant if is_constant else _structure_errors(op, name), name)
         callees: list[tuple[str, bool]] = []
         if not errors:
             callees, errors = self.symbols(op)
         if not errors:
             errors = _read(signatures.errors(op, name, self.functions), name)
-        if not errors:
+        if not (errors or is_constant):
             errors = self.type_errors(op, name, check_vma)
         for error in errors:
             self.report(op, f"'{name}' op{error}")
@@ -314,19 +319,16 @@ class Verifier:
         return errors
 
     def type_errors_here(self, op: Any, name: str, check_vma: bool) -> list[str]:
-        try:
-            return list(self.differences(op, name, check_vma))
-        except JaxmlirError as e:
-            return [_as_continuation(e, name)]
-        except Exception as e:
-            # Rules are JAX's or the user's: they raise what they like.
-            return [_rejection(op, name, e)]
+        # Rules are JAX's or the user's: they raise what they like.
+        differences = self.differences(op, name, check_vma)
+        return _read(differences, name, functools.partial(_rejection, op))
 
     def differences(self, op: Any, name: str, check_vma: bool) -> Iterator[str]:
         """The errors of results or effects that are others than those that JAX computes."""
         primitive, expected, inferred = evaluate(self.program.stubs, op, name, check_vma)
         got = [aval_of(v.type) for v in op.results]
-        listed = list(_given_effects(op))
+        given = op.attributes["jaxpr.effects"] if "jaxpr.effects" in op.attributes else None
+        listed = [] if given is None else effect_attributes.listed(given)
         missing = _effects_of(inferred, op) - {*listed}
         by_rule = f"(by JAX's abstract evaluation of {primitive.name})"
         if len(expected) != len(got):
@@ -391,10 +393,7 @@ def evaluate(
       reader: reads the functions among the op's attributes.
     """
     primitive, parameters = params.of_op(op, name, reader)
-    attributes = op.attributes
-    ctx = effect_attributes.decode_ctx(
-        attributes["jaxpr.ctx"] if "jaxpr.ctx" in attributes else None
-    )
+    ctx = effect_attributes.ctx_of(op.attributes)
     variables: dict[ir.Value, Any] = {}
     atoms = [variables.setdefault(v, core.Var(aval_of(v.type))) for v in op.operands]
     with (
@@ -441,17 +440,20 @@ def _unbound_axes(op: Any, parameters: dict[str, Any]) -> Any:
 # --- structure --------------------------------------------------------------------------------
 
 
-def _read(errors: Iterator[str], name: str) -> list[str]:
-    """The errors that a check of an op finds; attributes that it cannot read are one, too."""
+def _read(
+    errors: Iterator[str], name: str, refused: Callable[[Exception], str] | None = None
+) -> list[str]:
+    """The errors that a check of an op finds; what it raises is one, too.
+
+    Args:
+      refused: says what an exception means; by default that attributes cannot be read.
+    """
     try:
         return list(errors)
     except JaxmlirError as e:
         return [_as_continuation(e, name)]
     except Exception as e:
-        return [
-            ": expected attributes that fit its operands and functions, got "
-            f"{type(e).__name__}: {_paragraph(e)}"
-        ]
+        return [(refused or _unreadable)(e)]
 
 
 def _structure_errors(op: Any, name: str) -> Iterator[str]:
@@ -459,9 +461,13 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
     if len(op.regions):
         yield f": expected no regions, got {len(op.regions)}; functions are referred to by symbol"
     record = ops.record_of(name)
-    attributes = op.attributes
-    if record is None or "jaxpr.primitive" in attributes:
-        return
+    if record is not None and "jaxpr.primitive" not in op.attributes:
+        yield from _count_errors(op, record)
+        yield from _attribute_errors(op, record)
+
+
+def _count_errors(op: Any, record: ops.Op) -> Iterator[str]:
+    """The errors of an op that has another number of operands or results than its record says."""
     operands = record.operands
     # An index for each dimension of the first operand: JAX's abstract evaluation takes their number
     # for granted.
@@ -473,36 +479,27 @@ def _structure_errors(op: Any, name: str) -> Iterator[str]:
     ):
         if expected is not None and expected != got:
             yield f": expected {count(expected, what)}, got {got}"
+
+
+def _attribute_errors(op: Any, record: ops.Op) -> Iterator[str]:
+    """The errors of attributes that an op's record does not have, or has otherwise."""
+    attributes = op.attributes
     keys = [key for key in attributes if not key.startswith("jaxpr.")]
-    names = [attr.name for attr in record.attributes]
+    known = {attr.name: attr for attr in record.attributes}
     for attr in record.attributes:
         if attr.mandatory and attr.name not in keys:
             got = ", ".join(map(repr, keys)) or "none"
-            yield f" requires attribute '{attr.name}': expected {attr.kind}, got attributes {got}"
+            yield f" requires attribute '{attr.name}': expected {attr.form}, got attributes {got}"
     for key in keys:
-        if key not in names:
-            takes = "one of " + ", ".join(map(repr, names)) if names else "no attributes"
-            yield f": expected {takes}, got attribute '{key}'{_nearest(key, names)}"
+        attr = known.get(key)
+        if attr is None:
+            takes = "one of " + ", ".join(map(repr, known)) if known else "no attributes"
+            yield f": expected {takes}, got attribute '{key}'{_nearest(key, known)}"
             continue
-        attr, value = record.attribute(key), attributes[key]
-        if (
-            attr is not None
-            and attr.each
-            and isinstance(value, (ir.ArrayAttr, ir.DenseBoolArrayAttr))
-        ):
-            n = len(op.operands if attr.each == "operands" else op.results)
-            if len(value) != n:
-                yield f" attribute '{key}': expected {n} items, by its {attr.each}, got {value}"
-            elif isinstance(value, ir.ArrayAttr):
-                for i, item in enumerate(value):
-                    if expected := signatures.unmet(op, item, attr.kind):
-                        yield f" attribute '{key}': expected {expected} at {i}, got {item}"
-        if attr is not None and not attr.each:
-            # A rule that there is not has no attribute.
-            kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
-            expected = signatures.unmet(op, attributes[key], kind)
-            if expected:
-                yield f" attribute '{key}': expected {expected}, got {attributes[key]}"
+        # A rule that there is not has no attribute.
+        kind = attr.kind.removesuffix("?") if key in custom_rule_ops.ATTRIBUTES else attr.kind
+        for expected, got in signatures.unmet(op, attributes[key], kind, attr.each):
+            yield f" attribute '{key}': expected {expected}, got {got}"
 
 
 def _tree_errors(function: func.FuncOp) -> Iterator[str]:
@@ -583,12 +580,6 @@ def _payload_type(aval: Any) -> ir.Type:
 # --- the surroundings of abstract evaluation -----------------------------------------------------
 
 
-def _given_effects(op: Any) -> Iterable[Any]:
-    attributes = op.attributes
-    has_any = "jaxpr.effects" in attributes
-    return effect_attributes.listed(attributes["jaxpr.effects"]) if has_any else ()
-
-
 def _effects_of(inferred: Iterable[Any], op: Any) -> set[Any]:
     """The effects that an op is to list, of those that JAX computes.
 
@@ -627,7 +618,14 @@ def _known_ops() -> frozenset[str]:
 # --- words ------------------------------------------------------------------------------------
 
 
-def _rejection(op: Any, name: str, error: Exception) -> str:
+def _unreadable(error: Exception) -> str:
+    return (
+        ": expected attributes that fit its operands and functions, got "
+        f"{type(error).__name__}: {_paragraph(error)}"
+    )
+
+
+def _rejection(op: Any, error: Exception) -> str:
     """JAX's reason for refusing the operands or parameters of an op."""
     got = ", ".join(str(v.type) for v in op.operands) or "none"
     return (

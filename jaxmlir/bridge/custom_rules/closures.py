@@ -47,6 +47,7 @@ from jaxmlir.bridge.custom_rules import hijax
 from jaxmlir.bridge.exporter import Exporter
 from jaxmlir.dialect.custom_rule_ops import HIGH_LEVEL, PRIMITIVES
 from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.ops import CALLEES
 from jaxmlir.support.masks import Mask
 
 THUNKS = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
@@ -335,11 +336,7 @@ def _parts_of(cls: type) -> Callable[[Any], Iterable[Any]]:
 # --- variables that stand for those of the jaxprs around -----------------------------------------
 
 
-PASSING = frozenset(
-    f"jaxpr.{name}"
-    for name in "closed_call cond custom_jvp_call_jaxpr custom_vjp_call_jaxpr jit remat2 scan "
-    "while".split()
-)
+PASSING = frozenset({*CALLEES, "jaxpr.cond", "jaxpr.scan", "jaxpr.while"})
 """The ops of which :func:`note_origins` takes note."""
 
 
@@ -369,10 +366,6 @@ def _passed(
 ) -> Iterator[tuple[Any, Any]]:
     """The jaxprs of an op that get operands as they are: pairs of their variables and these."""
     match name:
-        case "jaxpr.jit" | "jaxpr.closed_call" | "jaxpr.remat2":
-            yield from _pairs(params["jaxpr" if "jaxpr" in params else "call_jaxpr"], operands)
-        case "jaxpr.custom_jvp_call_jaxpr" | "jaxpr.custom_vjp_call_jaxpr":
-            yield from _pairs(params["call_jaxpr"], operands)
         case "jaxpr.scan":
             yield from _pairs(params["jaxpr"], operands[: params["num_consts"]])
         case "jaxpr.while":
@@ -382,6 +375,8 @@ def _passed(
         case "jaxpr.cond":
             for branch in params["branches"]:
                 yield from _pairs(branch, operands[1:])
+        case _:
+            yield from _pairs(params[CALLEES[name]], operands)
 
 
 def _pairs(jaxpr: Any, operands: Sequence[Any]) -> Iterator[tuple[Any, Any]]:

@@ -43,11 +43,12 @@ from jaxmlir._compat import (
     open_jaxpr,
     pe,
     rebound,
+    trace_flat,
     tree_util,
     wrap_bwd,
 )
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.support.masks import left_out
+from jaxmlir.support.masks import filled, inverted, left_out
 
 # What a program has too of the parameters of primitives with custom rules.  How a backward rule
 # gives cotangents, and what it logs, are no matter there.
@@ -155,11 +156,7 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
     rule = HijaxRule(prim, owner.bwd if isinstance(owner, _VJP) else owner.jvp)
 
     def bwd(*args: Any) -> list[Any]:
-        nonzero_cts = iter(args[tree.num_leaves :])
-        cotangents = [
-            next(nonzero_cts) if nz else ad_util.Zero(aval)
-            for aval, nz in zip(out_avals, nonzero, strict=True)
-        ]
+        cotangents = filled(args[tree.num_leaves :], nonzero, map(ad_util.Zero, out_avals))
         residuals = tree_util.tree_unflatten(tree, args[: tree.num_leaves])
         return cotangents_of(rule.prim, [residuals], cotangents)
 
@@ -168,7 +165,7 @@ def _custom_lin(eqn: Any, prim: Any) -> Any:
         "bwd": wrap_bwd(bwd, rule.info("custom_vjp bwd")),
         "out_avals": [v.aval for v in eqn.outvars],
         "symbolic_zeros": bool(owner.symbolic_zeros),
-        "in_zeros": [not nz for nz in params["nz_in_flat"]],
+        "in_zeros": list(inverted(params["nz_in_flat"])),
     }
     return eqn.replace(primitive=ad.custom_lin_p, params=params)
 
@@ -230,7 +227,7 @@ def _expanded(prim: Any, avals: Sequence[Any], info: core.DebugInfo) -> Any:
     def flat(*leaves: Any) -> list[Any]:
         return prim.out_tree.flatten_up_to(prim.expand(*args_of(prim, leaves)))
 
-    return close_jaxpr(*_traced(flat, avals, info))
+    return close_jaxpr(*trace_flat(flat, avals, info))
 
 
 def _num_consts(prim: Any) -> int:
@@ -306,7 +303,7 @@ def _forward(
             return [*unforwarded, *prim.out_tree.flatten_up_to(out)]
 
         info = rule.info("custom_vjp fwd")
-        jaxpr, consts = _without_leading(*_traced(flat, avals, info), n)
+        jaxpr, consts = _without_leading(*trace_flat(flat, avals, info), n)
         if remat is None:
             return jaxpr, consts
         num_res = len(jaxpr.outvars) - len(prim.out_avals_flat)
@@ -314,7 +311,7 @@ def _forward(
             close_jaxpr(constvars_as_arguments(jaxpr)), len(consts), num_res, remat.jaxpr
         )
         bind = custom_derivatives.remat_opt_p.bind
-        return _traced(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
+        return trace_flat(lambda *leaves: bind(*consts, *leaves, **params), avals, info)
 
     return fwd
 
@@ -374,11 +371,8 @@ def _jvp(
         all_zeros = [True] * n + list(in_zeros)
 
         def flat(*values: Any) -> list[Any]:
-            nonzero_ins = iter(values[len(avals) :])
-            in_tangents = [
-                ad_util.Zero(aval) if zero else next(nonzero_ins)
-                for aval, zero in zip(tangents, all_zeros, strict=True)
-            ]
+            zeros = map(ad_util.Zero, tangents)
+            in_tangents = filled(values[len(avals) :], inverted(all_zeros), zeros)
             out, out_tangents = prim.jvp(
                 args_of(prim, values[: len(avals)]), args_of(prim, in_tangents)
             )
@@ -388,7 +382,7 @@ def _jvp(
             return [*prim.out_tree.flatten_up_to(out), *left_out(leaves, out_zeros)]
 
         taken = left_out(tangents, all_zeros)
-        traced = _traced(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
+        traced = trace_flat(flat, [*avals, *taken], rule.info("custom_jvp jvp"))
         jaxpr, consts = _without_leading(*traced, n)
         return jaxpr, consts, out_zeros
 
@@ -402,14 +396,6 @@ def args_of(prim: Any, leaves: Sequence[Any]) -> Any:
 
 def _leaves(avals: Any) -> list[Any]:
     return tree_util.tracing_registry.flatten(avals)[0]
-
-
-def _traced(
-    function: Callable[..., Any], avals: Sequence[Any], info: core.DebugInfo
-) -> tuple[Any, list[Any]]:
-    wrapped = lu.wrap_init(function, debug_info=info.with_unknown_names())
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
-    return jaxpr, consts
 
 
 def _without_leading(jaxpr: Any, consts: list[Any], n: int) -> tuple[Any, list[Any]]:

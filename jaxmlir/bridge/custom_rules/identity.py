@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import types as py_types
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -83,59 +84,66 @@ class Identities:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _structure(self, value: Any, kind: str) -> Any:
-        match kind:
-            case "wrapped":
-                transforms = [(self(gen), self(args)) for gen, args in rule_transforms(value)]
-                return (kind, self(value.f), *transforms)
-            case "partial":
-                parts = self(value.func), self(value.args), self(value.keywords)
-                return (type(value), *parts, *self._attributes(value))
-            case "method":
-                return (kind, self(value.__func__), self(value.__self__))
-            case "function":
-                cells = [self(_cell(cell)) for cell in hijax.telling_cells(value)]
-                raw_defaults = value.__defaults__, value.__kwdefaults__
-                defaults = [None if d is None else self(d) for d in raw_defaults]
-                globals_ = id(value.__globals__)
-                return (value.__code__, globals_, *defaults, *cells, *self._attributes(value))
-            case "box":
-                return (type(value), self(value.val))
-            case "sequence":
-                return (type(value), *map(self, value), *self._attributes(value))
-            case "tree":
-                # What nodes hold besides their children is equal as they say, as in JAX: but it is
-                # not all that numbers are.
-                key = value if _has_hash(value) else ("object", id(value))
-                return (type(value), key, *(self._number_in(data) for _, data in nodes(value)))
-            case "set":
-                return (type(value), frozenset(map(self, value)))
-            case "rule":
-                return (type(value), self(value.prim))
-            case "primitive":
-                return (type(value), *map(self, hijax.rule_parts(value)))
-            case "custom function":
-                return (type(value), *map(self, hijax.function_parts(value)))
-            case "called":
-                return (type(value), *map(self, value.parts))
-            case "dictionary":
-                return (type(value), *((self(k), self(v)) for k, v in value.items()))
-            case "aval":
-                return value
-            case "node":
-                return (type(value), self(vars(value)))
-        return ("object", id(value))
+        parts_of = _PARTS.get(kind)
+        return ("object", id(value)) if parts_of is None else (type(value), *parts_of(self, value))
 
-    def _attributes(self, value: Any) -> list[tuple[str, int]]:
+    def attributes(self, value: Any) -> list[tuple[str, int]]:
+        """The names and numbers of what an object holds."""
         return [(name, self(item)) for name, item in getattr(value, "__dict__", {}).items()]
 
-    def _number_in(self, value: Any) -> Any:
+    def number_in(self, value: Any) -> Any:
         """The numbers of the numbers and strings in a value."""
         kind = _kind(type(value))
         if kind in ("sequence", "set"):
-            return tuple(map(self._number_in, value))
+            return tuple(map(self.number_in, value))
         if kind == "dictionary":
-            return tuple(map(self._number_in, value.values()))
+            return tuple(map(self.number_in, value.values()))
         return self(value) if kind == "atom" else None
+
+
+def _of_function(number: Identities, value: Any) -> Iterator[Any]:
+    yield from (value.__code__, id(value.__globals__))
+    for part in (value.__defaults__, value.__kwdefaults__):
+        yield None if part is None else number(part)
+    yield from (number(_cell(cell)) for cell in hijax.telling_cells(value))
+    yield from number.attributes(value)
+
+
+def _of_wrapped(number: Identities, value: Any) -> Iterator[Any]:
+    yield number(value.f)
+    yield from ((number(gen), number(args)) for gen, args in rule_transforms(value))
+
+
+def _of_partial(number: Identities, value: functools.partial[Any]) -> Iterator[Any]:
+    yield from map(number, (value.func, value.args, value.keywords))
+    yield from number.attributes(value)
+
+
+def _of_tree(number: Identities, value: Any) -> Iterator[Any]:
+    # What nodes hold besides their children is equal as they say, as in JAX: but it is not all that
+    # numbers are.
+    yield value if _has_hash(value) else ("object", id(value))
+    yield from (number.number_in(data) for _, data in nodes(value))
+
+
+_PARTS: dict[str, Callable[[Identities, Any], Iterable[Any]]] = {
+    "wrapped": _of_wrapped,
+    "partial": _of_partial,
+    "method": lambda number, value: map(number, (value.__func__, value.__self__)),
+    "function": _of_function,
+    "box": lambda number, value: [number(value.val)],
+    "sequence": lambda number, value: [*map(number, value), *number.attributes(value)],
+    "tree": _of_tree,
+    "set": lambda number, value: [frozenset(map(number, value))],
+    "rule": lambda number, value: [number(value.prim)],
+    "primitive": lambda number, value: map(number, hijax.rule_parts(value)),
+    "custom function": lambda number, value: map(number, hijax.function_parts(value)),
+    "called": lambda number, value: map(number, value.parts),
+    "dictionary": lambda number, value: [(number(k), number(v)) for k, v in value.items()],
+    "aval": lambda number, value: [value],
+    "node": lambda number, value: [number(vars(value))],
+}
+"""What tells values of a kind apart, with their classes; others are told apart by their address."""
 
 
 def _atom(value: Any) -> Any:

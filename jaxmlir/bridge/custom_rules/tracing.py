@@ -48,6 +48,7 @@ from jaxmlir._compat import (
     lu,
     named_axes,
     pe,
+    trace_flat,
     util,
 )
 from jaxmlir.bridge.custom_rules import closures
@@ -56,7 +57,7 @@ from jaxmlir.bridge.custom_rules.identity import Identities, SerialThunk, innerm
 from jaxmlir.caching import setting
 from jaxmlir.dialect.ir import ir
 from jaxmlir.errors import JaxmlirError
-from jaxmlir.support.masks import Mask, left_out
+from jaxmlir.support.masks import Mask, filled, inverted, left_out
 
 if TYPE_CHECKING:
     from jaxmlir.bridge.custom_rules.pending import PendingRules
@@ -536,10 +537,6 @@ def _trace_vjp_rules(eqn: Any, pending: PendingRules) -> Iterator[tuple[str, ir.
             yield "vjp_with_zeros", ir.ArrayAttr.get(families)
 
 
-def _forward_rule(eqn: Any, pending: PendingRules) -> ZeroAwareRule:
-    return _VjpRules(eqn, pending).forward
-
-
 def trace_backward(
     eqn: Any, pending: PendingRules, in_zeros: Mask
 ) -> Iterator[tuple[str, ir.Attribute]]:
@@ -552,13 +549,6 @@ def trace_backward(
         symbols = _traceable([rules.backward(in_zeros, zeros) for zeros in masks])
         if symbols:
             yield "bwd_with_zeros", ir.ArrayAttr.get(symbols)
-
-
-def tell_backward(
-    eqn: Any, pending: PendingRules, in_zeros: Mask, ct_zeros: Mask
-) -> tuple[str, ir.Attribute]:
-    """The one of these that is told which cotangents are zero."""
-    return _of_lin(_VjpRules(eqn, pending).backward(in_zeros, ct_zeros))
 
 
 def _of_lin(item: tuple[str, ir.Attribute]) -> tuple[str, ir.Attribute]:
@@ -656,11 +646,8 @@ def _trace_bwd(
     ct_zeros = ct_zeros or (False,) * len(cotangents)
 
     def flat(*args: Any) -> list[Any]:
-        nonzero = iter(args[len(residuals) :])
-        ct_args = [
-            ad_util.SymbolicZero(aval) if zero else next(nonzero)
-            for aval, zero in zip(cotangents, ct_zeros, strict=True)
-        ]
+        zero_cts = map(ad_util.SymbolicZero, cotangents)
+        ct_args = filled(args[len(residuals) :], inverted(ct_zeros), zero_cts)
         res_args = (known.get(i, arg) for i, arg in enumerate(args[: len(residuals)]))
         outs = call_bwd(bwd, *res_args, *ct_args)
         zeros[:] = [type(ct) in (ad_util.Zero, ad_util.SymbolicZero) for ct in outs]
@@ -668,8 +655,7 @@ def _trace_bwd(
 
     args = [*residuals, *left_out(cotangents, ct_zeros)]
     info = core.DebugInfo("custom_vjp bwd", bwd.debug_info.func_src_info, None, None)
-    wrapped = lu.wrap_init(flat, debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, args)
+    jaxpr, consts = trace_flat(flat, args, info)
     about = {"jaxpr.in_zeros": tuple(ct_zeros), "jaxpr.out_zeros": tuple(zeros)}
     return jaxpr, consts, {name: value for name, value in about.items() if any(value)}
 
@@ -684,7 +670,7 @@ TRACERS = {
 # cotangents.
 TELLERS: dict[str, Callable[[Any, PendingRules], ZeroAwareRule]] = {
     "custom_jvp_call": _jvp_rule,
-    "custom_vjp_call": _forward_rule,
+    "custom_vjp_call": lambda eqn, pending: _VjpRules(eqn, pending).forward,
     "custom_lin": _lin_rule,
 }
 
@@ -762,7 +748,7 @@ class EquationSource:
             if ct_zeros is None:
                 yield from trace_backward(self.eqn, pending, in_zeros)
             else:
-                yield tell_backward(self.eqn, pending, in_zeros, ct_zeros)
+                yield _of_lin(_VjpRules(self.eqn, pending).backward(in_zeros, ct_zeros))
 
     @contextlib.contextmanager
     def _in_place(self, pending: PendingRules) -> Iterator[None]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import marshal
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from jaxmlir.dialect import handles
-from jaxmlir.dialect.codec import records
 from jaxmlir.dialect.codec.registry import (
     HANDLE,
     NO_MODULE,
@@ -16,6 +16,7 @@ from jaxmlir.dialect.codec.registry import (
     Writer,
     array,
     bases,
+    by_value,
     cache,
     cached,
     decode,
@@ -25,6 +26,7 @@ from jaxmlir.dialect.codec.registry import (
     encoders,
     string,
     tagged,
+    tagged_as,
 )
 from jaxmlir.dialect.codec.types import dense, element_of, undense
 from jaxmlir.dialect.ir import context, ir, scope
@@ -40,11 +42,6 @@ def _int(value: int) -> ir.Attribute:
 def _float(value: float, _: Writer = NO_MODULE) -> ir.Attribute:
     with scope():
         return ir.FloatAttr.get(ir.F64Type.get(), float(value))
-
-
-def _complex(value: complex, _: Writer) -> ir.Attribute:
-    with context():
-        return tagged("complex", array([_float(value.real), _float(value.imag)]))
 
 
 def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
@@ -82,21 +79,21 @@ def _uncached_tuple(value: tuple, writer: Writer) -> ir.Attribute:
         return array([encode(v, writer) for v in value])
 
 
-def _list(value: list, writer: Writer) -> ir.Attribute:
-    with context():
-        return tagged("list", array([encode(v, writer) for v in value]))
+def _items(value: Iterable[Any], writer: Writer) -> ir.Attribute:
+    return array([encode(v, writer) for v in value])
 
 
-def _dict(value: dict, writer: Writer) -> ir.Attribute:
-    with context():
-        items = [array([encode(k, writer), encode(v, writer)]) for k, v in value.items()]
-        return tagged("dict", array(items))
+def _pairs(value: dict, writer: Writer) -> ir.Attribute:
+    return array([_items(pair, writer) for pair in value.items()])
 
 
-def _set(value: frozenset | set, writer: Writer) -> ir.Attribute:
-    with context():
-        attrs = sorted((encode(v, writer) for v in value), key=str)
-        return tagged("set", array(attrs))
+def _sorted(value: frozenset | set, writer: Writer) -> ir.Attribute:
+    return array(sorted((encode(v, writer) for v in value), key=str))
+
+
+_encode_set = tagged_as(
+    "set", _sorted, lambda attr, reader: frozenset(decode(item, reader) for item in attr)
+)
 
 
 def encode_dtype(value: Any) -> ir.Attribute:
@@ -161,11 +158,8 @@ def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
     return objects
 
 
-def _np_scalar(value: np.generic, writer: Writer) -> ir.Attribute:
-    if not _has_tensors(value.dtype):
-        return encode_handle(value, writer)
-    with context():
-        return tagged("scalar", dense(np.asarray(value)))
+def _tensor_of_scalar(value: np.generic, _: Writer) -> ir.Attribute | None:
+    return dense(np.asarray(value)) if _has_tensors(value.dtype) else None
 
 
 encoders.update(
@@ -174,7 +168,9 @@ encoders.update(
         bool: cached(ir.BoolAttr.get),
         int: cached(_int),
         float: _float,
-        complex: _complex,
+        complex: by_value(
+            "complex", lambda value: (value.real, value.imag), lambda parts: complex(*parts)
+        ),
         str: cached(ir.StringAttr.get),
         bytes: cached(lambda value: tagged("bytes", ir.StringAttr.get(value.hex()))),
         # What one gets from an array of strings; it is equal to the string.
@@ -182,26 +178,29 @@ encoders.update(
         tuple: _tuple,
         # A sequence of axes is a tuple to JAX, whatever a caller of `lax` wrote.
         range: lambda value, writer: _tuple(tuple(value), writer),
-        list: _list,
-        dict: _dict,
-        frozenset: _set,
-        set: _set,
+        list: tagged_as(
+            "list", _items, lambda attr, reader: [decode(item, reader) for item in attr]
+        ),
+        dict: tagged_as(
+            "dict", _pairs, lambda attr, reader: dict(decode(item, reader) for item in attr)
+        ),
+        **dict.fromkeys((frozenset, set), _encode_set),
     }
 )
-bases.update({np.dtype: cached(encode_dtype), np.generic: _np_scalar, np.ndarray: _ndarray})
+bases.update(
+    {
+        np.dtype: cached(encode_dtype),
+        np.generic: tagged_as("scalar", _tensor_of_scalar, lambda attr, _: undense(attr)[()]),
+        np.ndarray: _ndarray,
+    }
+)
 decoders.update(
     {
         "int": lambda attr, _: int(string(attr)),
         "bytes": lambda attr, _: bytes.fromhex(string(attr)),
-        "complex": lambda attr, reader: complex(*decode(attr, reader)),
-        "list": lambda attr, reader: [decode(item, reader) for item in attr],
-        "dict": lambda attr, reader: dict(decode(item, reader) for item in attr),
-        "set": lambda attr, reader: frozenset(decode(item, reader) for item in attr),
         "objects": _decode_objects,
         "scalar_type": _decode_scalar_type,
         "container_type": lambda attr, _: _CONTAINERS[string(attr)],
-        "scalar": lambda attr, _: undense(attr)[()],
-        "sentinel": lambda attr, _: records.sentinel_called(string(attr)),
         HANDLE: lambda attr, _: handles.get(string(attr)),
     }
 )

@@ -238,19 +238,71 @@ def cached(encoder: Callable[[Any], ir.Attribute]) -> Encoder:
     return encode_cached
 
 
-def _encode_other(value: Any, writer: Writer) -> ir.Attribute:
-    """A value of a class that nothing is known of."""
-    name = records.sentinel_name(value)
-    if name is None:
-        return encode_handle(value, writer)
-    with context():
-        return tagged("sentinel", ir.StringAttr.get(name))
-
-
 def encode_handle(value: Any, writer: Writer) -> ir.Attribute:
     """A value that cannot be written down, as the name under which the writer keeps it."""
     with context():
         return tagged(HANDLE, ir.StringAttr.get(writer.handle(value)))
+
+
+def tagged_as(
+    tag: str,
+    payload_of: Callable[[Any, Writer], ir.Attribute | None],
+    value_of: Callable[[ir.Attribute, Reader], Any],
+) -> Encoder:
+    """Registers the codec of objects that are written as ``{tag = ...}``; one without a payload is
+    a handle."""
+
+    def encode_tagged(value: Any, writer: Writer) -> ir.Attribute:
+        with context():
+            payload = payload_of(value, writer)
+            return encode_handle(value, writer) if payload is None else tagged(tag, payload)
+
+    decoders[tag] = value_of
+    return encode_tagged
+
+
+def by_name(tag: str, name_of: Callable[[Any], str | None], find: Callable[[str], Any]) -> Encoder:
+    """Registers the codec of objects that are written as a name; one without is a handle."""
+
+    def payload(value: Any, _: Writer) -> ir.Attribute | None:
+        name = name_of(value)
+        return None if name is None else ir.StringAttr.get(name)
+
+    return tagged_as(tag, payload, lambda attr, _: find(string(attr)))
+
+
+def by_value(tag: str, value_of: Callable[[Any], Any], make: Callable[[Any], Any]) -> Encoder:
+    """Registers the codec of objects that are made of one value, which has a codec of its own."""
+
+    def payload(value: Any, writer: Writer) -> ir.Attribute:
+        return encode(value_of(value), writer)
+
+    return tagged_as(tag, payload, lambda attr, reader: make(decode(attr, reader)))
+
+
+def by_parts(
+    tag: str, parts_of: Callable[[Any], dict[str, Any] | None], make: Callable[..., Any]
+) -> Encoder:
+    """Registers the codec of objects that are made of parts, which have codecs of their own; one
+    whose parts are not known is a handle."""
+
+    def payload(value: Any, writer: Writer) -> ir.Attribute | None:
+        parts = parts_of(value)
+        return None if parts is None else encode_parts(parts, writer)
+
+    return tagged_as(tag, payload, lambda attr, reader: make(**decode_parts(attr, reader)))
+
+
+def encode_parts(parts: dict[str, Any], writer: Writer) -> ir.Attribute:
+    return ir.DictAttr.get({name: encode(part, writer) for name, part in parts.items()})
+
+
+def decode_parts(attr: ir.Attribute, reader: Reader) -> dict[str, Any]:
+    return {item.name: decode(item.attr, reader) for item in attr}
+
+
+# Values of classes that nothing is known of.
+_encode_other = by_name("sentinel", records.sentinel_name, records.sentinel_called)
 
 
 def register_param_type(cls: type, tag: str | None = None) -> None:

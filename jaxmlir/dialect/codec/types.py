@@ -23,6 +23,7 @@ An aval that no type describes (an accumulator of a kernel, a user's own) become
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -74,8 +75,6 @@ _OF_TENSORS = tuple("weak_type shape constraints mesh spec manual memory_space l
 
 _type_of_aval: dict[Any, ir.Type] = {}
 _aval_of_type: dict[ir.Type, Any] = {}
-_element_of_dtype: dict[Any, ir.Type] = {}
-_dtype_of_element: dict[ir.Type, Any] = {}
 
 
 def type_of(aval: Any) -> ir.Type:
@@ -113,21 +112,11 @@ def aval_of(type_: ir.Type) -> Any:
     return aval
 
 
+@functools.cache
 def element_of(dtype: Any) -> ir.Type:
     """The MLIR element type of a dtype, extended dtypes included."""
-    element = _element_of_dtype.get(dtype)
-    if element is None:
-        with scope():
-            element = _element_of_dtype[dtype] = _make_element(dtype)
-    return element
-
-
-def dtype_of(element: ir.Type) -> Any:
-    """The dtype that :func:`element_of` wrote as ``element``."""
-    dtype = _dtype_of_element.get(element)
-    if dtype is None:
-        dtype = _dtype_of_element[element] = _make_dtype(element)
-    return dtype
+    with scope():
+        return _make_element(dtype)
 
 
 def _make_element(dtype: Any) -> ir.Type:
@@ -148,7 +137,9 @@ def _make_element(dtype: Any) -> ir.Type:
     return ir.Type.parse(name)
 
 
-def _make_dtype(element: ir.Type) -> Any:
+@functools.cache
+def dtype_of(element: ir.Type) -> Any:
+    """The dtype that :func:`element_of` wrote as ``element``."""
     text = str(element)
     if text.startswith("!jaxpr.key<"):
         (tag,) = _string_parameters(text)

@@ -103,17 +103,12 @@ FUNCTIONS_IN_RECORDS = frozenset(
 )
 
 
+@functools.cache
 def may_have_functions(name: str) -> bool:
     """Whether ops of a name can refer to functions; looking for these costs more than asking."""
-    may_have = _with_functions.get(name)
-    if may_have is None:
-        op = record_of(name)
-        may_have = op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
-        _with_functions[name] = may_have
-    return may_have
+    op = record_of(name)
+    return op is None or bool(op.functions) or op.name in FUNCTIONS_IN_RECORDS
 
-
-_with_functions: dict[str, bool] = {}
 
 BY_PRIMITIVE: dict[str, Op] = {
     primitive: op for op in OPS.values() if op.jax != OURS for primitive in op.primitive_names

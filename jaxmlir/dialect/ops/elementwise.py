@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from jaxmlir.dialect.ops.record import Op, Trait, binary, family, op, unary, with_traits
+from jaxmlir.dialect.ops.record import Op, Trait, binary, family, group, op, unary
+
+
+def _sum(name: str, summary: str) -> Op:
+    return binary(
+        name,
+        summary,
+        linear=(0, 1),
+        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
+        folds=(
+            f"{name}(x, 0) = x if integer or fast-math",
+            f"{name}(x, -0.0) = x if float",
+            f"{name}(x, neg(x)) = 0 if integer or fast-math",
+            f"{name}(x, neg(y)) = sub(x, y) if integer or float",
+        ),
+        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
+        domain="where both are x, an integer, nothing overflows",
+    )
+
 
 ELEMENTWISE = family(
     "elementwise",
     "Elementwise arithmetic: operands and results have one shape; each element is on its own.",
     # Arithmetic
-    binary(
-        "add",
-        "Elementwise sum, x + y.",
-        linear=(0, 1),
-        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
-        folds=(
-            "add(x, 0) = x if integer or fast-math",
-            "add(x, -0.0) = x if float",
-            "add(x, neg(x)) = 0 if integer or fast-math",
-            "add(x, neg(y)) = sub(x, y) if integer or float",
-        ),
-        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
-        domain="where both are x, an integer, nothing overflows",
-    ),
-    binary(
-        "add_any",
-        "Sum of two cotangents, x + y: what transposition accumulates with.",
-        linear=(0, 1),
-        traits=(Trait.ADDITIVE, Trait.COMMUTATIVE),
-        folds=(
-            "add_any(x, 0) = x if integer or fast-math",
-            "add_any(x, -0.0) = x if float",
-            "add_any(x, neg(x)) = 0 if integer or fast-math",
-            "add_any(x, neg(y)) = sub(x, y) if integer or float",
-        ),
-        inverse="x = z - y, y = z - x; x = z / 2 where both are x",
-        domain="where both are x, an integer, nothing overflows",
-    ),
+    _sum("add", "Elementwise sum, x + y."),
+    _sum("add_any", "Sum of two cotangents, x + y: what transposition accumulates with."),
     binary(
         "sub",
         "Elementwise difference, x - y.",
@@ -325,7 +317,7 @@ _COMPLEX: tuple[Op, ...] = (
 TRANSCENDENTAL = family(
     "transcendental",
     "Elementwise elementary functions: exponentials, roots, trigonometry; and complex numbers.",
-    *with_traits(_FUNCTIONS, Trait.TRANSCENDENTAL),
+    *group(*_FUNCTIONS, traits=(Trait.TRANSCENDENTAL,)),
     *_COMPLEX,
     traits=(Trait.ELEMENTWISE,),
 )

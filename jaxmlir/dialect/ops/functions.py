@@ -113,8 +113,7 @@ CALLS = family(
     call(
         "remat2",
         "Calls a function whose intermediate values are recomputed in the backward pass, save "
-        "those "
-        "that the policy keeps.",
+        "those that the policy keeps.",
         "jaxpr: function, prevent_cse: bool or bools = true, differentiated: bool = false, "
         "policy: policy?",
         distinct="what is recomputed is meant to be",

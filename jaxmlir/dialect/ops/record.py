@@ -46,7 +46,8 @@ class Attr(NamedTuple):
 
     ============================ ==================================================================
     bool int float str dtype     a scalar of that type
-    bools ints strs pairs        a tuple of them, of pairs of integers
+    pair                         two integers
+    bools ints strs pairs        a tuple of them
     dimension dimensions         one of the first operand's, a tuple of different ones
     function functions           a symbol that names a ``func.func`` (a sub-jaxpr), a tuple of them
     type types                   an abstract value as an MLIR type, a tuple of them
@@ -74,10 +75,16 @@ class Attr(NamedTuple):
     """JAX leaves the param out where it has nothing to say: an absent attribute is then no param,
     rather than one with the default."""
     each: str = ""
-    """``"operands"`` or ``"results"``: the value is a tuple with one entry, of ``kind``, for each
-    of them, and may be absent when every entry is ``default``."""
+    """``"operands"`` or ``"results"``, ``"dimensions"`` of the first operand, or its ``"spatial
+    dimensions"``, all but two: the value is a tuple with one entry, of ``kind``, for each of them,
+    and may be absent when every entry is ``default``."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Pairs (JAX versions, the param's name there), where JAX renamed what the dialect did not."""
+
+    @property
+    def form(self) -> str:
+        """The kind, and of what the value has one each, as the tables say it."""
+        return f"each {self.each.removesuffix('s')}'s {self.kind}" if self.each else self.kind
 
     @property
     def required(self) -> bool:
@@ -218,26 +225,25 @@ class Family(NamedTuple):
     ops: tuple[Op, ...]
 
 
-def family(
-    name: str,
-    meaning: str,
-    *records: Op,
-    traits: tuple[Trait, ...] = (),
-    inverse: str = "",
-    distinct: str = "",
-) -> Family:
-    """A family of ops.
+def group(*records: Op, traits: tuple[Trait, ...] = (), **common: Any) -> tuple[Op, ...]:
+    """Rows with facts in common.
 
     Args:
       traits: what they have besides their own.
-      inverse: why there is no inverse of those that do not say it themselves.
-      distinct: why no two of them are one: what they do depends on more than their operands.
+      common: fields, of those rows that do not say them themselves.
     """
-    ops = [
-        r._replace(inverse=r.inverse or inverse, distinct=distinct or r.distinct)
-        for r in with_traits(records, *traits)
-    ]
-    return Family(name, meaning.strip(), tuple(ops))
+    return tuple(
+        r._replace(
+            traits=(*traits, *r.traits),
+            **{name: getattr(r, name) or value for name, value in common.items()},
+        )
+        for r in records
+    )
+
+
+def family(name: str, meaning: str, *records: Op, **common: Any) -> Family:
+    """A family of ops; what they have in common is as :func:`group` takes it."""
+    return Family(name, meaning.strip(), group(*records, **common))
 
 
 def operands_in(notation: tuple[int | EllipsisType, ...], count: int) -> tuple[int, ...]:
@@ -259,7 +265,7 @@ def holds(versions: str, jax: tuple[int, ...]) -> bool:
 
 
 _ATTR = re.compile(
-    r"(?P<name>\w+): (?P<each>each operand's |each result's )?(?P<kind>[^=@]+?)"
+    r"(?P<name>\w+): (?:each (?P<each>[a-z ]+)'s )?(?P<kind>[^=@]+?)"
     r"(?: = (?P<default>[^@]+?))?(?: @ (?P<jax>\S+))?$"
 )
 _DEFAULTS = {"none": None, "absent": None, "true": True, "false": False, "()": ()}
@@ -271,9 +277,9 @@ def attr(text: str, **renamed: str) -> Attr:
 
     The default and the versions may be left out. A kind that ends in ``?`` has the default
     ``none``, ``"name: kind? = required"`` has none at all, and ``"name: kind = absent"`` is of a
-    param that JAX may leave out. A kind may begin with ``each operand's``
-    or ``each result's``. Keywords give the names that JAX uses elsewhere:
-    ``attr("call_jaxpr: function", jaxpr="<0.11")``.
+    param that JAX may leave out. A kind may begin with ``each operand's``, ``each result's``,
+    ``each dimension's`` or ``each spatial dimension's``. Keywords give the names that JAX uses
+    elsewhere: ``attr("call_jaxpr: function", jaxpr="<0.11")``.
     """
     match = _ATTR.match(text)
     if match is None:
@@ -289,9 +295,9 @@ def attr(text: str, **renamed: str) -> Attr:
         value = _DEFAULTS[default]
     else:
         value = default[1:-1] if default[0] == '"' else int(default)
-    per = {None: "", "each operand's ": "operands", "each result's ": "results"}[each]
     names = tuple((versions, jax_name) for jax_name, versions in renamed.items())
-    return Attr(name, kind, value, jax or "", default == "absent", per, names)
+    each = each and f"{each}s"
+    return Attr(name, kind, value, jax or "", default == "absent", each or "", names)
 
 
 @functools.cache
@@ -314,11 +320,6 @@ def op(
 ) -> Op:
     """A record; the attributes are in the notation of :func:`attr`."""
     return Op(name, summary, operands, results, attributes, **fields)
-
-
-def with_traits(records: tuple[Op, ...], *traits: Trait) -> tuple[Op, ...]:
-    """Gives records traits besides their own."""
-    return tuple(r._replace(traits=(*traits, *r.traits)) for r in records)
 
 
 def unary(name: str, summary: str, *attributes: str | Attr, **fields: Any) -> Op:

@@ -13,15 +13,24 @@ from typing import Any
 
 import jax
 
-from jaxmlir._compat import ad, ad_util, batching, close_jaxpr, core, debug_info, lu, mlir, pe
+from jaxmlir._compat import (
+    ad,
+    ad_util,
+    batching,
+    close_jaxpr,
+    core,
+    debug_info,
+    mlir,
+    pe,
+    trace_flat,
+)
 from jaxmlir.support.masks import chosen, filled, split
 
 
 def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: str) -> Any:
     """The closed jaxpr of a function of flat arguments, without what no result needs."""
-    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
-    wrapped = lu.wrap_init(lambda *args: list(function(*args)), debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    info = debug_info(name, name, len(avals), 0)
+    jaxpr, consts = trace_flat(lambda *args: list(function(*args)), avals, info)
     live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     return close_jaxpr(live, consts)
 
