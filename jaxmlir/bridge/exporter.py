@@ -1,8 +1,8 @@
 """Dialect to jaxpr: the inverse of :mod:`jaxmlir.bridge.importer`.
 
 Every op becomes an equation with the primitive, parameters, effects, context and source position it
-was imported from; every function a closed jaxpr, made once.  Custom rules become the thunks JAX
-expects, which return the jaxprs of the rules' functions.
+was imported from.  Every function becomes a closed jaxpr, made once.  Custom rules become the
+thunks that JAX expects, which return the jaxprs of the rules' functions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Exporter:
     """Makes jaxprs of one program's functions.  Also the ``Reader`` that codecs use.
 
     Args:
-      to_run: the jaxprs may be run, so the program must have leave for what it reaches beyond XLA.
+      to_run: the jaxprs may be run, so the program must be allowed all custom calls that it makes.
 
     Attributes:
-      leaves_rules: custom rules that wait are exported as they were imported, where they can be:
-        for who transforms jaxprs under the configuration of the import.
+      leaves_rules: export untraced custom rules as they were imported, where possible.  Set while
+        jaxprs are transformed under the configuration of the import.
     """
 
     def __init__(self, program: Module, *, to_run: bool = True):
@@ -44,9 +44,9 @@ class Exporter:
         self._to_run = to_run
         self.leaves_rules = False
         self.made: dict[tuple[str, ...], Any] = {}
-        """The jaxprs that were asked for, by the symbols of what they were made from: a function,
-        or one and another that gives its constants."""
-        # A function in the making by another thread does not call itself.
+        """The jaxprs made so far, by the symbols they were made from: that of a function, or those
+        of a function and of another that returns the values of its constants."""
+        # Without the lock, a function that another thread is making would seem to call itself.
         self._lock = threading.RLock()
         self._depth = 0
 
@@ -55,7 +55,7 @@ class Exporter:
 
         Raises:
           ExportError: there is no such function, it calls itself, or an op has no equation.
-          LoweringError: the program has no leave to use an op.
+          LoweringError: the program may not use one of its ops.
         """
         if self._to_run:
             custom_calls.check(self.program)
@@ -109,19 +109,19 @@ class Exporter:
             return closed
 
     def values(self, symbol: str) -> list[Any]:
-        """What a function without arguments returns, whatever is being traced."""
+        """The values that a function without arguments returns; concrete even during a trace."""
         with jax.ensure_compile_time_eval():
             return core.jaxpr_as_fun(self.jaxpr(symbol))()
 
 
 _IN_PROGRESS = object()
-# How many functions within one another are made as they are asked for.
+# Up to this depth callees' jaxprs are made by recursion; beyond it, callees are made first.
 MAX_DEPTH = 10
 
 
 @functools.lru_cache(maxsize=1024)
 def _decoded(value: ir.Attribute) -> Any:
-    """The few constants that most programs are made of, 0 and 1 among them, are read once."""
+    """Decodes a constant; the few that most programs consist of, such as 0 and 1, only once."""
     constant = codec.decode(value)
     if isinstance(constant, np.ndarray):
         constant.flags.writeable = False
@@ -132,7 +132,7 @@ def constant_value(program: Module, op: Any) -> Any:
     """The value of a ``jaxpr.constant`` op, as JAX would hold it.
 
     Raises:
-      ExportError: it names an array that the program's side table does not have.
+      ExportError: the op names an array that the program's side table lacks.
     """
     attributes = op.attributes
     aval = aval_of(op.results[0].type)
@@ -150,7 +150,7 @@ def constant_value(program: Module, op: Any) -> Any:
     if isinstance(aval, core.ShapedArray):
         if isinstance(aval.dtype, dtypes.ExtendedDType):
             if isinstance(value, (np.ndarray, jax.Array)) and value.dtype != aval.dtype:
-                # While something is traced, too, it is an array.
+                # Makes a concrete array of keys, even during a trace.
                 with jax.ensure_compile_time_eval():
                     value = jax.random.wrap_key_data(value, impl=aval.dtype._impl.name)
         elif aval.dtype == dtypes.float0:
@@ -178,7 +178,7 @@ def _export_function(exporter: Exporter, function: func.FuncOp) -> Any:
         try:
             if name == "jaxpr.constant":
                 value, aval = _constant(exporter, op)
-                # A jaxpr whose equation passes constants has no place for others.
+                # If the equation passes the constants of a jaxpr, it can bind no others.
                 if num_constvars or (isinstance(value, literals.TypedNdArray) and not aval.shape):
                     env[op.results[0]] = core.Literal(value, aval)
                 else:
@@ -206,7 +206,7 @@ def count_constvars(function: func.FuncOp) -> int:
 
 
 def _own_aval(type_: ir.Type) -> Any:
-    """The abstract value of a variable; JAX tells references apart by the identity of theirs."""
+    """The abstract value of a variable, a new one for a reference: JAX compares these by ``is``."""
     aval = aval_of(type_)
     return aval.update() if type(aval) is state_types.AbstractRef else aval
 
@@ -235,5 +235,5 @@ def equation(exporter: Exporter, op: Any, name: str, invars: list[Any]) -> Any:
 
 
 def at_op(error: JaxmlirError, op: Any, name: str) -> ExportError:
-    """The error with the op's name and the user's line, unless it already points somewhere."""
+    """The error with the op's name and the user's line, unless it already has a location."""
     return errors.at_op(ExportError, error, name, locations.position(op.location))

@@ -1,4 +1,4 @@
-"""An op's attributes as the parameters of its primitive, in the installed JAX's form.
+"""Converts between an op's attributes and the parameters of the installed JAX's primitive.
 
 The dialect's schema is stable: what JAX renamed or repacked is undone on import and redone on
 export, so that a module written under one supported version reads under another.
@@ -37,7 +37,7 @@ Params = dict[str, Any]
 def _jit_to_dialect(params: Params, eqn: Any) -> Params:
     """``None`` is an unspecified sharding and an absent mesh; ``inline`` is what all versions have.
 
-    That is true or false, and else the name of a wish that only newer ones know.
+    A value of ``inline`` that only newer versions of JAX know is written by its name.
     """
     params = dict(params)
     for name in ("in_shardings", "out_shardings"):
@@ -61,7 +61,7 @@ def _jit_from_dialect(params: Params, op: Any) -> Params:
 
 def _inline_from_dialect(inline: Any) -> Any:
     if not _NEW_INLINE:
-        # The others tell XLA what to do with the function; JAX inlines it for true alone.
+        # Other values tell XLA what to do with the function; only for true does JAX inline it.
         return inline is True
     kinds = _compat.resolve("jax._src.api", "Inline")
     if isinstance(inline, bool):
@@ -116,7 +116,7 @@ def _linear_call_to_dialect(params: Params, eqn: Any) -> Params:
     try:
         transpose, consts = params["transpose_thunk"]()
     except Exception:
-        # Whoever transposes the call will be told.
+        # JAX raises the error when somebody transposes the call.
         return params
     if not consts:
         params["transpose"] = transpose
@@ -194,7 +194,7 @@ if jax_version() < (0, 11):
 
 
 _NO_DEFAULT = object()
-# JAX itself leaves such a parameter out, and asks whether it is there.
+# The default of a parameter that JAX itself leaves out, testing for its presence.
 _ABSENT = object()
 
 
@@ -240,8 +240,8 @@ def of_op(op: Any, name: str, reader: codec.Reader) -> tuple[Any, Params]:
 
 @functools.cache
 def _defaults(name: str) -> dict[str, tuple[str, Any, str]]:
-    """For each attribute of an op's record: the installed JAX's name of the parameter, its default
-    and whether that is one for each operand or result."""
+    """For each attribute of an op's record: the installed JAX's name of the parameter, its default,
+    and whether the default holds per operand or per result."""
     record = ops.record_of(name)
     defaults = {}
     for param, attr in (record.params(jax_version()) if record else {}).items():

@@ -1,7 +1,7 @@
 """Command lines in the manner of LLVM's tools, shared by ``jaxmlir-opt``, ``-translate``, ``-run``.
 
-``-flag`` and ``--flag`` are the same, a value follows ``=`` or is the next word.  Flags that are
-not in a tool's table are handed back in their order: for ``jaxmlir-opt`` they are passes.
+``-flag`` and ``--flag`` are the same; a value follows ``=`` or is the next word. Flags that are not
+in a tool's table are returned in order: ``jaxmlir-opt`` takes them as passes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from jaxmlir.dialect.ir import unknown_nodes
 from jaxmlir.errors import Diagnostic, DiagnosticError, JaxmlirError, nearest
 from jaxmlir.support.files import PACKAGE, source_line
 
-# A note of JAX's about tracebacks, which are not shown.
+# How a note of JAX about tracebacks begins; these are not shown.
 _JAXS_NOTE = "--------------------\nFor simplicity, JAX"
 
 _HERE = os.path.join(PACKAGE, "")
 _IMPORTLIB = os.path.join(os.path.dirname(importlib.__file__), "")
 
-# What MLIR and JAX take for an integer.
+# The largest integer that MLIR and JAX accept.
 MAX_INTEGER = 2**63 - 1
 
 
@@ -139,7 +139,7 @@ class CommandLine:
 
 
 def artifact_of(program: Any, arguments: CommandLine) -> bytes:
-    """The program as an artifact, as :data:`EFFECTS` says.
+    """The program as an artifact, with the effects that the flag :data:`EFFECTS` asks for.
 
     Raises:
       ArtifactError: the program cannot be saved.
@@ -202,12 +202,12 @@ def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
 
 
 def dashed(name: str) -> str:
-    """A flag as it is written: a letter has one dash."""
+    """A flag as it is written: a single letter has one dash."""
     return f"-{name}" if len(name) == 1 else f"--{name}"
 
 
 def unknown_name(message: str, name: str, known: Iterable[str], prefix: str = "") -> UsageError:
-    """An error that goes on with what was probably meant, which is written after ``prefix``."""
+    """An error that also suggests the nearest known name, after ``prefix``."""
     meant = nearest(name, known)
     hint = f"did you mean '{prefix}{meant}'?" if meant else "see --help"
     return UsageError(f"{message}; {hint}")
@@ -277,11 +277,11 @@ def request(
 def answered(
     arguments: CommandLine, tool: str, help_: Callable[[], str], words: Callable[[], Iterable[str]]
 ) -> bool:
-    """Prints the version, the help or a completion script, where these are all that is asked for.
-    ``eval`` of the script sets completion up.
+    """Prints the version, the help or a completion script if the command line asks for it; returns
+    whether it does. ``eval`` of the script sets completion up.
 
     Args:
-      words: gives the flags, as they are written in the help.
+      words: returns the flags, as they are written in the help.
     """
     if arguments.on("version"):
         print(version_text(tool))
@@ -302,9 +302,9 @@ def answered(
 def run_tool(
     tool: str, body: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None
 ) -> int:
-    """Runs a tool's body; an error that it does not report itself is printed, and the status 1.
+    """Runs a tool's body; prints an error that the body does not report itself, with status 1.
 
-    Where Ctrl-C ends it, the status is the one that a shell gives a command that died of it.
+    After Ctrl-C, the status is the one that a shell gives a command that it ended.
     """
     before, colored = unknown_nodes.set(True), _wants_color.set(None)
     try:
@@ -319,7 +319,7 @@ def run_tool(
         if not isinstance(e, BrokenPipeError):
             print(f"{tool}: {e.strerror or e}", file=sys.stderr)
     except JaxmlirError as e:
-        # Diagnostics, and errors of a pipeline's text, say what they are about.
+        # Diagnostics, and errors in the text of a pipeline, say what they are about.
         located = isinstance(e, DiagnosticError) or str(e).startswith("<")
         print(e if located else f"{tool}: {e}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -331,7 +331,7 @@ def run_tool(
 
 
 def _give_up_stdout() -> None:
-    """Nobody reads our output, or nothing can be written: nor is Python to try when it exits."""
+    """Discards stdout, which cannot be written or has no reader: Python would try at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -351,7 +351,7 @@ def reporting(filename: str) -> Iterator[None]:
 
 
 def load_modules(arguments: CommandLine) -> None:
-    """Imports the modules of ``--load``, which may lie in the current directory."""
+    """Imports the modules of ``--load``, which may be in the current directory."""
     for name in arguments.values.get("load", ()):
         import_here("load", name)
 
@@ -360,17 +360,17 @@ def import_here(flag: str, name: str) -> ModuleType:
     """Imports the module that a flag names, as ``python -m`` does: the current directory counts.
 
     Raises:
-      UsageError: it cannot be imported.  Where its own code failed, the traceback is printed.
+      UsageError: it cannot be imported. If its own code failed, the traceback is printed.
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"--{flag} expects the name of a module, such as pkg.module, got '{name}'")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        # What a module prints when it is imported is no part of the output.
+        # What a module prints on import is not part of the output.
         with contextlib.redirect_stdout(sys.stderr):
             return importlib.import_module(name)
-    # A script may end so, which is not to end the tool as if all were well.
+    # A script may exit when it is imported; the tool must not end as if it had succeeded.
     except (Exception, SystemExit) as e:
         absent = isinstance(e, ModuleNotFoundError) and f"{name}.".startswith(f"{e.name}.")
         if not absent:
@@ -381,7 +381,7 @@ def import_here(flag: str, name: str) -> ModuleType:
 
 
 def print_user_traceback(error: BaseException) -> None:
-    """Prints an exception from the first frame on that is a user's; nothing where there is none."""
+    """Prints a traceback from the user's first frame on; nothing if no frame is a user's."""
     users = error.__traceback__
     while users is not None and _is_ours(users):
         users = users.tb_next
@@ -390,13 +390,13 @@ def print_user_traceback(error: BaseException) -> None:
 
 
 def _is_ours(entry: TracebackType) -> bool:
-    """Whether code runs that belongs to the tools, or imports a module for them."""
+    """Whether the code of a frame belongs to the tools, or to Python's import system."""
     file = entry.tb_frame.f_code.co_filename
     return file.startswith((_HERE, _IMPORTLIB, "<frozen importlib"))
 
 
 def read_bytes(path: str) -> bytes:
-    """The contents of a file; of stdin where the path is ``-``."""
+    """The contents of a file, or of stdin if the path is ``-``."""
     try:
         if path == "-":
             if sys.stdin is None:
@@ -409,10 +409,10 @@ def read_bytes(path: str) -> bytes:
 
 
 def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -> None:
-    """Writes the file of ``-o``; to stdout where that is ``-`` or not given.
+    """Writes the file of ``-o``, or stdout if that is ``-`` or not given.
 
     Args:
-      is_mlir: it is MLIR text, which a terminal shows in colour; files and pipes get it as it is.
+      is_mlir: whether it is MLIR text, which is coloured on a terminal, not in files and pipes.
     """
     path = arguments.get("o")
     if path is None or path == "-":
@@ -431,7 +431,7 @@ def write_bytes(arguments: CommandLine, data: bytes, *, is_mlir: bool = False) -
 
 @contextlib.contextmanager
 def output_file(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to, which is removed if that fails or is interrupted, as LLVM's tools do.
+    """A file to write to; it is removed if writing fails or is interrupted, as in LLVM's tools.
 
     Raises:
       UsageError: it cannot be opened or written.
@@ -444,7 +444,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
         with file:
             yield file
     except BaseException as e:
-        # Not a device, nor a pipe.
+        # A device or a pipe stays.
         if os.path.isfile(path):
             os.unlink(path)
         if isinstance(e, OSError):
@@ -453,7 +453,7 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
 
 
 def display_path(path: str) -> str:
-    """The name under which diagnostics speak of an input."""
+    """The name of an input in diagnostics."""
     return "<stdin>" if path == "-" else path
 
 
@@ -465,14 +465,14 @@ def single_input(arguments: CommandLine) -> str:
 
 
 def surplus(arguments: CommandLine, expected: str) -> UsageError:
-    """An error about input files, which may have been meant for a flag."""
+    """An error about surplus input files, which may have been meant for a flag."""
     args = arguments.get("args")
     hint = "" if args is None else f"; --args takes one word: --args '{args}, ...'"
     return UsageError(f"{expected}, got {' '.join(arguments.positional)}{hint}")
 
 
 def diagnostics_from(error: JaxmlirError, filename: str) -> list[Diagnostic]:
-    """An error as diagnostics about ``filename``; where a pass raised it, a note names the pass."""
+    """An error as diagnostics about ``filename``, with its notes, e.g. which pass raised it."""
     if isinstance(error, DiagnosticError):
         diagnostics = [d.placed(filename) for d in error.diagnostics]
     else:
@@ -490,7 +490,7 @@ def print_diagnostics(
     """Prints ``file:line:col: error: message``, the source line and a caret, as mlir-opt does.
 
     Args:
-      text: what is in ``filename``; by default that is looked for.
+      text: the contents of ``filename``; by default, lines are read from the file.
     """
     lines = text.split("\n") if text is not None else []
     painted = _painted if _is_colored(sys.stderr) else _plain
@@ -506,7 +506,7 @@ def print_diagnostics(
                 print(f"{line}\n{_blanks(line, message.col)}{caret}", file=sys.stderr)
 
 
-# As LLVM's tools have them.
+# The colours of LLVM's tools.
 _COLORS = {"error": "1;31", "warning": "1;35", "remark": "1;34", "note": "1;30"}
 _wants_color: ContextVar[bool | None] = ContextVar("color", default=None)
 
@@ -528,12 +528,12 @@ def _plain(text: str, code: str) -> str:
 
 
 def _blanks(line: str, column: int) -> str:
-    """What to print before a caret under ``column``; tabs stay, for their width is unknown."""
+    """The blanks before a caret under ``column``; tabs stay, since their width is unknown."""
     return "".join("\t" if c == "\t" else " " for c in line[: max(column - 1, 0)])
 
 
 def flattened(diagnostics: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """Diagnostics and their notes, each note after what it is of."""
+    """Diagnostics and their notes, each note after the diagnostic that it belongs to."""
     for d in diagnostics:
         yield d
         yield from flattened(d.notes)

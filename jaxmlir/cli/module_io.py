@@ -1,6 +1,6 @@
-"""Modules from files that somebody else wrote, and to files, as the command line tools do it.
+"""Reads modules from files of any origin, and writes modules, for the command line tools.
 
-Text goes to MLIR's parser, which survives anything; bytecode to a child process (see
+MLIR's parser reads text, as it survives anything; a child process reads bytecode (see
 :mod:`jaxmlir.dialect.bytecode`).
 """
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 def is_artifact(data: bytes) -> bool:
-    """Whether a file may be an artifact: neither text nor bytecode has three zeros and a brace
-    where the header of a safetensors file begins."""
+    """Whether a file may be an artifact: three zeros and a brace where the header of a safetensors
+    file begins are neither text nor bytecode."""
     return data[5:9] == b"\0\0\0{"
 
 
 def check_module(text: str, filename: str) -> None:
-    """Checks that a text is one ``builtin.module``, which MLIR else puts around what is none.
+    """Checks that a text is one ``builtin.module``; MLIR would put one around anything else.
 
     Raises:
       ParseError: it is not.
@@ -56,7 +56,7 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
     """The module in a file of text or bytecode, and its text.
 
     Raises:
-      ParseError: it is none.
+      ParseError: the file does not hold a module.
     """
     text = to_text(data)
     from_file = path != "-" and not is_bytecode(data)
@@ -64,7 +64,7 @@ def read_module(path: str, data: bytes) -> tuple[ir.Module, str]:
 
 
 def whole_module(program: Program) -> ir.Module:
-    """The module to write down, with the elements of its large constants."""
+    """The module to write to a file, with the elements of its large constants."""
     from jaxmlir.bridge.resources import put_in
 
     module = program.written_module()
@@ -104,7 +104,7 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
     """The program of an artifact; its arrays are mapped, unless it came from stdin.
 
     Raises:
-      ArtifactError: it is none that can be loaded.
+      ArtifactError: the artifact cannot be loaded.
       VerificationError: its program is invalid.
     """
     from jaxmlir.artifact.container import map_file
@@ -117,10 +117,10 @@ def read_artifact(path: str, data: bytes, custom_calls: Collection[str] = ()) ->
 
 
 def read_program(path: str, custom_calls: Collection[str] = ()) -> Program:
-    """The program in a file, an artifact or a module; in stdin where the path is ``-``.
+    """The program in a file, an artifact or a module; in stdin if the path is ``-``.
 
     Args:
-      custom_calls: what the program of an artifact may reach beyond XLA.
+      custom_calls: what an artifact's program may use beyond XLA.
 
     Raises:
       UsageError: the file cannot be read.

@@ -1,6 +1,6 @@
-"""``jaxmlir-translate``: between the jaxpr dialect and what is next to it.
+"""``jaxmlir-translate``: from and to the jaxpr dialect.
 
-A Python function, or a module of StableHLO, becomes a module of the dialect; a module becomes
+A Python function, or a module of StableHLO, becomes a module of the dialect. A module becomes
 StableHLO, a printed jaxpr, or a page to explore it in a browser.
 """
 
@@ -59,7 +59,7 @@ FLAGS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the tool; the exit status is 1 where anything went wrong."""
+    """Runs the tool; the exit status is 1 if anything went wrong."""
     return command_line.run_tool("jaxmlir-translate", _main, argv)
 
 
@@ -129,7 +129,7 @@ def _trace(target: str, args: str, kwargs: str) -> Program:
     except JaxmlirError:
         raise
     except (Exception, SystemExit) as e:
-        # Where the function was not even called, the message says it all.
+        # If the function was not even called, the message says everything.
         command_line.print_user_traceback(e)
         raise UsageError(
             f"tracing {target} with ({args}{', ' if args and kwargs else ''}{kwargs}) raised "
@@ -152,7 +152,7 @@ def _find_function(target: str) -> Callable[..., Any]:
     return resolved
 
 
-# What may be written; without any of these, the module.
+# The possible outputs; without any of these, the module is written.
 _OUTPUTS = ("to-stablehlo", "to-jaxpr", "to-html", "emit-artifact", "compile-for", "describe")
 _EXCLUSIVE = (
     *itertools.combinations(_OUTPUTS, 2),
@@ -233,7 +233,7 @@ def _output(program: Program, arguments: CommandLine) -> bytes:
 
 
 def _platforms(arguments: CommandLine) -> list[str]:
-    """What ``--platforms`` lists; nothing is JAX's default."""
+    """The platforms that ``--platforms`` lists; an empty list means JAX's default."""
     text = arguments.get("platforms") or ""
     return [name.strip() for name in text.split(",")] if text.strip() else []
 

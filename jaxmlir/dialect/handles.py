@@ -1,12 +1,13 @@
-"""What a module names instead of holding it: Python objects by handle, and large arrays.
+"""Objects that a module names instead of holding them: Python objects, and large arrays.
 
-A parameter such as a ``pure_callback``'s function has no textual form.  In the IR it is a name,
-``{handle = "h3"}``; the object waits here.  A :class:`~jaxmlir.program.program.Program` holds the
-boxes of the handles its module names, so an object lives as long as a program that needs it, and
-text of that program can be parsed again in the same process.  Saving such a program is an error.
+A parameter such as a ``pure_callback``'s function has no textual form.  In the IR it is a handle,
+``{handle = "h3"}``; the object is in a box of this name.  A
+:class:`~jaxmlir.program.program.Program` holds the boxes of the handles its module names, so an
+object lives as long as a program that needs it, and the program's text can be parsed again in the
+same process.  Saving such a program is an error.
 
-An array of an artifact stays in its file, which is mapped into memory; it is looked at when it is
-first used, and only then is it known whether its bytes are those that were saved.
+An array of an artifact stays in its file, which is mapped into memory.  It is only read, and its
+bytes checked against those that were saved, when it is first used.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class Box:
 
 _counter = itertools.count()
 _by_name: weakref.WeakValueDictionary[str, Box] = weakref.WeakValueDictionary()
-# id() is a safe key: while the box is here, its object is alive.
+# id() is a safe key: while the box exists, its object is alive.
 _by_id: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()
 _immortal: dict[str, Box] = {}
 
 
 def box(value: Any) -> Box:
-    """The box of an object, made on first sight.  Drop it and the handle is gone."""
+    """The box of an object, made on first use.  Its handle is valid while the box is alive."""
     boxed = _by_id.get(id(value))
     if boxed is None:
         boxed = Box(f"h{next(_counter)}", value)
@@ -48,15 +49,15 @@ def box(value: Any) -> Box:
 
 
 def keep(value: Any) -> str:
-    """The handle of an object that must live as long as the process: avals and dtypes, which the
-    MLIR types that name them outlive."""
+    """The handle of an object that is kept alive for the whole process, for avals and dtypes: MLIR
+    types that name them are never freed."""
     boxed = box(value)
     _immortal[boxed.name] = boxed
     return boxed.name
 
 
 def find_box(name: str) -> Box | None:
-    """The box behind a handle, ``None`` where nothing holds it."""
+    """The box behind a handle; ``None`` if nothing holds it."""
     return _by_name.get(name)
 
 
@@ -81,11 +82,11 @@ def get_box(name: str) -> Box:
 
 
 class UnreadArray(NamedTuple):
-    """An array that nobody has looked at.
+    """An array that has not been read yet.
 
     Attributes:
       read: checks the bytes and returns the array.
-      shape, dtype: the array's.
+      shape, dtype: those of the array.
     """
 
     read: Callable[[], Any]

@@ -52,7 +52,7 @@ def constant_like(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     return [w.filled(w.types(op)[0], attribute(op, "value"))]
 
 
-# Where operands that are shapes fit the static types, they say nothing more.
+# Operands that are shapes add nothing where the result types are static.
 @rule("iota", "dynamic_iota")
 def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
     (type_,) = w.types(op)
@@ -62,7 +62,7 @@ def iota(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _shaped(w: BodyWriter, type_: ir.Type, shape: Sequence[ir.Value]) -> ir.Type:
-    """A type with the sizes that an operand says, where they are not numbers."""
+    """A type with the sizes that an operand gives, if its own are not numbers."""
     if not is_open(type_):
         return type_
     return tensor(w.known_numbers(shape[0], "sizes"), type_.element_type)
@@ -127,7 +127,7 @@ def get_dimension_size(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 @rule("real_dynamic_slice")
 def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A slice; or what JAX writes of a start that is computed and a size that is not a number."""
+    """A slice; a ``dynamic_slice``, as in JAX, if the start is computed and the size is known."""
     x, *bounds = operands
     types = w.types(op)
     strides = w.known_numbers(bounds[2], "strides")
@@ -143,7 +143,7 @@ def real_dynamic_slice(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Valu
 
 
 def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
-    """How much is between the bounds of a slice, if its limit is its start and a known size."""
+    """The sizes of a slice, if its limit is its start plus known sizes; else ``None``."""
     _, start, limit, _ = op.operands
     total = defining_op(limit, "stablehlo.add")
     if total is None or start not in total.operands:
@@ -154,7 +154,7 @@ def _sizes_of_slice(w: BodyWriter, op: Any) -> tuple[Any, ...] | None:
 
 
 def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
-    """The start of a slice before it is clamped to where it fits, as the dialect's op does too."""
+    """A slice's start before it was clamped, as the dialect's op clamps it, too."""
     op = defining_op(start, "jaxpr.clamp")
     if op is None:
         return start
@@ -165,7 +165,7 @@ def _unclamped(w: BodyWriter, start: ir.Value, last: list[Any]) -> ir.Value:
 
 
 def _element(w: BodyWriter, vector: ir.Value, k: int) -> ir.Value:
-    """An element of a vector of the dialect: the scalar that it is concatenated of, if it is."""
+    """An element of a vector of the dialect; a scalar, if the vector concatenates such."""
     op = defining_op(vector, "jaxpr.concatenate")
     if op is not None:
         parts = list(op.operands)
@@ -204,7 +204,7 @@ def _numbers_of(record: Any, numbers: Any, **names: str) -> Any:
 
 
 def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
-    """The indices with those of one place along the last dimension, as JAX has them."""
+    """The indices with each index vector along the last dimension, as JAX has them."""
     shape = shape_of(indices)
     if dim == len(shape):
         return w.reshape(indices, (*shape, 1))
@@ -215,10 +215,10 @@ def _indices_last(w: BodyWriter, indices: ir.Value, dim: int) -> ir.Value:
 
 @rule("gather", "dynamic_gather")
 def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Indices are clamped, as ``mode="clip"`` says, so the derivative goes where they point.
+    """StableHLO clamps indices, which is ``mode="clip"``: the derivative goes where they point.
 
-    Where they have been clamped, they are in bounds; and where another value is taken for those out
-    of bounds, that is ``mode="fill"``.
+    Indices that were clamped before become ``mode="promise_in_bounds"``. A select of another value
+    for indices out of bounds becomes ``mode="fill"``.
     """
     numbers = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
     x, indices, *rest = operands
@@ -245,8 +245,8 @@ def gather(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The only user of a gather and a number, if it takes that number wherever an index is out of
-    bounds: ``select(all(0 <= index & index <= limit), gather, number)``."""
+    """The only user of a gather, if it selects a number wherever an index is out of bounds, and
+    that number: ``select(all(0 <= index & index <= limit), gather, number)``."""
     uses = [use.owner.operation for use in op.results[0].uses]
     if len(uses) != 1 or uses[0].name != "stablehlo.select":
         return None
@@ -274,8 +274,7 @@ def _filling(w: BodyWriter, op: Any, limits: Sequence[Any]) -> tuple[Any, Any] |
 
 
 def _is_each(w: BodyWriter, value: ir.Value, wanted: list[Any], index: ir.Value) -> bool:
-    """Whether a value of the source has some numbers, or symbolic dimensions, in each row of an
-    index."""
+    """Whether each row of an index has these numbers or symbolic dimensions in a source value."""
     held: np.ndarray | None = None
     if value in w.env and (sizes := w.known(w.env[value])) is not None:
         flat = settled(sizes)
@@ -298,7 +297,7 @@ SPREADING = BROADCASTS | {"stablehlo.reshape"}
 def all_equal(array: np.ndarray, number: Any) -> bool:
     """Whether every element of an array has the bits of a number."""
     if not any(array.strides):
-        # One element that is repeated.
+        # A single broadcast element.
         array = array.reshape(-1)[:1]
     return array.tobytes() == np.full_like(array, number).tobytes()
 
@@ -311,8 +310,8 @@ def _behind(value: ir.Value) -> ir.Value:
 
 
 def held_by(value: ir.Value) -> np.ndarray | None:
-    """The numbers of a value of the source: a constant, or one that is repeated; a scalar that is
-    repeated to sizes that are not numbers stays one."""
+    """The numbers of a source value: a constant, broadcast or not. A scalar that is broadcast to
+    sizes which are not numbers stays a scalar."""
     op = value.owner
     if isinstance(op, ir.Block):
         return None
@@ -336,12 +335,12 @@ def held_by(value: ir.Value) -> np.ndarray | None:
 
 @functools.lru_cache(256)
 def _scalar(number: ir.Attribute) -> np.ndarray:
-    """The number of a constant, which is often that of many."""
+    """The number of a scalar constant; cached, as many ops share constants."""
     return codec.decode(number)
 
 
 def _is_in_bounds(indices: ir.Value, limits: Sequence[int]) -> bool:
-    """Whether indices have been clamped to what the gather clamps to."""
+    """Whether indices are in bounds: clamped to what the gather clamps to, or constants."""
     clamp = defining_op(indices, "stablehlo.clamp")
     if clamp is None:
         held = held_by(indices)
@@ -430,7 +429,7 @@ def _scatter_by(
     indices: Any,
     updates: Any,
 ) -> Any:
-    """JAX's scatter by a function, or by one that it knows."""
+    """JAX's ``scatter`` by any function, or its ``scatter_mul``."""
     primitive = lax.scatter_p if how is None else lax.scatter_mul_p
     scalar = jax.ShapeDtypeStruct((), x.dtype)
     jaxpr = jax.make_jaxpr(combine)(scalar, scalar)
@@ -448,8 +447,8 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
     """How a region of ``2 * n`` scalars combines the k-th of the first and of the last ``n``.
 
     Returns:
-      For each k the dialect's name of an op, or ``"second"`` where the last one is taken; ``None``
-      of another region.
+      For each k the dialect's name of an op, or ``"second"`` if the last one is taken; ``None`` for
+      another region.
     """
     arguments, results = list(block.arguments), list(end_of(block).operands)
     if len(arguments) != 2 * n or len(results) != n:
@@ -459,7 +458,7 @@ def combinations(block: ir.Block, n: int) -> list[str] | None:
         pair = arguments[k], arguments[n + k]
         placed = defining_op(value, "sdy.sharding_constraint")
         if placed is not None:
-            # JAX says of a scalar that it may be kept anywhere.
+            # JAX writes an open sharding for a scalar.
             value = placed.operands[0]
         if value == pair[1]:
             names.append("second")
@@ -494,7 +493,7 @@ def _algorithm(op: Any) -> dict[str, Any]:
         try:
             hlo_attr = preset._convert_to_hlo_attr(*types)
         except ValueError:
-            # It is not for numbers of these types.
+            # The preset does not have these types.
             continue
         if str(hlo_attr) == str(op.attributes["algorithm"]):
             return {"precision": preset}
@@ -612,7 +611,7 @@ def convolution(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def pairs(op: Any, name: str, n: int) -> tuple[tuple[int, int], ...]:
-    """A padding, low and high, of each of ``n`` dimensions; nothing where none is given."""
+    """The low and high padding of each of ``n`` dimensions; zeros if none is given."""
     padding = attribute(op, name)
     if padding is None:
         return ((0, 0),) * n

@@ -1,4 +1,4 @@
-"""Elementwise ops, and those that JAX has no primitive for but a function."""
+"""Elementwise ops; for some of them, JAX has a function instead of a primitive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAME_IN_CHLO = """
 acos acosh asin asinh atan atanh bessel_i1e cosh digamma erf erf_inv erfc lgamma
 next_after:nextafter polygamma sinh square zeta
 """
-# What canonicalization of other compilers leaves among the ops of StableHLO, on tensors.
+# Ops on tensors that other compilers' canonicalization mixes into StableHLO.
 _SAME_IN_ARITH = """
 addf:add addi:add subf:sub subi:sub mulf:mul muli:mul divf:div remf:rem negf:neg maximumf:max
 minimumf:min maxsi:max minsi:min andi:and ori:or xori:xor
@@ -43,7 +43,7 @@ PLAIN.update(
 
 
 def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """One op of the same meaning, as accurate as it says."""
+    """Writes one op of the same meaning, with the accuracy that the source op asks for."""
     params = {}
     accuracy = op.attributes["result_accuracy"] if "result_accuracy" in op.attributes else None
     if accuracy is not None and "DEFAULT" not in (text := str(accuracy)):
@@ -60,15 +60,15 @@ def _with_accuracy(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 RULES.update(dict.fromkeys(PLAIN, _with_accuracy))
 
-# Of booleans, JAX has these as bitwise ops.
+# On booleans, JAX has these as bitwise ops.
 _ARITHMETIC = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and"}
 _NAMES = {"multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "sub"}
 
 
 @rule(*_ARITHMETIC)
 def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """``add`` of numbers is ``add``, of booleans ``or``; a number times itself is the power that
-    JAX writes so, whose derivative is one product."""
+    """``add`` of numbers stays ``add``, and of booleans becomes ``or``. A number times itself
+    becomes ``integer_pow``, as in JAX, whose derivative is a single product."""
     name = arithmetic_name(op.name, op.results[0].type)
     if name == "mul" and operands[0] == operands[1]:
         return w.emit("integer_pow", operands[:1], w.types(op), y=2)
@@ -76,7 +76,7 @@ def arithmetic(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def arithmetic_name(name: str, type_: ir.Type) -> str:
-    """The dialect's name of an op of StableHLO, some of which JAX has for numbers only."""
+    """The dialect's name of a StableHLO op; JAX has some for numbers only, not for booleans."""
     name = name.removeprefix("stablehlo.")
     if name in ("add", "multiply") and str(type_.element_type) == "i1":
         return _ARITHMETIC[name]
@@ -99,7 +99,7 @@ def power(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _integer_power(x: Any, y: Any) -> Any:
-    """Square and multiply; of a negative exponent 1 / x**-y, rounded towards zero."""
+    """Square and multiply; for a negative exponent, 1 / x**-y rounded towards zero."""
     result = jnp.ones_like(x)
     base, left = x, y
     for _ in range(jnp.iinfo(x.dtype).bits):
@@ -122,8 +122,7 @@ def part(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("clamp")
 def clamp(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """Bounds that are scalars are repeated: the derivative of JAX's ``clamp`` is to be of one
-    shape."""
+    """Scalar bounds are broadcast: the derivative of JAX's ``clamp`` needs a single shape."""
     (type_,) = w.types(op)
     full = operands[1].type
     same = [v if shape_of(v) else w.broadcast(v, full) for v in operands]
@@ -140,7 +139,7 @@ def conj(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("cbrt")
 def cbrt(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX has that of real numbers; of complex ones it is the principal root."""
+    """JAX's op is for real numbers only; the cube root of a complex one is the principal root."""
     if not isinstance(operands[0].type.element_type, ir.ComplexType):
         return _with_accuracy(w, op, operands)
     return w.traced(lambda z: z ** np.asarray(1 / 3, z.dtype), operands, w.types(op))
@@ -181,8 +180,8 @@ def convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("bitcast_convert")
 def bitcast_convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """JAX has that of real numbers; a complex one is two of them, and a boolean one of many bits of
-    an integer."""
+    """JAX's op is for real numbers only: a complex number is bitcast as two of them, and a boolean
+    as one bit of an integer."""
     (type_,) = w.types(op)
     elements = [type_.element_type, operands[0].type.element_type]
     special = any(str(e) == "i1" or isinstance(e, ir.ComplexType) for e in elements)
@@ -192,7 +191,7 @@ def bitcast_convert(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def _bitcast(x: Any, type_: Any) -> Any:
-    """An array as one of another type with the same bits, the lowest one first."""
+    """Reinterprets the bits of an array as another type, the lowest bit first."""
     bits = _bits_of(x)
     return _of_bits(
         bits.reshape(*type_.shape, bits.size // (math.prod(type_.shape) or 1)), type_.dtype
@@ -212,7 +211,7 @@ def _bits_of(x: Any) -> Any:
 
 
 def _of_bits(bits: Any, dtype: Any) -> Any:
-    """The array of a dtype whose elements have some bits, along the last dimension."""
+    """The array of a dtype whose elements have the bits along the last dimension."""
     if dtype == np.bool_:
         return bits[..., 0]
     if dtypes.issubdtype(dtype, np.complexfloating):
@@ -235,15 +234,15 @@ rule("optimization_barrier")(renamed("optimization_barrier"))
 
 @rule("map")
 def mapped(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The region of scalars, written of tensors."""
+    """Applies the region, which is written for scalars, to whole tensors."""
     return lifted(w, op.regions[0].blocks[0], operands, shape_of(operands[0]))
 
 
 def lifted(w: BodyWriter, block: ir.Block, operands: Values, shape: tuple[int, ...]) -> Values:
-    """The ops of a region of scalars on tensors of a shape; what it returns.
+    """Applies the ops of a region of scalars to tensors of a shape; returns the region's results.
 
     Raises:
-      ImportingError: one is not elementwise.
+      ImportingError: an op is not elementwise.
     """
     env = dict(zip(block.arguments, operands, strict=True))
 
@@ -288,7 +287,7 @@ _POINTWISE = frozenset(
 
 
 def _by_function(*names: str) -> Any:
-    """Registers a JAX function that does what some ops do."""
+    """Registers a JAX function as the rule of some ops."""
 
     def register(fun: Any) -> Any:
         @rule(*names)
@@ -308,7 +307,7 @@ _by_function("chlo.tan")(lax.tan)
 
 @_by_function("chlo.mulhi")
 def _mulhi(x: Any, y: Any) -> Any:
-    """The high half of the product of two integers, by the products of their halves."""
+    """The high half of the product of two integers, from the products of their halves."""
     signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
     bits = jnp.iinfo(x.dtype).bits
     dtype = np.dtype(f"uint{bits}")

@@ -1,8 +1,8 @@
 """Linear algebra, Fourier transforms, and custom calls.
 
-JAX's lowering of a factorisation on a CPU is a call of LAPACK, a check of what that says of its
-success, and NaNs where it had none.  The call becomes the primitive, whose derivative is known and
-which has that check inside; what it said is computed again from the NaNs.
+On a CPU, JAX lowers a factorisation to a LAPACK call, a check of the status that it returns, and
+NaNs where it failed. The call becomes JAX's primitive, which has a known derivative and includes
+that check. The status is computed from the NaNs.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def fft(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @rule("cholesky")
 def cholesky(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The derivative is along symmetric matrices, as JAX's is, so a gradient is one of these."""
+    """The derivative is along symmetric matrices, as in JAX, so a gradient is symmetric."""
     lower = attribute(op, "lower", False)
     factor, model = (functools.partial(_factor, lower, k) for k in (False, True))
     return w.traced(differentiated_as(model, factor), operands, w.types(op))
 
 
 def _factor(lower: bool, symmetrized: bool, x: Any) -> Any:
-    """The factor of a triangle of a matrix, or of the mean of both."""
+    """The factor of one triangle of a matrix, or of the mean of both triangles."""
 
     def adjoint(x: Any) -> Any:
         return jnp.conj(jnp.swapaxes(x, -1, -2))
@@ -115,7 +115,7 @@ def batch_norm_training(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Val
 
 @rule("batch_norm_grad")
 def batch_norm_grad(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """The gradient of ``batch_norm_training``, of the moments that are given, not the operand's."""
+    """The gradient of ``batch_norm_training``, at given moments instead of the operand's own."""
     epsilon = attribute(op, "epsilon")
     feature = attribute(op, "feature_index")
 
@@ -144,7 +144,7 @@ def top_k(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 # --- custom calls ---------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[[BodyWriter, Any, list[ir.Value], dict[str, Any]], Values]] = {}
-"""The rules of custom calls by target; of LAPACK's without the letter of the type."""
+"""The rules of custom calls by target; LAPACK's are without the letter of the type."""
 
 _REFUSED = {
     "xla_python_cpu_callback": "a Python function, which is in no module",
@@ -166,7 +166,7 @@ def custom(*targets: str) -> Callable[[Any], Any]:
 
 @custom("shape_assertion")
 def shape_assertion(w: BodyWriter, op: Any, operands: list[ir.Value], config: Any) -> Values:
-    """Nothing, where it is true for all sizes that arguments of the function's types have."""
+    """Writes nothing if the assertion holds for all sizes that the arguments' types allow."""
     if w.raising.told is None or w.source != w.raising.told:
         condition = w.known(operands[0])
         if condition is None or settled(condition, wrapping=False) != (True,):
@@ -197,7 +197,7 @@ def custom_call(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 
 def ffi_call(w: BodyWriter, op: Any, operands: list[ir.Value], target: str, config: Any) -> Values:
-    """A call of a foreign function that nothing is known of: it runs and has no derivative."""
+    """A call of an unknown foreign function: it can run, and has no derivative."""
     attributes = {}
     legacy = None
     version = attribute(op, "api_version", 1)
@@ -236,7 +236,7 @@ def _layouts(op: Any, name: str) -> Any:
 
 
 def _ffi_value(attr: ir.Attribute) -> Any:
-    """An attribute of a foreign function as JAX takes it: numbers keep their width."""
+    """An attribute of a foreign function as JAX takes it: numbers keep their bit width."""
     if isinstance(attr, ir.BoolAttr):
         return attr.value
     if isinstance(attr, (ir.IntegerAttr, ir.FloatAttr)):
@@ -251,7 +251,7 @@ def _ffi_value(attr: ir.Attribute) -> Any:
 
 @custom("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 def identity(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    """Where values are kept says nothing of what they are."""
+    """Dropped: where values are kept does not change what they are."""
     (type_,) = w.types(op)
     if operands[0].type != type_:
         raise ImportingError("values that differ from device to device cannot be raised")
@@ -261,9 +261,9 @@ def identity(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str,
 def _status(
     w: BodyWriter, op: Any, result: ir.Value, type_: ir.Type, core_rank: int = 2
 ) -> ir.Value:
-    """What LAPACK would have said: 1 where it failed, and the primitive gave NaNs, and else 0.
+    """LAPACK's status: 1 where it failed, i.e. where the primitive gives NaNs, and else 0.
 
-    Where JAX asks for it, to put NaNs, they are there already.
+    If JAX only uses the status to select NaNs, it is 0: the primitive's results have the NaNs.
     """
     status = list(op.results)[-1]
     guarded = _guarded(status, set(op.results))
@@ -281,12 +281,12 @@ def _status(
     return w.traced(failed, [result], [type_])[0]
 
 
-# What JAX makes of a status: whether all is well, for each element of a result.
+# JAX compares a status with 0 and broadcasts the result to the elements of a factor.
 
 
 def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | None:
-    """The selects of a result, or NaNs where LAPACK failed, with that result; ``None`` where
-    something else is made of the status."""
+    """The selects between a result and NaNs that depend on the status, each with that result;
+    ``None`` if the status has another use."""
     selects: dict[Any, ir.Value] = {}
     pending = [use.owner.operation for use in status.uses]
     for user in pending:
@@ -303,7 +303,7 @@ def _guarded(status: ir.Value, results: set[ir.Value]) -> dict[Any, ir.Value] | 
 
 
 def _is_of(value: ir.Value, results: set[ir.Value]) -> bool:
-    """Whether a value is a result of a call, or is made of two as a complex number."""
+    """Whether a value is a result of a call, or a complex number made of two results."""
     if value in results:
         return True
     op = value.owner
@@ -341,7 +341,7 @@ def getrf(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
     _status(w, op, factors, status)
     users = [use.owner.operation for use in op.results[1].uses]
     if all(user.name == "stablehlo.subtract" and _is_one(user.operands[1]) for user in users):
-        # JAX counts them from 0, as the primitive does.
+        # JAX subtracts 1 to count from 0, as the primitive does.
         w.passed_on.update(dict.fromkeys(users, op.results[1]))
     else:
         pivot_rows = w.one("add", [pivot_rows, w.filled(pivots, 1)], pivots)
@@ -448,7 +448,7 @@ def sytrd(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, An
 
 @custom("lapack_gtsv_ffi")
 def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]) -> Values:
-    """What LAPACK leaves of the diagonals, JAX does not look at."""
+    """JAX does not use the diagonals that LAPACK overwrites."""
     *diagonals, solution, status = w.types(op)
     solved = w.one("tridiagonal_solve", operands, solution)
     return [*(w.filled(t, 0) for t in diagonals), solved, _status(w, op, solved, status)]
@@ -458,7 +458,7 @@ def gtsv(w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any
 def approx_top_k(
     w: BodyWriter, op: Any, operands: list[ir.Value], config: dict[str, Any]
 ) -> Values:
-    """The comparator's name tells whether the largest or the smallest are wanted."""
+    """The comparator's name tells whether the largest or the smallest elements are wanted."""
     (comparator,) = attribute(op, "called_computations")
     values, indices = w.types(op)
     params: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Reductions, of everything or of windows; sorting."""
+"""Reductions over dimensions and over windows; sorting."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def is_identity(how: str, value: ir.Value) -> bool:
 
 @rule("reduce")
 def reduce(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """A known monoid's own primitive, if it begins with that one's identity or with a value that
-    is not known; argmax and argmin, as JAX writes them; and else ``reduce``."""
+    """A known monoid becomes its own primitive, if the initial value is the identity or unknown;
+    JAX's regions of ``argmax`` and ``argmin`` become these ops; else it becomes ``reduce``."""
     n = len(op.results)
     arrays, inits = operands[:n], operands[n:]
     axes, types = attribute(op, "dimensions"), w.types(op)
@@ -109,7 +109,7 @@ def _folded(
 
 
 class _ReductionFunction(NamedTuple):
-    """A reduction of JAX's as a function of operands and initial values."""
+    """A reduction of JAX as a function of operands and initial values."""
 
     reduction: Callable[..., Any]
     combine: Callable[..., Any]
@@ -155,7 +155,7 @@ def _arg_reduction(
             dtype = dtype_of(index.element_type)
             place = w.one(name, [arrays[0]], index, axes=axes, index_dtype=dtype)
             if next(op.results[0].uses, None) is None:
-                # Nobody asks for the element.
+                # The element is not used.
                 return [w.filled(tensor(shape_of(place), value.element_type), 0), place]
             pick = functools.partial(_pick, axis=axes[0])
             return [*w.traced(pick, [arrays[0], place], [value]), place]
@@ -168,13 +168,13 @@ def _pick(x: Any, index: Any, axis: int) -> Any:
 
 
 def _three(element: ir.Type) -> jax.ShapeDtypeStruct:
-    """An array of three elements of a type: what regions do says nothing of shapes."""
+    """An array of three elements of a type: regions do not depend on the shape."""
     return jax.ShapeDtypeStruct((3,), dtype_of(element))
 
 
 @functools.cache
 def _arg_region(name: str, element: ir.Type, index: ir.Type) -> tuple[str, ...] | None:
-    """The text of the region that JAX writes for ``argmax`` of a type."""
+    """The texts of the region that JAX lowers ``argmax`` or ``argmin`` of a type to."""
 
     def arg(x: Any) -> Any:
         return getattr(lax, f"{name}_p").bind(x, axes=(0,), index_dtype=dtype_of(index))
@@ -203,7 +203,7 @@ def reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
 
 @custom("stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(w: BodyWriter, op: Any, operands: list[ir.Value], _: Any) -> Values:
-    """Windows whose sizes, strides, dilations and padding are operands; a function combines."""
+    """The window is given by operands, and a function combines the elements."""
     n = 2 * len(op.results)
     sizes, strides, base, dilation, padding = (w.known_numbers(v, "windows") for v in operands[n:])
     window = {
@@ -252,9 +252,9 @@ def _hashable(window: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
 def _known_windows(
     w: BodyWriter, how: str, x: ir.Value, init: ir.Value, type_: ir.Type, window: dict[str, Any]
 ) -> ir.Value:
-    """Sums of windows, or their greatest or smallest elements.
+    """Sums, maxima or minima of windows.
 
-    JAX cannot transpose the latter where windows are dilated.
+    JAX cannot transpose maxima and minima of dilated windows; these get the derivative of a fold.
     """
     name = f"reduce_window_{_REDUCTIONS.get(how, how)}"
     if how == "add" or set(window["window_dilation"]) <= {1} or not has_derivative([type_]):
@@ -279,8 +279,8 @@ def _cumulative(
     window: dict[str, Any],
     how: str | None,
 ) -> ir.Value | None:
-    """A window that is as long as a dimension, and ends or begins at the element: the cumulative
-    op, whose derivative is known for products, too."""
+    """The cumulative op, if the window is as long as a dimension and ends or begins at the element.
+    Its derivative is known for products, too."""
     shape = shape_of(array)
     ones = (1,) * len(shape)
     if (not is_open(type_) and sizes_of(type_) != shape) or 0 in shape:
@@ -312,7 +312,7 @@ def _cumulative(
 
 @functools.cache
 def _logsumexp_region(element: ir.Type) -> tuple[str, ...] | None:
-    """The text of the region that JAX writes for ``cumlogsumexp`` of a type."""
+    """The texts of the region that JAX lowers ``cumlogsumexp`` of a type to."""
     if not dtypes.issubdtype(dtype_of(element), np.inexact):
         return None
     return region_by_jax(lax.cumlogsumexp, [_three(element)], "stablehlo.reduce_window")
@@ -373,8 +373,8 @@ def _only_compare(block: ir.Block) -> Any | None:
 
 @rule("sort")
 def sort(w: BodyWriter, op: Any, operands: list[ir.Value]) -> Values:
-    """``sort`` by as many keys as JAX's comparator of that text compares; of one key that is
-    compared by an op, up or down; and else by the rank of each element among the others."""
+    """JAX's comparator of several keys becomes ``sort`` by these keys; a comparison of one key
+    becomes ``sort`` up or down; any other comparator sorts by the rank of each element."""
     rank = len(shape_of(operands[0]))
     dimension = attribute(op, "dimension", -1) % rank
     stable = attribute(op, "is_stable", False)
@@ -430,9 +430,9 @@ def _sort_by(
     total: bool,
     params: dict[str, Any],
 ) -> Values | None:
-    """Sorts by one key, upwards, or downwards by what is sorted upwards the other way.
+    """Sorts by one key; a descending sort is an ascending one by the negated or inverted key.
 
-    Of floats without a total order, what becomes of NaN is nowhere said; JAX puts them last.
+    Without a total order, the place of NaN is not specified; JAX puts NaNs last.
     """
     x = operands[key]
     element = x.type.element_type
@@ -450,9 +450,9 @@ def _sort_by(
 def _sort_by_rank(
     w: BodyWriter, block: ir.Block, operands: Values, types: Values, dimension: int
 ) -> Values:
-    """Sorts by any comparator: an element's place is the number of those that go before it.
+    """Sorts by any comparator: an element's place is the number of elements before it.
 
-    Each pair is compared, so it takes memory of the square of the dimension's size.
+    It compares all pairs, so its memory is quadratic in the dimension's size.
     """
     shape = shape_of(operands[0])
     rank, size = len(shape), shape[dimension]
@@ -461,7 +461,7 @@ def _sort_by_rank(
             f"its comparator is none of JAX's, and {size} elements are too many to be compared "
             f"in pairs; expected at most {_MAX_RANKED}, or a comparator that compares keys"
         )
-    # pairs[..., i, j] along the dimension and a new one after it.
+    # pairs[..., i, j]: i along the dimension, j along a new one after it.
     wide = (*shape[: dimension + 1], size, *shape[dimension + 1 :])
     first = [d if d <= dimension else d + 1 for d in range(rank)]
     second = [d if d < dimension else d + 1 for d in range(rank)]

@@ -1,10 +1,10 @@
-"""Checks of the functions that an op names: they take what it passes, and give what it expects.
+"""Checks that the functions an op refers to take what it passes, and return what it expects.
 
-And of attributes: they are of their kind, and within their range, where JAX checks that before it
-makes an equation only.
+Also checks the kinds and ranges of attributes that JAX checks only before it makes an equation.
 
-JAX's abstract evaluation of a call looks at the called jaxpr's results, not always at its operands,
-and never at a custom derivative rule, which is a Python thunk there.  Here both are functions:
+JAX's abstract evaluation of a call looks at the results of the called jaxpr, but not always at its
+arguments, and never at a custom derivative rule, which is a Python thunk there.  Here rules are
+functions too:
 
 =====================  =============================================================================
 ``jvp_jaxpr``          ``(*primals, *tangents) -> (*results, *tangents)``
@@ -15,10 +15,10 @@ and never at a custom derivative rule, which is a Python thunk there.  Here both
 ``batches``            ``(*operands) -> (*results)``, with a dimension in front of those batched
 =====================  =============================================================================
 
-Tangents and cotangents out that are zero are left out, as the function's ``jaxpr.out_zeros`` tells,
-and those in that it is told of, as its ``jaxpr.in_zeros`` tells; residuals that are operands are
-left out of ``fwd_jaxpr``'s, as its ``jaxpr.input_fwds`` tells.  The rules of a list of
-``vjp_with_zeros`` are a forward rule and the backward rules that belong to it.
+Zero tangents and cotangents are left out of a function's results where its ``jaxpr.out_zeros`` says
+so, and of its arguments where its ``jaxpr.in_zeros`` says so.  Residuals that are operands are left
+out of the results of ``fwd_jaxpr`` where its ``jaxpr.input_fwds`` says so.  A list in
+``vjp_with_zeros`` has a forward rule and the backward rules that belong to it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
     if not _fits(attr, kind):
         return kind
     if kind == "axes":
-        # XLA ends the process over a mesh axis that is named twice.
+        # XLA aborts the process if a mesh axis is named twice.
         names = codec.decode(attr)
         return "different axes" if isinstance(names, tuple) and len({*names}) < len(names) else ""
     if kind in ("dimension", "dimensions") and len(op.operands):
@@ -94,7 +94,7 @@ def _unmet(op: Any, attr: ir.Attribute, kind: str) -> str:
 
 
 def _fits(attr: ir.Attribute, kind: str) -> bool:
-    """Whether an attribute can be of a kind, for those kinds that are easy to tell."""
+    """Whether an attribute can be of a kind; kinds that are hard to check accept everything."""
     if kind.endswith("?") and str(attr) == "none":
         return True
     for option in kind.removesuffix("?").split(" or "):
@@ -183,7 +183,7 @@ _KINDS: dict[str, _Fits] = {
 
 
 def _tag(attr: ir.Attribute) -> str:
-    """The class of the value that an attribute stands for, where that is a dictionary's key."""
+    """The class of an attribute's value, if it is encoded as the key of a dictionary."""
     return attr[0].name if isinstance(attr, ir.DictAttr) and len(attr) == 1 else ""
 
 
@@ -191,15 +191,15 @@ Functions = Mapping[str, func.FuncOp]
 
 
 def errors(op: Any, name: str, functions: Functions) -> Iterator[str]:
-    """The errors of the signatures of the functions that an op names, as texts that follow the op's
-    name.  The functions exist."""
+    """The errors of the signatures of the functions that an op refers to, as texts that follow the
+    op's name.  All symbols must be known."""
     check = _CHECKS.get(name)
     if check is not None:
         yield from check(_CheckedOp(op, functions))
 
 
 class _CheckedOp:
-    """An op with its functions at hand."""
+    """An op with access to the functions it refers to."""
 
     def __init__(self, op: Any, functions: Functions):
         self.attributes = dict(op.attributes.items())
@@ -260,7 +260,7 @@ class _CheckedOp:
 
 
 class _NamedFunction:
-    """One function that an op names."""
+    """One function that an op refers to."""
 
     def __init__(self, attribute: str, symbol: str, op: func.FuncOp):
         self.attribute = attribute
@@ -273,7 +273,7 @@ class _NamedFunction:
         return codec.decode(self._attributes[name]) if name in self._attributes else default
 
     def mask(self, name: str, values: Sequence[Any]) -> tuple[bool, ...]:
-        """An attribute that tells some values from others; of none, where it is not one of them."""
+        """An attribute that is a mask of values; all false if it is not a mask of that length."""
         mask = self.get(name, ())
         is_mask = isinstance(mask, tuple) and len(mask) == len(values)
         return mask if is_mask else (False,) * len(values)
@@ -295,7 +295,7 @@ class _NamedFunction:
     def _compare(
         self, verb: str, have: Sequence[Any], groups: Sequence[tuple[str, Sequence[Any]]]
     ) -> Iterator[str]:
-        """Compares values with named groups of them; ``None`` in a group fits any value."""
+        """The differences of types from named groups of expected types; ``None`` accepts any."""
         want = [aval for _, group in groups for aval in group]
         where = f" attribute '{self.attribute}': expected a function that {verb} "
         if len(want) != len(have):
@@ -326,7 +326,7 @@ def _cotangents(avals: Sequence[Any]) -> list[Any]:
 
 
 def _call(attribute: str) -> Callable[[_CheckedOp], Iterator[str]]:
-    """The check of an op that calls one function of its operands for its results."""
+    """The check of an op whose operands and results are those of one function."""
 
     def check(op: _CheckedOp) -> Iterator[str]:
         function = op.function(attribute)
@@ -375,7 +375,7 @@ def _while(op: _CheckedOp) -> Iterator[str]:
 
 
 def _scan(op: _CheckedOp) -> Iterator[str]:
-    """JAX's type check takes for granted that there are so many operands, and of that length."""
+    """Checks the number of operands and their lengths, which JAX's type check does not."""
     n_consts, n_carry, length = (op.get(k, 0) for k in ("num_consts", "num_carry", "length"))
     operands, results = len(op.operands), len(op.results)
     wrong = _out_of_range(
@@ -397,16 +397,17 @@ def _scan(op: _CheckedOp) -> Iterator[str]:
 
 
 def _cond(op: _CheckedOp) -> Iterator[str]:
-    """JAX's type check compares the branches, and does not look at the index."""
+    """Checks the index: JAX's type check only compares the branches."""
     index = op.operands[0]
     if index.shape or index.dtype not in (np.dtype(np.int32), np.dtype(bool)):
         yield f" operand #0: expected an i32, the number of a branch, got {type_of(index)}"
 
 
 def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
-    """A loop goes on while some element of the condition is true.
+    """The errors of a loop condition.  A loop runs while any element of its condition is true.
 
-    Of a batch of loops each has an element: the carried values have its dimensions first.
+    A batched loop has one element for each member of the batch; the batch dimensions come first in
+    the carried values.
     """
     (truth,) = cond.results
     shape = truth.shape
@@ -426,9 +427,10 @@ def _truth_errors(cond: _NamedFunction, carry: Sequence[Any]) -> Iterator[str]:
 def _on_elements(
     attribute: str, *, gives_truth: bool = False
 ) -> Callable[[_CheckedOp], Iterator[str]]:
-    """The check of a function of elements, two of each operand's dtype, to these or a truth value.
+    """The check of a function on two scalars of each operand's dtype.  It returns one scalar of
+    each, or a truth value.
 
-    An op has as many such operands as results, and all others after them.
+    The operands that it is applied to come first, as many as the op has results.
     """
 
     def check(op: _CheckedOp) -> Iterator[str]:
@@ -543,7 +545,7 @@ def _custom_jvp(op: _CheckedOp) -> Iterator[str]:
 
 
 def _batches(avals: Sequence[Any], batched: Sequence[bool], size: Any) -> list[Any]:
-    """Types with one more dimension in front, where they are batched."""
+    """The types, with an added leading dimension where they are batched."""
     return [core.unmapped_aval(size, 0, a) if b else a for a, b in zip(avals, batched, strict=True)]
 
 
@@ -597,7 +599,7 @@ def _custom_lin(op: _CheckedOp) -> Iterator[str]:
         nonzero = bwd.without_zeros(_cotangents(op.results))
         yield from bwd.takes(("residual", residuals), ("cotangent", nonzero))
         tangents = iter(op.operands[n_res:])
-        # The type of a tangent that is zero stands nowhere.
+        # The type of a zero tangent is not recorded.
         cotangents = [None if zero else next(tangents, None) for zero in op.get("in_zeros", ())]
         yield from bwd.gives(("nonzero cotangent", bwd.drop_zeros(cotangents)))
 
@@ -617,7 +619,7 @@ def _sort(op: _CheckedOp) -> Iterator[str]:
 
 def _product(op: _CheckedOp) -> Iterator[str]:
     precision = op.get("precision", None)
-    # An algorithm is a named tuple, of both operands.
+    # An algorithm is a named tuple, and holds for both operands.
     if type(precision) is tuple and len(precision) != 2:
         yield (
             " attribute 'precision': expected one for both operands, or one for each, "
@@ -635,7 +637,7 @@ def _remat(op: _CheckedOp) -> Iterator[str]:
         )
 
 
-# StableHLO checks a composite's name, but not before the module is whole.
+# StableHLO checks a composite's name too, but only when the module is complete.
 _NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 
 
@@ -653,7 +655,7 @@ def _stack(op: _CheckedOp) -> Iterator[str]:
 
 def _pallas_call(op: _CheckedOp) -> Iterator[str]:
     kernel, grid = op.function("jaxpr"), op.record("grid_mapping")
-    # The grid of a program of this process may be a Python object.
+    # The grid mapping may be a Python object of this process.
     if kernel is None or not grid:
         return
     groups = {
@@ -669,7 +671,7 @@ def _pallas_call(op: _CheckedOp) -> Iterator[str]:
         (index_map,) = op.functions_in("grid_mapping", fields["index_map_jaxpr"])
         yield from index_map.takes(("program id or index operand", ids))
         indices = len(fields["block_shape"])
-        # A slice of a dimension is a pair of them.
+        # A slice of a dimension is a pair of indices.
         if "index_map_out_tree" in fields:
             indices = codec.decode(fields["index_map_out_tree"]).num_leaves
         yield from index_map.gives(("index of a block", [None] * indices))
@@ -685,7 +687,7 @@ _ON_ELEMENTS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {
         for kind in ("", "_add", "_sub", "_mul", "_min", "_max")
     },
 }
-# Ops whose functions are of elements: scalars that no device and no mesh has.
+# Ops whose functions act on elements: scalars without device or mesh.
 ON_ELEMENTS = frozenset(_ON_ELEMENTS)
 
 _CHECKS: dict[str, Callable[[_CheckedOp], Iterator[str]]] = {

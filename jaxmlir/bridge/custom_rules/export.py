@@ -1,4 +1,4 @@
-"""Custom derivative rules: functions in the dialect, thunks in the jaxpr that goes back to JAX.
+"""Exports custom derivative rules, functions in the dialect, as the thunks that JAX expects.
 
 The counterpart of :mod:`jaxmlir.bridge.custom_rules.tracing`.
 """
@@ -22,7 +22,7 @@ from jaxmlir.support.masks import Dims, Mask, filled, inverted, left_out
 
 
 class _Exporter(codec.Reader, Protocol):
-    """What makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
+    """Makes jaxprs of functions: a :class:`jaxmlir.bridge.exporter.Exporter`."""
 
     program: Module
     leaves_rules: bool
@@ -34,8 +34,8 @@ def read(op: Any, name: str, exporter: _Exporter) -> tuple[Any, dict[str, Any]]:
 
 
 def waiting_jvp(program: Module, op: Any) -> Any | None:
-    """The thunk of a JVP rule that is not traced and that JAX can call as it is; it needs nothing
-    of the program.  ``None`` where there is no such."""
+    """The thunk of an untraced JVP rule that JAX can call as it is, without the program; ``None``
+    if there is none."""
     table = program.rule_tracing.table
     source = table.of(op) if table is not None and is_untraced(op) else None
     return source and source.plain_jvp
@@ -50,7 +50,7 @@ def _rule(exporter: _Exporter, op: Any, name: str) -> str:
     """The symbol of a rule's function.
 
     Raises:
-      UntracedRuleError: the rule could not be traced; with the reason, when it is asked for.
+      UntracedRuleError: the rule could not be traced; has the reason, if one was recorded.
     """
     exporter.program.trace_rules()
     symbol = _symbol(op, name)
@@ -104,10 +104,10 @@ def _instantiate_tangents(
     in_zeros: Sequence[bool],
     taken: Sequence[bool],
 ) -> tuple[Any, Sequence[Any]]:
-    """A rule as one for the nonzero tangents: others that it takes are zeros.
+    """Converts a rule to one that takes just the nonzero tangents; it fills in zeros for others.
 
     Args:
-      taken: which tangents the rule takes for zero, and does not take.
+      taken: which tangents the rule takes for zero; they are no arguments of it.
     """
     tangent_avals = [a.to_tangent_aval() for a in in_avals]
 
@@ -176,11 +176,11 @@ class _RuleFamily(NamedTuple):
 
 
 class _RuleFamilies:
-    """The rules of a custom_vjp call, of which JAX asks for one forward rule after another.
+    """The rules of a custom_vjp call, whose forward rules JAX asks for one after another.
 
-    JAX's thunks tell of the rule that was asked for last, and run a backward rule later without
-    saying whose it is.  So each forward rule has a number of residuals that no other has: its
-    operands are as many more as it takes.
+    JAX's thunks describe the rule that was asked for last, and a backward rule runs later without
+    being told which forward rule it belongs to.  So residuals are padded with operands until each
+    forward rule has a different number of them.
     """
 
     def __init__(self, exporter: _Exporter, op: Any, n_in: int):
@@ -203,10 +203,10 @@ class _RuleFamilies:
         ]
 
     def choose(self, nonzeros: Sequence[bool]) -> _RuleFamily:
-        """The forward rule for tangents, of which JAX wants to know more then.
+        """The forward rule for the given tangents; JAX's next questions are about this rule.
 
         Raises:
-          ExportError: there is none, or it has to be told that one of them is zero.
+          ExportError: there is no such rule, or it insists that one of the tangents is zero.
         """
         candidates = [(family, family.in_zeros) for family in self.all]
         chosen = custom_rule_ops.fitting(inverted(nonzeros), candidates)
@@ -218,13 +218,13 @@ class _RuleFamilies:
         return chosen
 
     def input_fwds(self) -> list[int | None]:
-        """Which residuals of the rule that was chosen last are operands, and which operands."""
+        """For each residual of the last chosen rule, the operand that it is, or ``None``."""
         family = self.last or self.choose((True,) * self.n_in)
         more = self._most + self.all.index(family) - len(family.input_fwds)
         return [*family.input_fwds, *[0] * more]
 
     def of(self, num_padded: int) -> _RuleFamily:
-        """The rule that has so many residuals, with the operands."""
+        """The rule whose number of residuals, after padding, is this."""
         return self.all[num_padded - self._most]
 
     @property
@@ -246,11 +246,11 @@ def _taken_for_zero(exporter: _Exporter, op: Any, name: str, count: int) -> Mask
 def _chosen(
     exporter: _Exporter, zero: Sequence[bool], rules: Iterable[str], absent: Callable[[], str]
 ) -> tuple[str, Mask]:
-    """The rule for (co)tangents of which some are zero, and those that it takes for zero.
+    """The rule for (co)tangents of which some are zero, and which of them it takes for zero.
 
     Args:
-      rules: those to choose from.
-      absent: gives the rule, which takes all of them, where none of these is for them.
+      rules: the rules to choose from.
+      absent: returns the rule that takes all (co)tangents; called if none of ``rules`` fits.
     """
     in_zeros = {symbol: _in_zeros(exporter, symbol, len(zero)) for symbol in rules}
     symbol = custom_rule_ops.fitting(zero, in_zeros.items())
@@ -275,11 +275,11 @@ def _call_bwd(
     residuals: Sequence[Any],
     cotangents: Sequence[Any],
 ) -> list[Any]:
-    """Runs the function of the backward rule for some cotangents, and puts back the zeros that it
-    leaves out.
+    """Runs the backward rule's function for the given cotangents, and inserts the zeros among its
+    results that it leaves out.
 
     Args:
-      absent: called where none of the rules is for them.
+      absent: called if none of the rules fits the cotangents.
     """
     zero = [type(ct) in (ad_util.SymbolicZero, ad_util.Zero) for ct in cotangents]
     symbol, taken = _chosen(exporter, zero, backward, absent)

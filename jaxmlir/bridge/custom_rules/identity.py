@@ -1,8 +1,8 @@
-"""What makes two custom derivative rules the same.
+"""Decides whether two custom derivative rules are the same.
 
 A rule may call the function it belongs to, and every trace of that call makes new thunks.  So rules
-are told apart by structure, not by object: the user's function behind the wrappers, what it closes
-over, and the abstract arguments.
+are compared by structure, not as objects: the user's function inside the wrappers, the values it
+closes over, and the abstract arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jaxmlir.dialect.codec.pytrees import nodes
 
 
 def rules_key(eqn: Any, identity: Identities) -> Any:
-    """Equal for equations whose rules would trace alike."""
+    """A key that is equal for equations whose rules would trace alike."""
     params = eqn.params
     functions = tuple(identity(params[name]) for name in closures.THUNKS if name in params)
     numbers = tuple(params.get(name) for name in ("num_consts", "num_res", "symbolic_zeros"))
@@ -42,7 +42,7 @@ def rules_key(eqn: Any, identity: Identities) -> Any:
     return eqn.primitive.name, functions, numbers, values, cotangents, avals
 
 
-# Of these classes only: an object of one that is made of them may have more to it.
+# Only exactly these classes: an object of a subclass may hold more.
 _EXACT = {
     **dict.fromkeys((str, bytes, int, float, complex, bool, type(None)), "atom"),
     **dict.fromkeys((tuple, list), "sequence"),
@@ -55,9 +55,10 @@ _ATOMS = (np.generic, type, np.dtype, batching.AxisData, jax.ShapeDtypeStruct)
 class Identities:
     """Numbers for objects: equal for rules that would trace alike.
 
-    Functions are their code with what they close over, wrapped functions what they wrap, nodes of
-    pytrees (a layer, a solver) their class and attributes; a new closure over equal things gets the
-    same number.  What cannot be compared is its own address, so everything numbered is kept alive.
+    A function is numbered by its code and what it closes over, a wrapped function by what it wraps,
+    a pytree node (a layer, a solver) by its class and attributes.  So a new closure over equal
+    values gets the same number.  An object that cannot be compared is numbered by its address, so
+    everything numbered is kept alive.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class Identities:
         number = self._of_object.get(id(value))
         if number is None:
             self._alive.append(value)
-            # What refers to it meanwhile is known by it alone.
+            # Objects that refer back to it, numbered meanwhile, know it by its address.
             self._of_object[id(value)] = self._number(("object", id(value)))
             number = self._of_object[id(value)] = self._number(self._structure(value, kind))
         return number
@@ -147,7 +148,7 @@ _PARTS: dict[str, Callable[[Identities, Any], Iterable[Any]]] = {
 
 
 def _atom(value: Any) -> Any:
-    """What tells an atom from others: zeros have signs."""
+    """A key that distinguishes all atoms, also 0.0 and -0.0."""
     if isinstance(value, np.generic):
         return type(value), value.dtype, value.tobytes()
     return type(value), repr(value) if isinstance(value, (float, complex)) else value
@@ -161,16 +162,16 @@ def _has_hash(value: Any) -> bool:
     return True
 
 
-# In what rules are made of, by the first class that fits.
+# How objects in rules are compared, by the first class that matches.
 _KINDS: dict[Any, str] = {
     _ATOMS: "atom",
     lu.WrappedFun: "wrapped",
     functools.partial: "partial",
     py_types.MethodType: "method",
     py_types.FunctionType: "function",
-    # What JAX puts static and nondifferentiated arguments in.
+    # JAX's wrappers of static and nondifferentiated arguments.
     (util.Unhashable, util.Hashable, *hijax.STATIC): "box",
-    # What tells nothing about a rule: the trace that made it, what tracing it filled in, its names.
+    # Irrelevant to a rule: the trace that made it, stores that tracing fills in, its names.
     (core.Trace, lu.Store, lu.EqualStore, core.DebugInfo): "incidental",
     tuple: "sequence",
     tree_util.PyTreeDef: "tree",
@@ -203,7 +204,7 @@ def _is_plain(cls: type) -> bool:
 
 
 class SerialThunk:
-    """A thunk of a rule, for one thread at a time.
+    """A thunk of a rule that one thread at a time can run.
 
     Args:
       lock: held while the rule is traced.
@@ -219,9 +220,9 @@ class SerialThunk:
 
 
 def innermost(value: Any) -> Any:
-    """A rule without the layers around it that do nothing; most are JAX's.
+    """A rule without the wrappers around it that do nothing, most of which are JAX's.
 
-    Tracing a rule that calls its own function adds one each time; they must not make it another.
+    Each trace of a rule that calls its own function adds one, which must not make a new rule.
     """
     while True:
         if isinstance(value, lu.WrappedFun) and not rule_transforms(value):

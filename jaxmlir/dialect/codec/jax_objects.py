@@ -1,4 +1,4 @@
-"""JAX's objects: avals, jaxprs, primitives, shardings, effects, policies ..."""
+"""Codecs of JAX's objects: avals, jaxprs, primitives, shardings, effects, policies ..."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _closure_converted(function: Any) -> dict[str, Any]:
 
 
 def _evaluating(make: Callable[..., Any], jaxpr: Any, in_tree: Any, out_tree: Any) -> Any:
-    # The function compares trees with those of JAX's own registry.
+    # The function compares trees with those of JAX's registry for tracing.
     arguments = tree_util.tree_unflatten(in_tree, range(in_tree.num_leaves))
     constants, *rest = tree_util.tracing_registry.flatten(arguments)[1].children()
     return make(jaxpr, constants, tree_util.treedef_tuple_tracing_registry(rest), out_tree)
 
 
 def _parts_of_axis(axis: Any) -> tuple[Any, ...]:
-    """The fields of a batched axis; ``None`` in the place of a name where it has none."""
+    """The fields of a batched axis; the name is ``None`` if the axis has none."""
     name = None if axis.name is core.no_axis_name else axis.name
     return name, axis.size, axis.spmd_name, axis._ema
 
@@ -74,7 +74,7 @@ def _batched(function: Any) -> dict[str, Any]:
     cells = _compat.cells_of(function)
     axis = _compat.cells_of(cells["map_zero"].cell_contents)["axis_data"].cell_contents
     vmapped = cells["vmapped"].cell_contents
-    # `jax.vmap` wraps the function, around one that filters tracebacks.
+    # `jax.vmap` wraps the function, inside a wrapper that filters tracebacks.
     options = _compat.cells_of(_compat.cells_of(vmapped)["fun"].cell_contents)
     return {
         "function": vmapped.__wrapped__,
@@ -97,7 +97,7 @@ def _batching(
 
 
 def _by_closure_convert(jaxpr: Any, constants: Any, in_tree: Any, out_tree: Any) -> Any:
-    """The maker of JAX 0.11: a method of what was traced, of which it reads these."""
+    """Makes the function in JAX 0.11: calls a method of ``Traced`` that reads only these fields."""
     traced = types.SimpleNamespace(
         jaxpr=jaxpr,
         in_tree=in_tree,
@@ -207,9 +207,10 @@ def _mesh(value: Any, writer: Writer) -> ir.Attribute:
 
 
 def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
-    """The mesh, of no devices where this process does not have all of them.
+    """The mesh; an abstract one if this process lacks any of its devices.
 
-    Then it can be transformed and lowered for other machines, and JAX asks for the devices.
+    Programs on an abstract mesh can be transformed, and lowered for other machines; JAX raises an
+    error when it needs the devices.
     """
     from jax.sharding import AbstractMesh, Mesh
 
@@ -219,14 +220,14 @@ def _decode_mesh(attr: ir.Attribute, reader: Reader) -> Any:
     places = devices.reshape(shape)
     try:
         devices[:] = decode(fields["devices"], reader)
-    except (ExportError, RuntimeError):  # JAX's, of a platform that is not here
+    except (ExportError, RuntimeError):  # JAX's if the platform is absent
         kind = _kind_of_devices(fields, reader)
         return AbstractMesh(tuple(shape), tuple(names), axis_types=types, abstract_device=kind)
     return Mesh(places, names, axis_types=types)
 
 
 def _kind_of_devices(fields: dict[str, ir.Attribute], reader: Reader) -> Any:
-    """The kind of device of a mesh, as its values tell."""
+    """The kind of a mesh's devices, as its attributes describe them."""
     if "abstract_device" in fields:
         return decode(fields["abstract_device"], reader)
     platform = string(fields["devices"][0][0].attr).split(":")[0]
@@ -253,7 +254,7 @@ def _effect(value: Any, writer: Writer) -> ir.Attribute:
 
 @functools.cache
 def _the_instance(cls: type) -> Any:
-    """An effect without fields is one object, which its module holds; JAX compares by identity."""
+    """The only object of an effect without fields, held by its module; JAX compares by ``is``."""
     return next((v for v in vars(sys.modules[cls.__module__]).values() if type(v) is cls), None)
 
 
@@ -268,12 +269,12 @@ def _decode_effect(name: str) -> Callable[[ir.Attribute, Reader], Any]:
     return decode_effect
 
 
-# JAX's policies are functions, but few: one of a namespace, or what a function of that returns for
-# some names.  These are written as such; reading calls nothing else.
+# JAX's policies are a few functions: members of a namespace, or results of calling such a member
+# with some names.  They are written as that, and reading calls nothing else.
 
 
 def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
-    """The name of a policy and the arguments that make it; ``None`` of a user's own policy.
+    """The name of a policy and the arguments that make it; ``None`` for a user's own policy.
 
     Arguments that are policies are not described.
     """
@@ -295,7 +296,7 @@ def _described(policy: Any) -> tuple[str, dict[str, Any]] | None:
     arguments = {p.name: _sorted(free[p.name]) for p in parameters if p.name in free}
     for p in parameters:
         if p.kind is p.VAR_POSITIONAL:
-            # Names that the policy does not heed, it does not close over.
+            # A policy that ignores its names does not close over them.
             arguments["names"] = arguments.pop(p.name, ())
     return maker, arguments
 
@@ -305,8 +306,8 @@ def _sorted(value: Any) -> Any:
 
 
 def _policy(value: Any, writer: Writer) -> ir.Attribute:
-    """A policy of JAX's for ``jax.checkpoint``, or what JAX makes of data; any other function is a
-    handle."""
+    """Encodes a policy of JAX's for ``jax.checkpoint``, or a function that JAX made from data; any
+    other function becomes a handle."""
     described = _described(value)
     if described is None:
         return encode_function(value, writer)
@@ -327,7 +328,7 @@ def _decode_policy(attr: ir.Attribute, reader: Reader) -> Any:
 
 
 def _parts_of_hi_primitive(value: Any) -> dict[str, Any]:
-    """The parts of a primitive that is an object of a class, with parameters of its own."""
+    """The parts of a high-level primitive, i.e. an object of a class with parameters."""
     cls = type(value)
     return {
         "name": f"{cls.__module__}:{cls.__qualname__}",
@@ -425,7 +426,7 @@ def _bases() -> list[tuple[Any, Encoder]]:
 
 
 def register_classes(tag: str) -> None:
-    """Registers JAX's classes, and the one of a tag if its package takes long to import."""
+    """Registers JAX's classes, and that of a tag if its package takes long to import."""
     _register_classes()
     if tag in decoders:
         return

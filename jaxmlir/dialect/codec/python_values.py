@@ -1,4 +1,4 @@
-"""Values of Python and numpy: numbers, strings, tuples, dictionaries, dtypes, arrays."""
+"""Codecs of values of Python and numpy: numbers, strings, tuples, dictionaries, dtypes, arrays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _float(value: float, _: Writer = NO_MODULE) -> ir.Attribute:
 
 def _tuple(value: tuple, writer: Writer) -> ir.Attribute:
     try:
-        # A key that tells 1 from True and 1.0, which are equal.
+        # As a key, this distinguishes 1, True and 1.0, which are equal.
         key = marshal.dumps(value, 2)
     except ValueError:
         return _uncached_tuple(value, writer)
@@ -62,14 +62,14 @@ _PLAIN = frozenset({int, bool, float, str, type(None)})
 
 
 def _is_plain(value: tuple) -> bool:
-    """Whether a tuple holds numbers, strings and such tuples only; others may share their bytes."""
+    """Whether a tuple holds only numbers, strings and such tuples; others may share their bytes."""
     return all(_is_plain(v) if type(v) is tuple else type(v) in _PLAIN for v in value)
 
 
 def _uncached_tuple(value: tuple, writer: Writer) -> ir.Attribute:
     kinds = set(map(type, value))
     if np.int64 in kinds and kinds <= {int, np.int64}:
-        # Rules compute axes and sizes with numpy; to JAX these are integers like others.
+        # Rules compute axes and sizes with numpy; JAX treats these as plain integers.
         value, kinds = tuple(map(int, value)), {int}
     with context():
         if kinds == {int} and all(-(2**63) <= v < 2**63 for v in value):
@@ -102,7 +102,7 @@ def encode_dtype(value: Any) -> ir.Attribute:
 
 _PYTHON_SCALARS = (bool, int, float, complex)
 
-# What a `defaultdict` may make: its factory is part of a pytree.
+# The factories that a `defaultdict`, and so the data of a pytree, may have.
 _CONTAINERS = {cls.__name__: cls for cls in (bytes, dict, frozenset, list, set, str, tuple)}
 
 
@@ -139,7 +139,7 @@ def _ndarray(value: np.ndarray, writer: Writer) -> ir.Attribute:
 
 
 def _has_tensors(dtype: np.dtype) -> bool:
-    """Whether there are tensors of a dtype: not of strings, dates and records."""
+    """Whether tensors can have a dtype; not those of strings, dates and records."""
     try:
         element_of(dtype)
     except ImportingError:
@@ -151,7 +151,7 @@ def _decode_objects(attr: ir.Attribute, reader: Reader) -> np.ndarray:
     shape, items = (decode(part, reader) for part in attr)
     objects = np.empty(len(items), object)
     for i, item in enumerate(items):
-        # All at once, tuples of one length would be taken for rows.
+        # A single assignment would take tuples of the same length for rows.
         objects[i] = item
     objects = objects.reshape(shape)
     objects.flags.writeable = False
@@ -173,10 +173,10 @@ encoders.update(
         ),
         str: cached(ir.StringAttr.get),
         bytes: cached(lambda value: tagged("bytes", ir.StringAttr.get(value.hex()))),
-        # What one gets from an array of strings; it is equal to the string.
+        # An element of an array of strings; it is equal to the string.
         np.str_: cached(lambda value: ir.StringAttr.get(str(value))),
         tuple: _tuple,
-        # A sequence of axes is a tuple to JAX, whatever a caller of `lax` wrote.
+        # JAX treats a sequence of axes as a tuple, however a caller of `lax` wrote it.
         range: lambda value, writer: _tuple(tuple(value), writer),
         list: tagged_as(
             "list", _items, lambda attr, reader: [decode(item, reader) for item in attr]

@@ -214,13 +214,13 @@ _IN_PART = "in part if the indices are constants, no two alike"
 
 
 def _scatter(suffix: str, summary: str, **fields: object) -> Op:
-    """Scatters are one algorithm with different ways to combine two elements."""
+    """A scatter op: all share an algorithm, and differ in how they combine two elements."""
     return op(
         f"scatter{suffix}",
         3,
         1,
         summary,
-        # By JAX's lowering a scatter without it overwrites, whatever it is called.
+        # In JAX's lowering, a scatter without this overwrites elements, whatever its name.
         "update_jaxpr: function" if suffix else "update_jaxpr: function?",
         "update_consts: any = (), dimension_numbers: record ScatterDimensionNumbers, "
         "indices_are_sorted: bool = false, unique_indices: bool = false, "

@@ -96,7 +96,7 @@ _ONCE = "a future is waited for once"
 
 
 def _start(name: str, *attributes: str, **fields: object) -> Op:
-    """The asynchronous half of a collective: gives a future that ``*_done`` waits for."""
+    """The asynchronous half of a collective, which returns a future that ``*_done`` waits for."""
     return unary(
         f"{name}_start", f"Starts {name}: gives a future.", *attributes, distinct=_ONCE, **fields
     )

@@ -129,7 +129,7 @@ ELEMENTWISE = family(
         inverse="not invertible: x and -x have one absolute value",
         folds=(
             "abs(abs(x)) = abs(x)",
-            # The derivative at 0, which JAX takes from one side, is that of the other.
+            # At 0 JAX takes the derivative from one side; in abs(neg(x)) it would be the other.
             "abs(neg(x)) = abs(x) if integer or fast-math",
         ),
     ),
@@ -173,7 +173,7 @@ ELEMENTWISE = family(
         1,
         "Polynomial in the first operand, a0 + x (a1 + x (a2 + ...)), of operands (x, a0, a1, "
         "...).",
-        # Up to how many terms are multiplied out rather than looped over.
+        # The maximal number of terms that are unrolled rather than computed in a loop.
         "unroll: int = absent",
         jax=">=0.12",
         linear=(1, ...),
@@ -223,7 +223,7 @@ ELEMENTWISE = family(
     traits=(Trait.ELEMENTWISE,),
 )
 
-# The result accuracy asked of XLA (`jax.lax.Tolerance` or an accuracy mode).
+# The accuracy of the result that XLA is asked for (`jax.lax.Tolerance` or an accuracy mode).
 _ACCURACY = "accuracy: enum AccuracyMode or record Tolerance?"
 
 _FUNCTIONS: tuple[Op, ...] = (
@@ -428,7 +428,7 @@ COMPARISON = family(
     binary("le", "x <= y.", folds=("le(x, x) = ~0 if integer or boolean or fast-math",)),
     binary("gt", "x > y.", folds=("gt(x, x) = 0 if integer or boolean or fast-math",)),
     binary("ge", "x >= y.", folds=("ge(x, x) = ~0 if integer or boolean or fast-math",)),
-    # The total order puts -NaN < -inf < ... < -0 < +0 < ... < inf < NaN: what sorting needs.
+    # The total order, as sorting needs it, has -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
     binary("eq_to", "x == y in the total order of floats: NaN equals NaN, -0 is not 0."),
     binary("lt_to", "x < y in the total order of floats: -0 before 0, NaN last."),
     binary("le_to", "x <= y in the total order of floats: -0 before 0, NaN last."),

@@ -1,16 +1,19 @@
-"""Where ``jaxpr-materialize-shared`` cuts a sum of many arrays, so that no kernel reads them all.
+"""Finds the partial sums that ``jaxpr-materialize-shared`` stores, so that no kernel reads too many
+arrays.
 
-The gradient in what all steps of an unrolled loop share is a sum over the steps.  XLA fuses it, and
-what is added up, into one last kernel, and what the steps have stored is kept until then.  Partial
-sums that are stored let it go step by step, and a kernel of few arrays is faster than one of many.
+The gradient with respect to a value that all steps of an unrolled loop share is a sum over the
+steps.  XLA fuses this sum and its terms into one last kernel, and keeps the stored values of all
+steps until then.  If partial sums are stored, these values are freed step by step; and a kernel of
+few arrays is faster than one of many.
 
-How many arrays a kernel reads is counted as if all were fused that can be::
+The arrays that a kernel reads are counted as if every fusible op were fused::
 
     reads(v) = union of reads(u) over the operands u of v's op, if XLA fuses that into its users
     reads(v) = {v}    otherwise, and of a function's argument; nothing of few elements counts
 
-The results of a call read what they read of the arguments, and what the called function stores. A
-sum of more than ``MAX_READ`` arrays is stored, and anything else of so many is taken for stored.
+The result of a call reads those of its arguments that it depends on, and values that the callee
+stores.  A sum that reads more than ``MAX_READ`` arrays is stored; any other value that reads so
+many counts as stored.
 """
 
 from __future__ import annotations
@@ -30,15 +33,15 @@ from jaxmlir.optimize.barriers import FencedValue
 MAX_READ = 8
 _REASON = f"what is added up reads more than {MAX_READ} arrays"
 
-# Numbers stand for the arguments of the function at hand, a number in a tuple for a value that is
-# stored in it, and pairs of the number of a call's result and one of these for what is stored in
-# the called function.
+# An argument of the function is its number, a value that the function stores is its number in a
+# tuple, and a value that a callee stores is a pair of the number of the call's first result and the
+# callee's element for the value.
 _ReadSet = frozenset[object]
 _NOTHING: _ReadSet = frozenset()
 
 
 class _ValueReads(NamedTuple):
-    """What has been found about a value."""
+    """The arrays that a value reads, and whether it is a sum."""
 
     reads: _ReadSet
     is_sum: bool = False
@@ -106,7 +109,7 @@ def _walk(
 
 
 def _of_call(call: int, of_result: _ReadSet, of_operands: list[_ReadSet]) -> _ReadSet:
-    """What a result of a call reads, given what it reads in the called function.
+    """The arrays that a result of a call reads, given those that it reads in the callee.
 
     Args:
       call: the number of the call's first result.

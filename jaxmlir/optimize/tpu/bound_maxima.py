@@ -1,5 +1,5 @@
-"""``jaxpr-bound-maxima``: what a maximum is taken of is finite, so that nobody need ask whether the
-maximum is.
+"""``jaxpr-bound-maxima``: bounds the operand of a maximum, so that the maximum is finite without a
+test.
 
 A log-sum-exp subtracts the maximum of its terms, unless that is infinite::
 
@@ -8,11 +8,11 @@ A log-sum-exp subtracts the maximum of its terms, unless that is infinite::
 where ``F`` is the greatest finite number.  On a TPU the test and the selection are a kernel of
 their own, however few the numbers are; bounds are computed by the kernel of the maximum.
 
-Finite maxima are what they were, bit for bit.  Of an infinite one another number is subtracted than
-zero.  It is done where results do not depend on which, as ``jaxpr-shift-invariance`` finds out: the
-sum of exponentials is infinite, or zero, with both.
+Finite maxima stay the same, bit for bit.  For an infinite maximum, another number than zero is
+subtracted.  So the pass bounds a maximum only if results do not depend on that number, as
+``jaxpr-shift-invariance`` finds out: the sum of exponentials is infinite, or zero, with both.
 
-Cycles of gradients of loops, as parts of those with tests (libtpu 0.0.42): Sinkhorn's iteration
+Cycles of gradients of loops, as fractions of those with tests (libtpu 0.0.42): Sinkhorn's iteration
 0.92, a conditional random field 0.94, hidden Markov models 0.92 and 0.88.
 """
 
@@ -78,7 +78,7 @@ def _bound(rules: Rules, body: FunctionView, index: int) -> bool:
 
 
 def _maximum(select: OpView) -> OpView | None:
-    """The maximum that nothing reads but a test of whether it is finite and the selection."""
+    """The maximum that is read only by a selection and by its test of whether it is finite."""
     if len(select.operands) != 3:
         return None
     is_finite, zero, value = select.operands

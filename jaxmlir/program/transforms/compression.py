@@ -1,4 +1,4 @@
-"""Matrices of derivatives from few products with vectors."""
+"""Sparse matrices of derivatives, computed from few products with vectors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Compression:
-    """A matrix, from its products with sums of unit vectors of one colour.
+    """A Jacobian, computed from its products with vectors: sums of unit vectors of one colour.
 
     Args:
-      positions: the arguments that it is differentiated in.
-      shape: rows and columns.
-      chunk_size: compute so many products at a time.
+      positions: the arguments that the program is differentiated in.
+      shape: the numbers of rows and columns.
+      chunk_size: how many products are computed at a time; ``None`` for all.
     """
 
     sorted_and_unique = True
-    """Whether entries are in row-major order, and no two are of the same element."""
+    """Whether entries are in row-major order, without two entries of the same element."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Compression:
     def function_of(
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[Callable[..., Any], list[Any], Any]:
-        """The program as a function of the arguments that it is differentiated in, these, and the
+        """The program as a function of the arguments to differentiate in, these arguments, and the
         dtype of the matrix."""
         chosen = [args[i] for i in self.positions]
 
@@ -80,14 +80,14 @@ class Compression:
     def pushed(
         self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any, colors: Colors
     ) -> Any:
-        """The products from the right: ``[colours, rows]``."""
+        """The products of the Jacobian with one vector per colour (JVPs): ``[colours, rows]``."""
         _, push = jax.linearize(function, *chosen)
         return self._products(lambda seeds: push(*seeds), tuple(chosen), dtype, colors)
 
     def pulled(
         self, function: Callable[..., Any], chosen: Sequence[Any], dtype: Any, colors: Colors
     ) -> Any:
-        """The products from the left: ``[colours, columns]``."""
+        """The products of one vector per colour and the Jacobian (VJPs): ``[colours, columns]``."""
         result, pull = jax.vjp(function, *chosen)
         return self._products(pull, result, dtype, colors)
 
@@ -103,18 +103,18 @@ class Compression:
 
         numbers = np.arange(count, dtype=np.int32)
         if self.chunk_size is None or self.chunk_size >= count:
-            # As constants: what an op makes of them, XLA computes when it compiles.
+            # The seeds are constants, so XLA folds the ops on them when it compiles.
             return product(numbers)
         size = integer(self.chunk_size)
         return jax.lax.map(product, jax.numpy.asarray(numbers), batch_size=size)
 
 
 Colors = tuple[int, Sequence[Any]]
-"""How many there are, and those of the elements of arrays."""
+"""The number of colours, and for each array the colours of its elements."""
 
 
 class ColoredCompression(Compression):
-    """A matrix, from its products with sums of unit vectors of one colour."""
+    """A Jacobian whose pattern is known element by element, by a colouring of the pattern."""
 
     def __init__(
         self,
@@ -145,15 +145,15 @@ class ColoredCompression(Compression):
             return jax.numpy.zeros(0, subject[2])
         source = coloring.source
         if len(parts) == 1:
-            # One product for each row, as it were: XLA fuses it into the gather, which then is all
-            # there is to do.
+            # A gather from the array of products itself: XLA fuses their computation into it, and
+            # a single kernel is left.
             places = np.stack(np.divmod(source, max(1, parts[0].shape[1])), axis=1)
             return self._substituted(gathered(parts[0], places.astype(_index(parts[0].size))))
         flat = jax.numpy.concatenate([x.reshape(-1) for x in parts])
         return gathered(flat, source[:, None].astype(_index(flat.size)))
 
     def _substituted(self, terms: Any) -> Any:
-        """The elements that are sums of terms of products."""
+        """The elements, where the colouring makes them signed sums of elements of products."""
         sums = self.coloring.substitution
         if sums is None:
             return terms
@@ -168,7 +168,7 @@ def _index(size: int) -> Any:
 
 
 def gathered(array: Any, places: Any) -> Any:
-    """The elements at some places, which are in bounds."""
+    """The elements of an array at some indices, all of which must be in bounds."""
     axes = tuple(range(array.ndim))
     numbers = jax.lax.GatherDimensionNumbers((), axes, axes)
     ones, mode = (1,) * array.ndim, jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS
@@ -180,18 +180,18 @@ def is_inexact(x: Any) -> bool:
 
 
 def _of_leaves(colors: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Colours of all elements, as arrays."""
+    """The colours of all elements, as one array for each of ``shapes``."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     parts = np.split(colors.astype(np.int32), ends[:-1])
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _seeds(colors: Sequence[Any], numbers: Any, leaves: Sequence[Any]) -> list[Any]:
-    """The sums of the unit vectors of some colours, as arrays like ``leaves``.
+    """The sums of the unit vectors of one or several colours, as arrays like ``leaves``.
 
     Args:
-      colors: of the elements of these.
-      numbers: of colours, ``[colours]``, or of one.
+      colors: the colours of the elements of ``leaves``.
+      numbers: the colours to take: an array ``[colours]``, or a single one.
     """
     seeds = []
     for of_leaf, leaf in zip(colors, leaves, strict=True):
@@ -204,7 +204,7 @@ def _seeds(colors: Sequence[Any], numbers: Any, leaves: Sequence[Any]) -> list[A
 
 
 def _joined(tree: Any, dtype: Any) -> Any:
-    """The elements of all arrays; those that have no derivative are 0."""
+    """The elements of all arrays as one vector, with 0 for arrays whose dtype has no derivative."""
     leaves = [
         leaf.reshape(-1).astype(dtype) if is_inexact(leaf) else jax.numpy.zeros(leaf.size, dtype)
         for leaf in jax.tree.leaves(tree)

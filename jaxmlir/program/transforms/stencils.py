@@ -1,4 +1,4 @@
-"""Sparse Jacobians of programs of symbolic shapes, by so many products at all sizes."""
+"""Sparse Jacobians of programs with symbolic shapes, by equally many products at all sizes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class StencilCompression(Compression):
-    """A matrix at all sizes.
+    """A Jacobian that is computed at all sizes.
 
-    Its elements are in the order of the pattern's pieces, diagonal by diagonal, say.  An element
-    that is in an earlier piece, or in none, is 0 and has an index out of bounds: JAX's padding.
+    Its entries are in the order of the pattern's pieces, e.g. diagonal by diagonal.  An entry whose
+    element is in an earlier piece, or outside its own piece, is padding as in JAX: a 0 with an
+    index out of bounds.
     """
 
     sorted_and_unique = False
@@ -79,7 +80,7 @@ class StencilCompression(Compression):
         )
 
     def _colors(self, argument: int, point: Sequence[Any], shape: Sequence[Size]) -> Any:
-        """The colours of points of an argument's grid."""
+        """The colours of elements of an argument; ``point`` has their index along each axis."""
         first, factors, count = self.stencil.lattices[argument]
         color: Any = 0
         for index, factor in zip(point, factors, strict=True):
@@ -97,10 +98,11 @@ class StencilCompression(Compression):
 class _Grid:
     """The elements of a piece, as an array with an axis for each parameter.
 
-    Where JAX does not see that there are not fewer than none of them, they are among all the rows.
+    JAX may be unable to prove that its size is not negative.  Then the array covers the whole axes
+    of the result, and a mask selects the elements of the piece.
 
     Attributes:
-      inside: which elements are the piece's.
+      inside: the mask: which elements belong to the piece.
     """
 
     def __init__(self, piece: Piece, of_result: Sequence[Size]):
@@ -118,14 +120,14 @@ class _Grid:
                 self.inside = self.inside & (index >= _value(low)) & (index < _value(high))
 
     def at(self, sum_: AffineSum) -> Any:
-        """An index, of each element."""
+        """The value of an index, an affine sum of the parameters, for each element."""
         index: Any = _value(sum_.constant)
         for t, c in sum_.terms:
             index = index + _value(c) * (_line(self.shape, t) + _value(self.starts[t]))
         return index
 
     def has(self, other: Piece) -> Any:
-        """Which elements another piece has, too."""
+        """Which elements are in another piece as well."""
         indices = [self.at(x) for x in self.piece.result]
         put: dict[int, Any] = {}
         same: Any = True
@@ -164,7 +166,7 @@ def _starts(shapes: Sequence[Sequence[Size]]) -> list[Size]:
 
 
 def _number(point: Sequence[Any], shape: Sequence[Size], start: Size) -> Any:
-    """The flat number of an element."""
+    """The flat number of elements, from their index along each axis."""
     number: Any = np.int32(0)
     for index, size in zip(point, shape, strict=True):
         number = number * _value(size) + index
