@@ -145,7 +145,7 @@ class FunctionView:
         self.returned = [numbers[v] for v in returned(function)]
 
     def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> FunctionView:
-        """The function as it would be read with calls inlined; ops stay where they are written.
+        """A view of the function as if calls were inlined; the ops themselves do not move.
 
         Args:
           callee: the view to put in place of an op, with its own calls inlined; ``None`` keeps the
@@ -192,7 +192,7 @@ class FunctionView:
         return extended
 
     def _begun(self) -> FunctionView:
-        """A function of the same arguments, of which no op is known yet."""
+        """A view with the same arguments and no ops yet."""
         view = object.__new__(FunctionView)
         view.function, view.arity = self.function, self.arity
         view.types = self.types[: self.arity]
@@ -345,7 +345,7 @@ class FunctionView:
         return self.signatures[index]
 
     def value(self, number: int) -> ir.Value:
-        """The value of a number."""
+        """The value with a number."""
         index = self.makers[number]
         if index is None:
             return body_of(self.function).arguments[number]

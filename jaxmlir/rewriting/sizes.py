@@ -89,7 +89,7 @@ class SizeSubstitution:
         return aval.update(shape=tuple(evaluate(dim, self.sizes) for dim in aval.shape))
 
     def _attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        """The attribute with numbers; itself if it mentions no dimension."""
+        """The attribute with sizes substituted; unchanged if it mentions no dimension."""
         if isinstance(attr, ir.TypeAttr):
             type_ = self.type(attr.value)
             return attr if type_ == attr.value else ir.TypeAttr.get(type_)

@@ -404,7 +404,7 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
             total = term if total is None else lax.add(total, term)
         y = lax.reshape(total, (count, total.shape[0] // count, *total.shape[1:]))
     else:
-        # Features of a group are its old ones at each place along the dimension.
+        # The features of a group become its old features at all places along the dimension.
         kernel = _merged(jnp.moveaxis(k, 0, k.ndim - 3), k.ndim - 3)
         rows = []
         for i in range(count):

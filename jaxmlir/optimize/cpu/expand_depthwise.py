@@ -82,7 +82,7 @@ class ExpandDepthwise(ExpandOps):
 
 
 def _suited(node: OpView) -> _DepthwiseConvolution | None:
-    """How an op is expanded; ``None`` if it is not depthwise, or of a type that is rounded more."""
+    """How an op is expanded; ``None`` if it is not depthwise, or has a type of few bits."""
     x, k = (aval_of(v.type) for v in node.operands)
     preferred = node.get("preferred_element_type")
     # The test for None comes first, because NumPy takes None for float64.
@@ -206,5 +206,5 @@ class _KernelGradient(_DepthwiseConvolution):
 
 
 def _matched(dims: Sequence[int], others: Sequence[int]) -> list[int]:
-    """The permutation of an array that has its dimensions ``dims`` at ``others``."""
+    """The permutation that moves the dimensions ``dims`` of an array to ``others``."""
     return [d for _, d in sorted(zip(others, dims, strict=True))]

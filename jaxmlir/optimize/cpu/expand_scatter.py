@@ -66,7 +66,7 @@ class ExpandScatter(ExpandOps):
 
 
 def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
-    """The dimensions for :func:`_scattered` of an op, if it sets one element in each row."""
+    """The dimensions for :func:`_scattered`, if an op sets one element in each row."""
     if not (node.name == "jaxpr.scatter_add" or overwrites(node.op)):
         return None
     array, indices, update = (aval_of(v.type).shape for v in node.operands)

@@ -85,7 +85,7 @@ class ExpandSelectAndScatter(ExpandOps):
 
 
 def _suited(node: OpView) -> _PoolingWindows | None:
-    """The windows of an op that is expanded."""
+    """The windows of an op; ``None`` if it is not expanded."""
     operand = aval_of(node.operands[1].type)
     is_gather = node.name == _GATHER
     over = node.op.results[0] if is_gather else node.operands[0]

@@ -52,7 +52,7 @@ def read_in_two_ways(
 
 
 def _in_two_ways(body: FunctionView, slices: Iterable[int]) -> list[FencedValue]:
-    """The slices of a function that are to be stored.
+    """The slices of a function to store, because an op reads them in two arrangements.
 
     Args:
       slices: the arguments that are slices.

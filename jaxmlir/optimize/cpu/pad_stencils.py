@@ -297,7 +297,7 @@ class StencilViews(NamedTuple):
     views: Sequence[Shift]
 
     def margins(self) -> Edges:
-        """What the array is stored with, before and after it."""
+        """The margin that the array is stored with, before and after it, along each dimension."""
         by_dim = zip(*(view.margins() for view in self.views), strict=True)
         return tuple(
             [(max(0, *(a for a, _ in d)), max(0, *(b for _, b in d))) for d in map(list, by_dim)]
@@ -413,7 +413,7 @@ def write(rules: Rules, group: StencilViews, put: Callable[[ir.Value], ir.Value]
 
 
 def _wrapped(x: Any, *, margins: Edges) -> list[Any]:
-    """A periodic array with some of what comes before and after."""
+    """A periodic array with some elements of its periods before and after."""
     for dim, (low, high) in reversed(list(enumerate(margins))):
         size = x.shape[dim]
         before = [lax.slice_in_dim(x, size - low, size, axis=dim)] if low else []

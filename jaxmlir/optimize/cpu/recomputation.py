@@ -111,7 +111,7 @@ def dear_values(
     def of(symbol: str) -> FunctionSummary:
         if symbol not in summaries:
             body = bodies(symbol)
-            # A rule that calls its own function: in itself this costs nothing.
+            # A recursive call costs nothing.
             outs = len(body.returned)
             free, nowhere = [_FREE] * outs, [False] * outs
             summaries[symbol] = FunctionSummary(
@@ -487,7 +487,7 @@ def _spread(
         if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
     for whole, reads in parts.items():
-        # Of what is read part by part, all is stored at once.
+        # If the parts of an array that are read make up the whole, the whole is stored.
         is_read_whole = sum([counts[v] for v in reads]) >= counts[whole]
         for v, by_index in reads.items():
             spread[whole if is_read_whole else v] |= by_index

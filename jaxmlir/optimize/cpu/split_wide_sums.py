@@ -57,7 +57,7 @@ def crowded_sums(
     def of(symbol: str) -> list[_ValueReads]:
         if symbol not in results:
             body, sums[symbol] = bodies(symbol), []
-            # A rule that calls its own function: in itself this reads nothing.
+            # A recursive call reads nothing.
             results[symbol] = [_ValueReads(_NOTHING)] * len(body.returned)
             results[symbol] = _walk(body, of, sums[symbol])
         return results[symbol]

@@ -176,8 +176,8 @@ def _of_slices(
     order, without these axes.
 
     Args:
-      nodes: the ops that are computed for each slice, by their values.
-      leaves: the values that slices are taken of.
+      nodes: the ops that are written for each slice, by their results.
+      leaves: the values that are sliced.
     """
     shape = aval_of(array.type).shape
     elements = ElementWriter(writer.rules)
@@ -187,7 +187,7 @@ def _of_slices(
         limits = list(shape)
         for d, i in zip(axes, indices, strict=True):
             starts[d], limits[d] = i, i + 1
-        # Without the axes from the start: loops over dimensions of size 1 are not vectorized.
+        # The axes are dropped at once, because loops over dimensions of size 1 are not vectorized.
         selection = Selection.box(shape, starts, limits, axes)
         slices.append(elements.write(array, selection, (), nodes, leaves))
     return writer.emit(function, *slices)
@@ -210,7 +210,7 @@ def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
 
 
 def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
-    """Whether a short last axis is left of what is reduced, which is computed of smaller arrays."""
+    """Whether a reduction leaves a short last axis, of an array computed from smaller ones."""
     if node.name not in _KEPT:
         return False
     shape = aval_of(node.operands[0].type).shape
@@ -224,7 +224,7 @@ def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
 
 
 def _num_functions(reduction: OpView) -> int:
-    """The number of functions, quotients included, that compute an element of what is reduced."""
+    """The number of functions, quotients included, that compute an element of the operand."""
     inner, _ = _way_to(reduction, MAX_WAY)
     return sum(node.name in FUNCTIONS or node.name in SLOW for node in inner.values())
 
@@ -266,7 +266,7 @@ def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
 
 
 def _combined(*xs: Any, name: str) -> list[Any]:
-    """What a reduction of a name makes of elements."""
+    """The reduction of a name, applied to arrays element by element."""
     primitive = getattr(lax, f"{record_of(name).combine}_p")
     return [functools.reduce(primitive.bind, xs)]
 

@@ -101,7 +101,7 @@ def _paying(
 
 
 def memory_in_segments(segments: list[Segment], line: StraightLine, steps: Timeline) -> np.ndarray:
-    """What each step needs, if segments are run again."""
+    """The bytes in memory at each step if the segments are run again."""
     placed = [(part, bisect_left(steps.view.tops, part.first)) for part in segments]
     early = steps.unread({steps.number(v): place for part, place in placed for v in part.values})
     change = np.zeros(len(steps.view.ops) + 1)

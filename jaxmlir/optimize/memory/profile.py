@@ -254,12 +254,12 @@ class Timeline(MemoryProfile):
         return self.body.value(self.outer[number][0])
 
     def number(self, own: int) -> int:
-        """Which value one of the function's own values is."""
+        """The number of the value that stands for one of the function's own values."""
         return self.view.own[own]
 
     @functools.cached_property
     def depths(self) -> list[int]:
-        """The number of steps, one after another, that each value takes."""
+        """The length of the longest chain of steps that computes each value."""
         depths = [0] * self.view.arity
         for operands, (first, last) in zip(self.view.operands, self.view.results, strict=True):
             depths += [1 + max([depths[v] for v in operands], default=0)] * (last - first)
@@ -282,7 +282,7 @@ class Timeline(MemoryProfile):
 
 
 def _inlined_callee(op: Any, name: str, functions: Container[str]) -> str | None:
-    """The function that an op calls and that XLA inlines, with nothing asked of the call."""
+    """The callee of an op if XLA inlines it and the call has no context of its own."""
     if name != "jaxpr.jit" or "jaxpr.ctx" in op.attributes:
         return None
     return op.attributes["jaxpr"].value
@@ -332,8 +332,8 @@ class Peaks:
 
 
 def peak(program: Module) -> float:
-    """Bytes that a program needs at once, besides arguments and results: its entry point that needs
-    most."""
+    """Bytes that a program needs at once, besides arguments and results: the maximum over its entry
+    points."""
     peaks, entries = Peaks(program), analyses_of(program).graph.entry_points()
     return max([peaks.profile(symbol).peak for symbol in entries], default=0.0)
 

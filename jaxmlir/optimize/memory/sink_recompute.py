@@ -162,7 +162,7 @@ class LateValueSearch:
         return LateValue(value, tree, leaves, tied, after, late, start, end, gain, cost)
 
     def _late_users(self, value: int) -> list[int]:
-        """The function's own ops that read a value when most memory is needed, or later."""
+        """The function's own ops that read a value at the peak or later."""
         users = (self._line.body.users[v] for v in self._line.outer[value])
         return sorted({i for of_one in users for i in of_one if i >= self._top})
 
@@ -200,8 +200,8 @@ class LateValueSearch:
         return line.stored[value] and maker < self._peak < line.ends[value]
 
     def _made_of(self, root: int) -> tuple[list[int], list[int], list[int]] | None:
-        """The steps that compute a value from what is there late; what they read; what of it has
-        to be tied. ``None`` if there is too much of it."""
+        """The steps that compute a value from values in memory, the leaves that they read, and the
+        leaves that wait; ``None`` if too many or too expensive steps are needed."""
         line, view = self._line, self._line.view
         whole = size(view.types[root])
         first = line.makers[root]
@@ -231,8 +231,8 @@ class LateValueSearch:
         return None if tied is None else (sorted(steps), ordered, tied)
 
     def _tied(self, root: int, tree: list[int], leaves: list[int]) -> list[int] | None:
-        """The leaves that have to wait so that no expensive step is done early: the small ones if
-        these will do, else the largest."""
+        """The leaves that have to wait so that no expensive step runs early: the small ones if they
+        suffice, else the largest; ``None`` if neither suffice."""
         view = self._line.view
         whole = size(view.types[root])
         small = [v for v in leaves if SMALL * size(view.types[v]) <= whole]
@@ -249,8 +249,8 @@ class LateValueSearch:
         return None
 
     def _late_value(self, value: int, top: int, depth: int) -> ir.Value | None:
-        """Something that an op of the function needs, and that is not there before so many steps
-        one after another are done; if there is, something that is in memory."""
+        """A value that the function's op ``top`` depends on, and that takes at least ``depth``
+        steps one after another; one in memory if possible; ``None`` if there is none."""
         line, types, depths = self._line, self._line.view.types, self._line.depths
         operands = [line.number(v) for v in line.body.operands[top]]
         operands = [v for v in operands if v != value and is_plain_array(types[v])]
@@ -328,7 +328,7 @@ class SinkRecompute(Pass):
 
 
 def _write(line: Timeline, late: LateValue, wait: WaitFence) -> None:
-    """Computes a value where it is first read late."""
+    """Computes a value before the first op that reads it late."""
     root = line.makers[late.value]
     assert root is not None
     op = line.view.ops[root]

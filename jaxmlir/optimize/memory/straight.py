@@ -80,10 +80,10 @@ class StraightLine:
     """A function, and the op at its peak of memory.
 
     Attributes:
-      turn: the op that is then run.
+      turn: the op at which most memory is needed; the backward pass follows it.
       sizes: the bytes of each value.
-      kernel: of each op the one that it is computed with.
-      fixed: the ops that are not to run twice.
+      kernel: for each op, the op in whose kernel it is computed.
+      fixed: the ops that must not run twice.
     """
 
     body: FunctionView
@@ -247,8 +247,8 @@ class StraightLine:
         return begun
 
     def _made_of(self, index: int, place: int) -> tuple[set[int], set[int]]:
-        """The ops that are computed with one that is before a place, and the values that these
-        alone read after it."""
+        """The ops in the fusion that computes an op before a place, and the inputs of the fusion
+        that no other kernel reads after the place."""
         makers, kernel = self.body.makers, self.kernel
         ops, inputs = self.body.backward_slice(
             self.body.operands[index], lambda v: kernel[makers[v]] == makers[v]

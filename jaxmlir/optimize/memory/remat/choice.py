@@ -178,7 +178,7 @@ class _CutNetwork:
         self.body = body = joint.body
         carry, ys, self.outs = joint.results()
         arguments = {*joint.consts, *joint.carry, *joint.slices}
-        # Slices that the first loop reads are there for the second, though perhaps kept for it.
+        # The second loop can read the slices of the first, though some may stay in memory for it.
         self.retained = joint.retained
         self.free = arguments - {*joint.carry, *self.retained}
         self.kept = set(ys)
@@ -218,7 +218,7 @@ class _CutNetwork:
             op = makers[value]
             if not side[node] and (op is None or side[self.ops[op]]):
                 stored.add(value)
-        # What costs nothing to store is not therefore read.
+        # A value may be in `stored` only because storing it is free: take those that are read.
         _, live = self.body.backward_slice(self.outs, stored.__contains__)
         again = [op for op, node in self.ops.items() if not side[node] and op in self.in_first]
         beside = self._beside(stored & live - self.kept - self.retained, again)

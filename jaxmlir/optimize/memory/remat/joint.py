@@ -392,7 +392,7 @@ def separate(rules: Rules, joint: JointBody, stored: Sequence[int]) -> PairRepla
     carry, ys, outs = joint.results()
     position = {v: i for i, v in enumerate(ys)}
 
-    # The second loop: what it does not find stored it computes from constants and slices.
+    # The second loop computes what is not stored from constants and slices.
     todo, live = body.backward_slice(outs, set(stored).__contains__)
     handed = [v for v in stored if v in live and v not in position]
     position |= {v: len(ys) + i for i, v in enumerate(handed)}

@@ -80,10 +80,10 @@ class StageEstimate(NamedTuple):
     """The memory and the memory traffic of a stage, in bytes.
 
     Attributes:
-      peak: of values of the entire batch that are stored at once, where a tile would do.
-      rows: what is read and given by rows.
-      shared: what each tile reads and writes as a whole.
-      kernels: how many loops over memory a tile is.
+      peak: the most bytes stored at once for the entire batch, in place of those of a tile.
+      rows: the bytes that the loop reads and writes by rows.
+      shared: the bytes that each tile reads and writes as a whole.
+      kernels: the number of kernels of a tile.
       added: what is stored for other stages that was not stored before, only computed where it
         was read.
     """
@@ -101,8 +101,8 @@ class StageEstimate(NamedTuple):
     def cost(self, tiles: Tiles, costs: Costs) -> float:
         """Nanoseconds that tiles take beyond the time that the batch takes."""
         count = tiles.count + (tiles.rest > 0)
-        # What every tile reads or writes as a whole, the weights of its matrix products and their
-        # gradients, is in a cache as the copies of rows are: of the perceptron 0.08 to 0.19 ns.
+        # A cache holds what each tile reads or writes as a whole, i.e. weights of matrix products
+        # and their gradients, and the copies of rows: 0.08 to 0.19 ns a byte in the perceptron.
         copied = costs.stored_byte_cached
         per_tile = copied * self.shared + costs.fork * self.kernels
         return count * per_tile + copied * self.rows + costs.stored_byte_mapped * self.added
@@ -201,7 +201,7 @@ class TilePlan(NamedTuple):
     """Loops over a batch.
 
     Attributes:
-      estimates: of the stages that have a loop, by number.
+      estimates: the estimates of the stages that have a loop, by number.
       costs: of the target.
     """
 
@@ -217,12 +217,12 @@ class TilePlan(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """Nanoseconds that it saves."""
+        """Nanoseconds that the smaller memory saves."""
         return self.costs.mapped_byte * self.saved
 
     @property
     def cost(self) -> float:
-        """Nanoseconds that it takes."""
+        """Nanoseconds that the loops cost."""
         return sum(e.cost(self.tiles, self.costs) for e in self.estimates.values())
 
     @property

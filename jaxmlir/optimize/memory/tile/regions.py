@@ -407,7 +407,7 @@ class TileWriter:
             erase(body.ops[i])
 
     def _stage(self, number: int) -> None:
-        """Writes the loop of a stage, and the rows that it leaves."""
+        """Writes the loop of a stage, and the ops on the rows that are left over."""
         read = [*dict.fromkeys((v, d) for _, v, d in self._schedule.read_elsewhere(number))]
         reads = [(v, d) for v, d in read if d is not None]
         wholes = [v for v, d in read if d is None]
