@@ -11,10 +11,9 @@ function that is being rewritten (:func:`ops_of`), or the one that gives a value
 
 from __future__ import annotations
 
-import bisect
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, KeysView, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,6 @@ from jaxmlir.dialect.ir import body_of, captured, func, has_regions, ir, is_fore
 from jaxmlir.dialect.op_signature import Signature, WithRegions
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.dialect.types import aval_of
-
-B = TypeVar("B", bound="FunctionView")
 
 
 class OpView:
@@ -147,29 +144,29 @@ class FunctionView:
         self.names = [signature.name for signature in self.signatures]
         self.returned = [numbers[v] for v in returned(function)]
 
-    def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> InlinedView:
+    def with_calls_inlined(self, callee: Callable[[Any, str], FunctionView | None]) -> FunctionView:
         """A view of the function as if calls were inlined; the ops themselves do not move.
 
         Args:
           callee: the view to put in place of an op, with its own calls inlined; ``None`` keeps the
             op.
         """
-        inlined = self._begun(InlinedView)
-        inlined.own = values = list(range(self.arity))
-        inlined.tops, start = [], 0
+        inlined = self._begun()
+        values, tops, start = list(range(self.arity)), list[int](), 0
         for i, name in enumerate(self.names):
             inner = callee(self.ops[i], name) if may_have_functions(name) else None
             if inner is not None:
                 inlined._append(self, start, i, values)
-                inlined.tops += range(start, i)
+                tops += range(start, i)
                 inside = [values[v] for v in self.operands[i]]
                 inlined._append(inner, 0, len(inner.ops), inside)
-                inlined.tops += [i] * len(inner.ops)
+                tops += [i] * len(inner.ops)
                 values += [inside[v] for v in inner.returned]
                 start = i + 1
         inlined._append(self, start, len(self.ops), values)
-        inlined.tops += range(start, len(self.ops))
+        tops += range(start, len(self.ops))
         inlined._finish(self, values)
+        inlined.own, inlined.tops = values, tops
         return inlined
 
     def with_put_in(self, ops: Iterable[InsertedOp]) -> FunctionView:
@@ -177,7 +174,7 @@ class FunctionView:
 
         Reading the function again would ask the bindings for the operands of every op.
         """
-        extended = self._begun(FunctionView)
+        extended = self._begun()
         values, start = list(range(self.arity)), 0
         for op, after, reads, replaced in ops:
             extended._append(self, start, after + 1, values)
@@ -194,9 +191,9 @@ class FunctionView:
         extended._finish(self, values)
         return extended
 
-    def _begun(self, kind: type[B]) -> B:
+    def _begun(self) -> FunctionView:
         """A view with the same arguments and no ops yet."""
-        view = object.__new__(kind)
+        view = object.__new__(FunctionView)
         view.function, view.arity = self.function, self.arity
         view.types = self.types[: self.arity]
         view.ops, view.signatures, view.operands, view.results = [], [], [], []
@@ -291,6 +288,36 @@ class FunctionView:
         return frozenset(self.returned)
 
     @functools.cached_property
+    def own(self) -> Sequence[int]:
+        """The number of each value that the function had before calls were inlined."""
+        return range(len(self.types))
+
+    @functools.cached_property
+    def tops(self) -> Sequence[int]:
+        """The index that each op, or the call that it is in, had before calls were inlined."""
+        return range(len(self.ops))
+
+    def backward_slice(
+        self, values: Iterable[int], is_there: Callable[[int], bool] = lambda value: False
+    ) -> tuple[list[int], KeysView[int]]:
+        """The ops that some values are computed by, in order, and the values that these begin with.
+
+        Args:
+          is_there: whether a value, of an op, need not be computed; arguments need not.
+        """
+        makers, ops, leaves = self.makers, set[int](), dict[int, None]()
+        pending = [*values]
+        while pending:
+            value = pending.pop()
+            maker = makers[value]
+            if maker is None or is_there(value):
+                leaves[value] = None
+            elif maker not in ops:
+                ops.add(maker)
+                pending += self.operands[maker]
+        return sorted(ops), leaves.keys()
+
+    @functools.cached_property
     def op_views(self) -> list[OpView]:
         """The ops one by one, with the operands that they have when this is first asked for."""
         views = zip(self.ops, self.names, strict=True)
@@ -310,22 +337,8 @@ class FunctionView:
     @functools.cached_property
     def effects(self) -> dict[int, ir.ArrayAttr]:
         """The effects of the ops that have any, by index."""
-        effects = {}
-        for i, signature in enumerate(self.signatures):
-            if signature.effects is not None:
-                effects[i] = signature.effects
-        return effects
-
-    def cone(self, values: Iterable[int]) -> set[int]:
-        """The ops that some values are computed by."""
-        ops: set[int] = set()
-        pending = [self.makers[v] for v in values]
-        while pending:
-            index = pending.pop()
-            if index is not None and index not in ops:
-                ops.add(index)
-                pending += [self.makers[v] for v in self.operands[index]]
-        return ops
+        signatures = enumerate(self.signatures)
+        return {i: s.effects for i, s in signatures if s.effects is not None}
 
     def signature(self, index: int) -> Signature:
         """The signature of an op."""
@@ -333,14 +346,34 @@ class FunctionView:
 
     def value(self, number: int) -> ir.Value:
         """The value with a number."""
-        if number < self.arity:
+        index = self.makers[number]
+        if index is None:
             return body_of(self.function).arguments[number]
-        index = bisect.bisect_right(self.results, number, key=lambda numbers: numbers[1])
         return self.ops[index].results[number - self.results[index][0]]
 
     def copy(self, index: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
         """Copies an op with other operands at the current insertion point; returns the results."""
         return self.signatures[index].create(operands, self.ops[index].location)
+
+    def copy_ops(self, indices: Iterable[int], values: dict[int, ir.Value]) -> None:
+        """Some ops again, in order, at the current insertion point.
+
+        Args:
+          values: what stands for the values that they read; results that it does not have are
+            added.
+        """
+        for index in indices:
+            outs = self.copy(index, [values[v] for v in self.operands[index]])
+            for number, out in zip(range(*self.results[index]), outs, strict=True):
+                values.setdefault(number, out)
+
+    def replace_reads(self, values: Container[int], readers: Iterable[int], new: ir.Value) -> None:
+        """Has some ops read another value where they read one of some values."""
+        for index in readers:
+            operands = self.ops[index].operation.operands
+            for k, value in enumerate(self.operands[index][: len(operands)]):
+                if value in values:
+                    operands[k] = new
 
 
 class InsertedOp(NamedTuple):
@@ -358,18 +391,6 @@ class InsertedOp(NamedTuple):
     after: int
     reads: Sequence[int]
     replaced: Sequence[int]
-
-
-class InlinedView(FunctionView):
-    """A view of a function as if calls were inlined; the IR is unchanged.
-
-    Attributes:
-      own: for each of the function's own values, its number in this view.
-      tops: for each op, the index of the function's own op that it is, or that calls it.
-    """
-
-    own: list[int]
-    tops: list[int]
 
 
 # --- what values are known to be ------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.op_counts import elements
@@ -85,21 +84,12 @@ _INLINED = frozenset(
 )
 
 
-def is_inlined(op: Any, name: str) -> bool:
-    """Whether an op is a call that XLA inlines before it fuses."""
-    return name == "jaxpr.jit" and _is_inlined(op.attributes)
-
-
 def inlined_calls(body: FunctionView) -> dict[int, str]:
     """The calls that XLA inlines before it fuses: the callees by the index of the op."""
     calls = {}
     for index, name in enumerate(body.names):
         if name in _INLINED:
             attributes = body.signatures[index].named
-            if _is_inlined(attributes):
+            if "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call():
                 calls[index] = attributes[CALLEES[name]].value
     return calls
-
-
-def _is_inlined(attributes: Any) -> bool:
-    return "jaxpr.ctx" not in attributes or attributes["jaxpr.ctx"] != kept_call()

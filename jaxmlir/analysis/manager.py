@@ -8,11 +8,11 @@ analyses they preserve.  If it did not, later passes reuse what was read before.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from jaxmlir.analysis.call_graph import CallGraph, callee_of
-from jaxmlir.analysis.function_view import FunctionView
+from jaxmlir.analysis.function_view import FunctionView, InsertedOp
 from jaxmlir.dialect.ir import body_of, bytecode, func, ir
 from jaxmlir.dialect.module import Module
 
@@ -31,6 +31,10 @@ def _but_constants(function: func.FuncOp, names: list[str]) -> bytes:
     return bytecode(copy.operation)
 
 
+CalleeRule = Callable[[Any, str, dict[str, func.FuncOp]], str | None]
+"""The function that an op of a name calls, if it is to be inlined, among those of a program."""
+
+
 class AnalysisManager:
     """The functions of a program as they were when they were read.
 
@@ -41,7 +45,7 @@ class AnalysisManager:
         self._functions = functions
         self._bodies: dict[str, FunctionView] = {}
         self._alike: dict[bytes, FunctionView] = {}
-        self._inlined: dict[str, FunctionView] = {}
+        self._inlined: dict[tuple[CalleeRule, str], FunctionView | None] = {}
 
     @functools.cached_property
     def graph(self) -> CallGraph:
@@ -77,23 +81,36 @@ class AnalysisManager:
         body.likeness = key
         return body
 
-    def inlined(self, function: func.FuncOp) -> FunctionView:
-        """A view of a function as if :func:`jaxmlir.rewriting.inline.inlined` had run on it.
+    def put_in(self, symbol: str, ops: Iterable[InsertedOp]) -> None:
+        """Notes the ops that were put into a function, in the order in which they stand: it need
+        not be read again."""
+        self._bodies[symbol] = self.body(self._functions[symbol]).with_put_in(ops)
+        self._inlined.clear()
 
-        The IR is unchanged.
+    def inlined(self, function: func.FuncOp, rule: CalleeRule = callee_of) -> FunctionView:
+        """A function as it would be read with calls inlined, of which nothing is written yet.
+
+        Args:
+          rule: the function that an op calls and that is to stand in its place; by default as
+            :func:`jaxmlir.rewriting.inline.inlined` has it.
         """
-        symbol = function.name.value
-        body = self._inlined.get(symbol)
-        if body is None:
-            body = self.body(function)
-            if self.graph.uses[symbol]:
-                body = body.with_calls_inlined(self._callee)
-            self._inlined[symbol] = body
+        body = self._with_calls_inlined(function.name.value, rule)
+        assert body is not None
         return body
 
-    def _callee(self, op: Any, name: str) -> FunctionView | None:
-        symbol = callee_of(op, name, self._functions)
-        return None if symbol is None else self.inlined(self._functions[symbol])
+    def _with_calls_inlined(self, symbol: str, rule: CalleeRule) -> FunctionView | None:
+        """The function with calls inlined; ``None`` within itself, where it stays a call."""
+        if (rule, symbol) not in self._inlined:
+            self._inlined[rule, symbol] = None
+
+            def callee(op: Any, name: str) -> FunctionView | None:
+                called = rule(op, name, self._functions)
+                return None if called is None else self._with_calls_inlined(called, rule)
+
+            body = self.body(self._functions[symbol])
+            uses = self.graph.uses[symbol]
+            self._inlined[rule, symbol] = body.with_calls_inlined(callee) if uses else body
+        return self._inlined[rule, symbol]
 
 
 def analyses_of(program: Module) -> AnalysisManager:

@@ -138,24 +138,18 @@ def is_narrow(dtype: Any) -> bool:
     return dtypes.issubdtype(dtype, np.inexact) and dtypes.finfo(dtype).bits < 32
 
 
+@functools.cache
 def is_plain_array(type_: ir.Type) -> bool:
     """Whether an array type consists of shape, dtype and weak type only.
 
     The elements are numbers or typed random keys.  JAX can make zeros of both and select between
     two arrays of them, which it does not guarantee for other extended dtypes.
     """
-    is_plain = _plain.get(type_)
-    if is_plain is None:
-        is_plain = (
-            is_array(type_)
-            and with_shape(type_, aval_of(type_).shape) == type_
-            and (is_key(aval_of(type_)) or not _is_extended(type_))
-        )
-        _plain[type_] = is_plain
-    return is_plain
-
-
-_plain: dict[ir.Type, bool] = {}
+    return (
+        is_array(type_)
+        and with_shape(type_, aval_of(type_).shape) == type_
+        and (is_key(aval_of(type_)) or not _is_extended(type_))
+    )
 
 
 ASKED = frozenset({"jaxpr.ctx", "sharding", "out_sharding"})

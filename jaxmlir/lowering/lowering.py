@@ -45,6 +45,7 @@ from jaxmlir.dialect.ir import (
     func,
     functions,
     ir,
+    new_function,
     parse_module,
     rename_symbol,
 )
@@ -250,20 +251,9 @@ class _Lowering:
                     outs = self.op(op, signature, [values[v] for v in operands])
                     for number, out in zip(results, outs, strict=True):
                         values[number] = out
-            except JaxmlirError as e:
+            except (JaxmlirError, *_OF_RULES) as e:
                 located = _at_op(e, op, name)
                 raise located from cause_of(located, e)
-            except _OF_RULES as e:
-                # JAX's rules raise AssertionError and NameError for collectives outside of the
-                # transformation that binds their axis.
-                axes = effect_attributes.axis_names(op)
-                if not axes or not isinstance(e, (AssertionError, NameError)):
-                    raise _at_op(e, op, name) from e
-                unbound = LoweringError(
-                    f"unbound axis name {', '.join(map(repr, axes))}: expected a vmap of that "
-                    "axis_name, or a shard_map, around the program"
-                )
-                raise _at_op(unbound, op, name) from e
         return [values[v] for v in body.returned], self.tokens
 
     def op(self, op: Any, known: Signature, nodes: list[Any]) -> Sequence[Any]:
@@ -435,32 +425,21 @@ class _Lowering:
         results = [mlir.aval_to_ir_type(module_context, aval) for aval in eqn.avals_out]
         stack = source_info_util.new_name_stack()
         with mlir.source_info_to_location(module_context, eqn.primitive, stack, None) as location:
-            attributes = {
-                "sym_name": ir.StringAttr.get(eqn.primitive.name),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(arguments, results)),
-            }
-            function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
-            block = function.regions[0].blocks.append(
-                *arguments, arg_locs=[location] * len(arguments)
-            )
+            name = eqn.primitive.name
+            function, block = new_function(name, arguments, results, location, False)
             with ir.InsertionPoint(block):
                 values = list(block.arguments)
-                ctx = mlir.LoweringRuleContext(
-                    module_context=module_context,
-                    primitive=eqn.primitive,
-                    name_stack=stack,
+                ctx = eqn.rule_context(
+                    module_context,
+                    stack,
                     traceback=None,
-                    avals_in=eqn.avals_in,
-                    avals_out=eqn.avals_out,
                     tokens_in=mlir.TokenSet(),
-                    tokens_out=None,
-                    jaxpr_eqn_ctx=eqn.ctx,
                     dim_var_values=values[: len(dim_vars)],
                     const_lowering={},
                 )
                 outs = lower(ctx, *values[len(dim_vars) :], **eqn.params)
                 _check_rule(func_dialect.ReturnOp(outs), results)
-        return LoweringTemplate(function)
+        return LoweringTemplate(function.operation)
 
     def equation(self, op: Any, name: str, shared: bool) -> _RuleArguments:
         """The arguments of JAX's lowering rules for an op.
@@ -580,6 +559,13 @@ _OF_RULES = (
 
 def _at_op(error: Exception, op: Any, name: str) -> LoweringError:
     position = locations.position(op.location)
+    axes = effect_attributes.axis_names(op)
+    # What JAX's rules raise where no transformation is around the program.
+    if axes and isinstance(error, (AssertionError, NameError)):
+        error = LoweringError(
+            f"unbound axis name {', '.join(map(repr, axes))}: expected a vmap of that "
+            "axis_name, or a shard_map, around the program"
+        )
     if not isinstance(error, (errors.JaxmlirError, NotImplementedError)):
         error = LoweringError(f"{type(error).__name__}: {error}")
     located = errors.at_op(LoweringError, error, name, position, "op cannot be lowered")
@@ -614,6 +600,23 @@ class _RuleArguments(NamedTuple):
         """The context manager in which a rule must run."""
         return widths_of((*self.avals_in, *self.avals_out))
 
+    def rule_context(self, module_context: Any, name_stack: Any, **place: Any) -> Any:
+        """The context that a rule is given.
+
+        Args:
+          place: the traceback, tokens, sizes and constants where its op is.
+        """
+        return mlir.LoweringRuleContext(
+            module_context=module_context,
+            primitive=self.primitive,
+            name_stack=name_stack,
+            avals_in=self.avals_in,
+            avals_out=self.avals_out,
+            tokens_out=None,
+            jaxpr_eqn_ctx=self.ctx,
+            **place,
+        )
+
 
 def refuse_custom_lin(program: Module, op: Any, verb: str) -> NoReturn:
     """Fails on a linear map of which only the transpose is known.
@@ -640,18 +643,13 @@ def _constant_template(
 ) -> LoweringTemplate:
     """A template whose only operands are, as in all templates, the sizes of symbolic dimensions."""
     with ir.Location.unknown() as nowhere:
-        attributes = {
-            "sym_name": ir.StringAttr.get("constant"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(dim_types, [])),
-        }
-        function = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
-        block = function.regions[0].blocks.append(*dim_types, arg_locs=[nowhere] * len(dim_types))
+        function, block = new_function("constant", dim_types, [], nowhere, False)
         with ir.InsertionPoint(block):
             result = mlir.ir_constant(value, aval=aval)
             func_dialect.ReturnOp([result])
         type_ = ir.FunctionType.get(dim_types, [result.type])
         function.attributes["function_type"] = ir.TypeAttr.get(type_)
-    return LoweringTemplate(function)
+    return LoweringTemplate(function.operation)
 
 
 def _lower_in_place(
@@ -664,16 +662,11 @@ def _lower_in_place(
     traceback = None if nowhere else locations.source_info(op.location).traceback
     name_stack = outer.name_stack + locations.name_stack(op.location)
     with source_info_util.user_context(traceback), eqn.ctx.manager, eqn.widths:
-        ctx = mlir.LoweringRuleContext(
-            module_context=body.module_context,
-            primitive=eqn.primitive,
-            name_stack=name_stack,
+        ctx = eqn.rule_context(
+            body.module_context,
+            name_stack,
             traceback=body.within(traceback),
-            avals_in=eqn.avals_in,
-            avals_out=eqn.avals_out,
             tokens_in=body.tokens,
-            tokens_out=None,
-            jaxpr_eqn_ctx=eqn.ctx,
             dim_var_values=outer.dim_var_values,
             const_lowering=outer.const_lowering,
         )

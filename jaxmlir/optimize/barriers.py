@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxmlir.analysis.fusion import kept_call
 from jaxmlir.dialect import locations
@@ -26,6 +26,18 @@ from jaxmlir.support.lazy import memoized
 # The first JAX whose CPU compiler does not fuse across optimization barriers.  Other platforms need
 # no fences.
 _BARRIER_SINCE = (0, 11)
+
+
+class FencedValue(NamedTuple):
+    """A value of a function to put a fence on."""
+
+    index: int
+    """The number of the op whose result it is; -1 of an argument."""
+    result: int
+    reason: str
+    views: tuple[int, ...] = ()
+    """Other results of the op that are the same array in another shape."""
+
 
 JointFence = Callable[[Sequence[ir.Value]], list[ir.Value]]
 """Writes a fence on several values: none of the results is available before all operands are."""
@@ -39,22 +51,13 @@ Compilers do not find out that the copied values equal the originals, and both m
 originals of ``others`` must not be read any more."""
 
 
-def fences(program: Module) -> Callable[[ir.Value], ir.Value] | None:
-    """A function that writes a fence on a value at the insertion point; ``None`` if the target
-    needs no fences."""
-    together = fences_together(program)
-    return together and alone(together)
-
-
 def alone(together: JointFence) -> Callable[[ir.Value], ir.Value]:
     """A function that writes a fence on one value."""
     return lambda value: together([value])[0]
 
 
-def fences_together(program: Module) -> JointFence | None:
-    """A function that writes a fence on several values; ``None`` if the target needs no fences."""
-    if not program.target.is_cpu:
-        return None
+def fences(program: Module) -> JointFence:
+    """Writes a fence on several values at the insertion point, for a CPU."""
     return barrier if program.target.compiler[:2] >= _BARRIER_SINCE else _FenceCalls(program)
 
 

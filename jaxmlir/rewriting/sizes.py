@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from jaxmlir._compat import core, shape_poly, state_types
 from jaxmlir.dialect import codec
 from jaxmlir.dialect.codec.types import dense
-from jaxmlir.dialect.ir import func, ir
+from jaxmlir.dialect.ir import TREES, func, ir
 from jaxmlir.dialect.types import aval_of, type_of
 
 Sizes = Mapping[str, Any]
@@ -31,23 +32,20 @@ def plain(size: Any) -> Any:
     return int(size) if core.is_constant_dim(size) else size
 
 
-# Pytree nodes may contain sizes: the node of a sparse matrix contains its shape.
-_TREES = ("jaxpr.in_tree", "jaxpr.out_tree")
-
-
 class SizeSubstitution:
     """Substitutes sizes for dimension variables in types, attributes and ops."""
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
-        self.types: dict[ir.Type, ir.Type] = {}
-        self.attributes: dict[ir.Attribute, ir.Attribute] = {}
+        self.type: Callable[[ir.Type], ir.Type] = functools.cache(self._type)
+        self.attribute: Callable[[ir.Attribute], ir.Attribute] = functools.cache(self._attribute)
 
     def function(self, function: func.FuncOp) -> None:
         type_ = function.type
         types = [[self.type(t) for t in side] for side in (type_.inputs, type_.results)]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
-        for tree in (key for key in _TREES if key in function.attributes):
+        # A node of a pytree may have sizes: that of a sparse matrix has its shape.
+        for tree in (key for key in TREES if key in function.attributes):
             function.attributes[tree] = self.attribute(function.attributes[tree])
         for block in function.body:
             for argument in block.arguments:
@@ -79,13 +77,7 @@ class SizeSubstitution:
         result.replace_all_uses_with(constant.result)
         op.operation.erase()
 
-    def type(self, type_: ir.Type) -> ir.Type:
-        new_type = self.types.get(type_)
-        if new_type is None:
-            new_type = self.types[type_] = self._new_type(type_)
-        return new_type
-
-    def _new_type(self, type_: ir.Type) -> ir.Type:
+    def _type(self, type_: ir.Type) -> ir.Type:
         if "shape = " not in str(type_):
             return type_
         aval = aval_of(type_)
@@ -96,13 +88,7 @@ class SizeSubstitution:
     def _aval(self, aval: Any) -> Any:
         return aval.update(shape=tuple(evaluate(dim, self.sizes) for dim in aval.shape))
 
-    def attribute(self, attr: ir.Attribute) -> ir.Attribute:
-        new_attribute = self.attributes.get(attr)
-        if new_attribute is None:
-            new_attribute = self.attributes[attr] = self._new_attribute(attr)
-        return new_attribute
-
-    def _new_attribute(self, attr: ir.Attribute) -> ir.Attribute:
+    def _attribute(self, attr: ir.Attribute) -> ir.Attribute:
         """The attribute with sizes substituted; unchanged if it mentions no dimension."""
         if isinstance(attr, ir.TypeAttr):
             type_ = self.type(attr.value)

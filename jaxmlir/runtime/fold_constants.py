@@ -37,7 +37,7 @@ from jaxmlir.analysis.manager import analyses_of, outside_kernels
 from jaxmlir.analysis.op_counts import Work, is_plain_signature, size
 from jaxmlir.analysis.purity import is_pure
 from jaxmlir.dialect import custom_calls, ops
-from jaxmlir.dialect.builder import copy, drop_dead_ops, reachable, symbols_of
+from jaxmlir.dialect.builder import drop_dead_ops, reachable, symbols_of
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -221,7 +221,7 @@ class _FoldableValues:
             if value in seen or self._bounds[value] < min_work:
                 continue
             seen.add(value)
-            cone, maker = body.cone([value]), body.makers[value]
+            (cone, _), maker = body.backward_slice([value]), body.makers[value]
             work = sum([self._work.at(body, index) for index in cone])
             if work < min_work or not any(map(self._is_array, cone)):
                 continue
@@ -236,17 +236,15 @@ class _FoldableValues:
     def write(self) -> list[ir.Value]:
         """Copies the ops of the chosen values to the insertion point; returns the values there."""
         body, values = self.body, dict[int, ir.Value]()
-        for index in sorted(body.cone(self.chosen)):
-            with body.ops[index].location:
-                operands = [values[v] for v in body.operands[index]]
-                results = copy(body.ops[index], body.names[index], operands)
-            values.update(zip(range(*body.results[index]), results, strict=True))
+        made_by, _ = body.backward_slice(self.chosen)
+        body.copy_ops(made_by, values)
         return [values[v] for v in self.chosen]
 
     def replace(self, program: Module, value: int, array: np.ndarray) -> None:
         """Replaces the uses of a value by an array constant."""
         op, old = self.body.ops[self.body.makers[value]], self.body.value(value)
-        remark(op, f"computed once: {count(len(self.body.cone([value])), 'op')} on constants")
+        made_by, _ = self.body.backward_slice([value])
+        remark(op, f"computed once: {count(len(made_by), 'op')} on constants")
         with ir.InsertionPoint(op), op.location:
             old.replace_all_uses_with(toolbox.constant(program, array, old.type))
 

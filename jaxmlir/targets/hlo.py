@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -201,34 +202,38 @@ def _moved(fused: Sequence[Instruction]) -> int:
       fused: the instructions of its computation, the root last.
     """
     makers = {i.name: i for i in fused}
-    users: dict[str, list[Instruction]] = {}
+    users: defaultdict[str, list[Instruction]] = defaultdict(list)
     for i in fused:
         for operand in set(i.operands):
-            users.setdefault(operand, []).append(i)
+            users[operand].append(i)
+    read = sum(_read(i, users) for i in fused if i.op == "parameter")
+    return read + _written(fused[-1], makers)
 
-    def read(value: Instruction) -> int:
-        whole, part = bytes_of(value.type), 0
-        for user in users.get(value.name, ()):
-            is_first = user.operands[0] == value.name
-            if user.op == "bitcast":
-                part += read(user)
-            elif user.op in ("dynamic-slice", "gather", "slice") and is_first:
-                part += bytes_of(user.type)
-            elif user.op != "dynamic-update-slice" or not is_first:
-                return whole
-        return min(whole, part)
 
-    def written(value: Instruction) -> int:
-        match value.op:
-            case "tuple":
-                return sum(written(makers[operand]) for operand in value.operands)
-            case "bitcast":
-                return written(makers[value.operands[0]])
-            case "dynamic-update-slice":
-                return bytes_of(makers[value.operands[1]].type)
-        return bytes_of(value.type)
+def _read(value: Instruction, users: Mapping[str, Sequence[Instruction]]) -> int:
+    """The bytes of a value that its users read."""
+    whole, part = bytes_of(value.type), 0
+    for user in users[value.name]:
+        is_first = user.operands[0] == value.name
+        if user.op == "bitcast":
+            part += _read(user, users)
+        elif user.op in ("dynamic-slice", "gather", "slice") and is_first:
+            part += bytes_of(user.type)
+        elif user.op != "dynamic-update-slice" or not is_first:
+            return whole
+    return min(whole, part)
 
-    return sum(read(i) for i in fused if i.op == "parameter") + written(fused[-1])
+
+def _written(value: Instruction, makers: Mapping[str, Instruction]) -> int:
+    """The bytes of a value that are written, where it is the root of a fusion."""
+    match value.op:
+        case "tuple":
+            return sum(_written(makers[operand], makers) for operand in value.operands)
+        case "bitcast":
+            return _written(makers[value.operands[0]], makers)
+        case "dynamic-update-slice":
+            return bytes_of(makers[value.operands[1]].type)
+    return bytes_of(value.type)
 
 
 def bytes_of(type_: str) -> int:

@@ -22,7 +22,7 @@ from jaxmlir.dialect.ir import body_of, frames, func, ir, is_private, scope
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import may_have_functions
 from jaxmlir.errors import Diagnostic, JaxmlirError
-from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks, Timeline
+from jaxmlir.optimize.memory.profile import MemoryProfile, Peaks
 from jaxmlir.support.files import source_line
 
 MAX_WIDTH = 2000
@@ -239,12 +239,11 @@ def timeline(profile: MemoryProfile, tables: Tables) -> dict[str, Any]:
     Steps are the ops of the function, and those of the calls in it that XLA inlines.
     """
     view = profile.view
-    tops = profile.flat.tops if isinstance(profile, Timeline) else list(range(len(view.ops)))
     return {
         "bytes": [int(n) for n in profile.bytes],
         "names": view.names,
         "places": [tables.place(op.location) for op in view.ops],
-        "tops": tops,
+        "tops": list(view.tops),
         "values": [
             (first, last, profile.sizes[v], tables.type(view.types[v]))
             for v, (first, last) in lifetimes(profile).items()

@@ -119,6 +119,13 @@ def test_the_users_of_values_are_those_that_mlir_knows(steps):
                 maker, node = body.makers[number], node_of(body.value(number))
                 assert (maker is None) == (node is None)
                 assert node is None or places[node.op] == maker
+            needed, ops = set(body.returned), []
+            for i in reversed(range(len(body.ops))):
+                if not needed.isdisjoint(range(*body.results[i])):
+                    needed.update(body.operands[i])
+                    ops.insert(0, i)
+            sliced, leaves = body.backward_slice(body.returned)
+            assert (sliced, set(leaves)) == (ops, {v for v in needed if v < body.arity})
 
 
 def test_a_view_of_an_op_unpacks_to_the_op_its_name_and_its_operands():

@@ -25,7 +25,7 @@ from jaxmlir.dialect.ir import scope
 from jaxmlir.optimize.memory.price import Prices
 from jaxmlir.optimize.memory.remat import Remat
 from jaxmlir.optimize.memory.remat.choice import FlowNetwork, choose
-from jaxmlir.optimize.memory.remat.joint import JointBody, LoopPair, loops_of, needed_for, segments
+from jaxmlir.optimize.memory.remat.joint import JointBody, LoopPair, loops_of, segments
 from jaxmlir.passes.pipeline import run_pass
 from jaxmlir.transforms.templates import Rules
 
@@ -454,10 +454,10 @@ def test_no_other_choice_is_cheaper(memory):
         for operands, results in zip(body.operands, body.results, strict=True):
             if known.issuperset(operands):
                 known.update(range(*results))
-        in_first = set(needed_for(body, carry, {*free, *joint.carry})[0])
+        in_first = set(body.backward_slice(carry)[0])
 
         def price(stored):
-            todo, live = needed_for(body, outs, {*stored, *free, *joint.carry})
+            todo, live = body.backward_slice(outs, set(stored).__contains__)
             if not live.isdisjoint(set(joint.carry) - set(stored)):
                 return math.inf
             return sum(prices.at(body, op) for op in todo if op in in_first) + sum(

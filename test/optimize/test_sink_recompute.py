@@ -41,11 +41,19 @@ def normalized(x):
     return x / jnp.sum(x, 1, keepdims=True)
 
 
+def watched(x, w):
+    p = normalized(x)
+    jax.debug.callback(lambda _: None, p)
+    return p @ (y := long(w @ p.T @ p)) + p @ y @ w
+
+
 @pytest.mark.parametrize(
     ("function", "count"),
     [
         # Read before and after, of what is small and an argument.
         (lambda x, w: (p := normalized(x)) @ (y := long(w @ p.T @ p)) + p @ y @ w, 1),
+        # An op without results reads it as well.
+        (watched, 1),
         # Read after only: by a product, or in several kernels.
         (lambda x, w: (1 - x) @ long(w), 1),
         (lambda x, w: jnp.sum((q := x**-2) * (x @ long(w)), 0) + jnp.sum(q), 1),

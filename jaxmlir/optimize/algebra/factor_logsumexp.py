@@ -116,7 +116,7 @@ class FactoringPlan:
         self.found = log_sum_exps
         self.exponentials: list[Exponentials] = [_exponentials(body, f) for f in log_sum_exps]
         checked = [f.operands[i] for f in log_sum_exps for i in f.sum.constants]
-        self.check: list[int] = sorted(body.cone(checked))
+        self.check: list[int] = body.backward_slice(checked)[0]
         self.unused_far: list[int] = _unused(
             body,
             {f.steps[-1]: e.args for f, e in zip(log_sum_exps, self.exponentials, strict=True)},

@@ -44,15 +44,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jaxmlir._compat import core
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.compile_time import PER_CONVOLUTION
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, pad_dims
 
 # Milliseconds of XLA, of this pass; a CPU core, jax 0.10; forward, gradients with respect to the
 # array and to the kernel.  With jax 0.12 XLA takes as long, and this pass 0.9 to 2.0 times as long:
@@ -110,8 +111,6 @@ class ExpandConvolutions(ExpandOps):
     name: ClassVar[str] = "jaxpr-expand-convolutions"
 
     def expansion(self, node: OpView) -> Expansion | None:
-        if not is_plain_op(node):
-            return None
         expanded = _ExpandedConvolution.of(node)
         x, k = (aval_of(v.type) for v in node.operands)
         y = aval_of(node.op.results[0].type)
@@ -245,10 +244,8 @@ class _ExpandedConvolution(NamedTuple):
     def __call__(self, x: Any, k: Any) -> list[Any]:
         axes = self.axes
         if self.is_padded_before(x, k):
-            edges = [(0, 0, 0)] * x.ndim
-            for d, axis in zip(self.lhs[2:], axes, strict=True):
-                edges[d] = axis.low, axis.high, 0
-            x = lax.pad(x, np.zeros((), x.dtype), edges)
+            pairs = zip(self.lhs[2:], axes, strict=True)
+            x = pad_dims(x, {d: (axis.low, axis.high, 0) for d, axis in pairs})
             axes = tuple([axis._replace(low=0, high=0) for axis in axes])
         x = lax.transpose(x, _batch_first(self.lhs))
         k = lax.transpose(k, _results_last(self.rhs))
@@ -392,10 +389,8 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
     least = _least(k, axes, counts)
     axis, others = axes[least], [a for i, a in enumerate(axes) if i != least]
     count, taps = counts[least], k.shape[least]
-    edges = [(0, 0, 0)] * x.ndim
-    edges[1 + least] = axis.low, axis.high, 0
-    x = _moved(lax.pad(x, np.zeros((), x.dtype), edges), 1 + least, 0)
-    k = _moved(k, least, 0)
+    x = jnp.moveaxis(pad_dims(x, {1 + least: (axis.low, axis.high, 0)}), 1 + least, 0)
+    k = jnp.moveaxis(k, least, 0)
 
     def slices(start: int, size: int, step: int) -> Any:
         return lax.slice_in_dim(x, start, start + (size - 1) * step + 1, step, 0)
@@ -410,26 +405,19 @@ def _by_slice(convolved: Any, x: Any, k: Any, axes: Sequence[_Axis], groups: int
         y = lax.reshape(total, (count, total.shape[0] // count, *total.shape[1:]))
     else:
         # The features of a group become its old features at all places along the dimension.
-        kernel = _merged(_moved(k, 0, k.ndim - 3), k.ndim - 3)
+        kernel = _merged(jnp.moveaxis(k, 0, k.ndim - 3), k.ndim - 3)
         rows = []
         for i in range(count):
             array = slices(i * axis.stride, taps, axis.spread)
             array = lax.reshape(array, (*array.shape[:-1], groups, array.shape[-1] // groups))
             last = array.ndim - 2
-            array = _merged(_merged(_moved(array, 0, last), last), last - 1)
+            array = _merged(_merged(jnp.moveaxis(array, 0, last), last), last - 1)
             rows.append(lax.expand_dims(convolved(array, kernel, others, groups), [0]))
         y = lax.concatenate(rows, 0)
-    return _moved(y, 0, 1 + least)
+    return jnp.moveaxis(y, 0, 1 + least)
 
 
 _STEPS = {_EACH_GROUP: _by_group, "in two dimensions": _by_slice, _BY_PHASE: _by_phase}
-
-
-def _moved(x: Any, old: int, new: int) -> Any:
-    """An array with one of its dimensions moved."""
-    dims = [d for d in range(x.ndim) if d != old]
-    dims.insert(new, old)
-    return lax.transpose(x, dims)
 
 
 def _merged(x: Any, d: int) -> Any:

@@ -24,10 +24,9 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter, pad_dims
 from jaxmlir.passes.base import Count
 
 # Nanoseconds per element of XLA, of this pass; a CPU core, jax 0.10 and 0.12:
@@ -56,7 +55,7 @@ class ExpandCumlogsumexp(ExpandOps):
 
     def expansion(self, node: OpView) -> Expansion | None:
         aval = aval_of(node.operands[0].type)
-        if not is_plain_op(node) or not dtypes.issubdtype(aval.dtype, np.floating):
+        if not dtypes.issubdtype(aval.dtype, np.floating):
             return None
         axis, reverse = int(node.get("axis")), bool(node.get("reverse", False))
         length = aval.shape[axis]
@@ -107,12 +106,8 @@ def _between(x: Any, sums: Any, *, axis: int, reverse: bool) -> list[Any]:
         even = lax.concatenate([even, _logaddexp(before, others)], axis)
     # Interleaved: each is padded with zeros where the other has its elements, and both are added.
     is_odd = size % 2
-    zero = np.zeros((), x.dtype)
-    edges = [(0, 0, 0)] * x.ndim
-    edges[axis] = 0, 1 - is_odd, 1
-    even = lax.pad(even, zero, edges)
-    edges[axis] = 1, is_odd, 1
-    return [_turned(lax.add(even, lax.pad(sums, zero, edges)), axis, reverse)]
+    even, odd = pad_dims(even, {axis: (0, 1 - is_odd, 1)}), pad_dims(sums, {axis: (1, is_odd, 1)})
+    return [_turned(lax.add(even, odd), axis, reverse)]
 
 
 def _logaddexp(a: Any, b: Any) -> Any:

@@ -22,15 +22,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
+from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter, pad_dims
 
 # Milliseconds of a convolution with its gradients, XLA's and this one's, a CPU core, jax 0.10 and
 # 0.12; bytes are 0.8 to 1.7 times XLA's:
@@ -82,8 +83,6 @@ class ExpandDepthwise(ExpandOps):
 
 def _suited(node: OpView) -> _DepthwiseConvolution | None:
     """How an op is expanded; ``None`` if it is not depthwise, or has a type of few bits."""
-    if not is_plain_op(node):
-        return None
     x, k = (aval_of(v.type) for v in node.operands)
     preferred = node.get("preferred_element_type")
     # The test for None comes first, because NumPy takes None for float64.
@@ -134,11 +133,8 @@ class _DepthwiseConvolution(NamedTuple):
     steps: tuple[int, ...]
 
     def padded(self, x: Any) -> Any:
-        padding = [(0, 0, 0)] * x.ndim
-        pairs = zip(self.lhs[2:], self.padding, self.dilation, strict=True)
-        for d, (low, high), dilation in pairs:
-            padding[d] = low, high, dilation - 1
-        return lax.pad(x, np.zeros((), x.dtype), padding)
+        sides = zip(self.lhs[2:], self.padding, self.dilation, strict=True)
+        return pad_dims(x, {d: (low, high, dilation - 1) for d, (low, high), dilation in sides})
 
     def starts(self, rank: int) -> np.ndarray:
         """For each place of a window, where in the padded array the elements that meet it start."""
@@ -179,7 +175,7 @@ class _ArrayConvolution(_DepthwiseConvolution):
         total = None
         for first in range(per_group):
             part = lax.slice_in_dim(x, first, None, per_group, channel)
-            part = self.padded(_repeated(part, results // part.shape[channel], channel))
+            part = self.padded(jnp.repeat(part, results // part.shape[channel], channel))
             for start in self.starts(x.ndim):
                 view, row = self.view(part, start), lax.reshape(next(rows), (results,))
                 term = lax.mul(view, lax.broadcast_in_dim(row, view.shape, (channel,)))
@@ -211,17 +207,4 @@ class _KernelGradient(_DepthwiseConvolution):
 
 def _matched(dims: Sequence[int], others: Sequence[int]) -> list[int]:
     """The permutation that moves the dimensions ``dims`` of an array to ``others``."""
-    order = [0] * len(dims)
-    for old, new in zip(dims, others, strict=True):
-        order[new] = old
-    return order
-
-
-def _repeated(x: Any, times: int, axis: int) -> Any:
-    """An array with each of its slices along an axis repeated."""
-    if times == 1:
-        return x
-    shape = (*x.shape[: axis + 1], times, *x.shape[axis + 1 :])
-    dims = [d for d in range(len(shape)) if d != axis + 1]
-    repeated = lax.broadcast_in_dim(x, shape, dims)
-    return lax.reshape(repeated, (*x.shape[:axis], x.shape[axis] * times, *x.shape[axis + 1 :]))
+    return [d for _, d in sorted(zip(others, dims, strict=True))]

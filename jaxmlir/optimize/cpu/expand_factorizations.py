@@ -30,7 +30,6 @@ from jax import lax
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import analyses_of
-from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
@@ -106,7 +105,7 @@ class ExpandFactorizations(ExpandOps):
 
         def expansion(node: OpView) -> Expansion | None:
             aval = aval_of(node.operands[0].type)
-            if not is_plain_op(node) or aval.dtype not in _DTYPES:
+            if aval.dtype not in _DTYPES:
                 return None
             rows, columns = aval.shape[-2:]
             if not all(0 < n <= self.max_size for n in (rows, columns)) or not aval.size:

@@ -28,7 +28,7 @@ import numpy as np
 from jax import lax
 
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_narrow, is_plain_op
+from jaxmlir.analysis.op_counts import is_narrow
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
 from jaxmlir.optimize.cpu.unroll_reductions import MAX_SIZE, MIN_RESULTS
@@ -81,7 +81,7 @@ def _expansion(node: OpView, max_size: int) -> Expansion | None:
     """The expansion of a product into elementwise ops; ``None`` if it stays."""
     avals = [aval_of(v.type) for v in (*node.operands, node.op.operation.results[0])]
     types = {aval.dtype for aval in avals}
-    if not is_plain_op(node) or len(types) > 1 or any(map(_is_left_alone, types)):
+    if len(types) > 1 or any(map(_is_left_alone, types)):
         return None
     if isinstance(node.get("precision"), _ALGORITHMS):
         return None

@@ -25,7 +25,6 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView, number_of
-from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import overwrites
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion
@@ -68,7 +67,7 @@ class ExpandScatter(ExpandOps):
 
 def _suited(node: OpView, max_length: int) -> dict[str, Any] | None:
     """The dimensions for :func:`_scattered`, if an op sets one element in each row."""
-    if not is_plain_op(node) or not (node.name == "jaxpr.scatter_add" or overwrites(node.op)):
+    if not (node.name == "jaxpr.scatter_add" or overwrites(node.op)):
         return None
     array, indices, update = (aval_of(v.type).shape for v in node.operands)
     numbers = node.get("dimension_numbers")

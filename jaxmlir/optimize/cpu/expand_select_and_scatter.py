@@ -38,7 +38,6 @@ from jax import lax
 
 from jaxmlir._compat import dtypes
 from jaxmlir.analysis.function_view import OpView
-from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
@@ -87,8 +86,6 @@ class ExpandSelectAndScatter(ExpandOps):
 
 def _suited(node: OpView) -> _PoolingWindows | None:
     """The windows of an op; ``None`` if it is not expanded."""
-    if not is_plain_op(node):
-        return None
     operand = aval_of(node.operands[1].type)
     is_gather = node.name == _GATHER
     over = node.op.results[0] if is_gather else node.operands[0]

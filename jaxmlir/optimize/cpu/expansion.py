@@ -7,14 +7,18 @@ time that it takes to compile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jax import lax
 
 from jaxmlir.analysis.function_view import OpView
 from jaxmlir.analysis.manager import outside_kernels
+from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.barriers import alone, fences
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
 from jaxmlir.passes.base import Amount, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
@@ -38,6 +42,12 @@ class ExpansionWriter(NamedTuple):
     def emit(self, function: Callable[..., list[Any]], *operands: ir.Value) -> list[ir.Value]:
         """Writes the ops of a function of arrays; returns its results."""
         return self.rules.emit(function, operands)
+
+
+def pad_dims(x: Any, edges: Mapping[int, tuple[int, int, int]]) -> Any:
+    """An array with zeros before, after and between its elements, by dimension."""
+    config = [edges.get(d, (0, 0, 0)) for d in range(x.ndim)]
+    return lax.pad(x, np.zeros((), x.dtype), config)
 
 
 class Expansion(NamedTuple):
@@ -82,10 +92,10 @@ class ExpandOps(Pass):
             return False
         expansion = self.expansions(program)
         compile_time = CompileTime(program, self.calls)
-        writer = ExpansionWriter(Rules(program), fences(program))
+        writer = ExpansionWriter(Rules(program), alone(fences(program)))
 
         def write(node: OpView) -> Values | None:
-            candidate = expansion(node)
+            candidate = expansion(node) if is_plain_op(node) else None
             if candidate is None:
                 return None
             if not compile_time.pays(function_of(node), candidate.ops, candidate.saved):
@@ -102,7 +112,7 @@ class ExpandOps(Pass):
         return self.expansion
 
     def expansion(self, node: OpView) -> Expansion | None:
-        """The expansion of an op; ``None`` if it stays as it is."""
+        """What an op on plain arrays is written as; ``None`` where it stays."""
         raise NotImplementedError
 
 

@@ -18,6 +18,7 @@ little longer than summing the array.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +29,7 @@ from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.dialect.types import aval_of
+from jaxmlir.optimize.barriers import FencedValue
 
 # Times with the summed value stored / with the shared one, jax 0.10 and 0.12, two cores; sums of
 # t (x - m) along the first axis, where t is stored and x - m is read by others as well:
@@ -45,8 +47,14 @@ _LONG = with_trait(Trait.TRANSCENDENTAL) | SLOW.keys()
 _Shared = tuple[int, ir.Type]
 
 
-def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
-    """The operands of sums that are to be stored: the op's index and the result's number."""
+def summed_apart(
+    symbols: Iterable[str], bodies: Callable[[str], FunctionView]
+) -> dict[str, list[FencedValue]]:
+    """What is to be stored before it is summed, by function."""
+    return {symbol: _summed_apart(bodies(symbol)) for symbol in symbols}
+
+
+def _summed_apart(body: FunctionView) -> list[FencedValue]:
     if not any(
         name in LIBRARY_REDUCTIONS and elements(signature.operands[0]) >= MIN_SUMMED
         for name, signature in zip(body.names, body.signatures, strict=True)
@@ -59,11 +67,11 @@ def summed_apart(body: FunctionView) -> list[tuple[int, int]]:
         if name in LIBRARY_REDUCTIONS and search.is_summed_alone(operands[0])
     }
     sums = Counter(shared for sum_reads in reads.values() for shared in sum_reads.shared)
-    return sorted(
-        (i, 0)
+    return [
+        FencedValue(i, 0, "a sum of it would store what others compute again")
         for i, sum_reads in reads.items()
         if len(sum_reads.arrays) > 1 and any(sums[shared] == 1 for shared in sum_reads.shared)
-    )
+    ]
 
 
 @dataclass(eq=False)

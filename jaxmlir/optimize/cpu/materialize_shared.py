@@ -21,7 +21,8 @@ were also read without the fence, XLA might overwrite it (:mod:`jaxmlir.optimize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable
 from typing import ClassVar
 
 from jaxmlir.analysis.function_view import FunctionView, InsertedOp
@@ -30,12 +31,12 @@ from jaxmlir.dialect.builder import build
 from jaxmlir.dialect.ir import body_of, ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.optimize.barriers import alone, fences_together
+from jaxmlir.optimize.barriers import FencedValue, alone, fences
 from jaxmlir.optimize.cpu.materialize_reduction_inputs import summed_apart
-from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways, slices_of_scans
+from jaxmlir.optimize.cpu.materialize_slices import read_in_two_ways
 from jaxmlir.optimize.cpu.order_in_place_updates import loop_bodies, overwritten, read_first
-from jaxmlir.optimize.cpu.recomputation import FencedValue, RecomputeCosts
-from jaxmlir.optimize.cpu.split_wide_sums import MAX_READ, crowded_sums
+from jaxmlir.optimize.cpu.recomputation import dear_values
+from jaxmlir.optimize.cpu.split_wide_sums import crowded_sums
 from jaxmlir.passes.base import Count, Pass
 from jaxmlir.passes.remarks import remark
 
@@ -55,119 +56,51 @@ class MaterializeShared(Pass):
     threshold: Count = 16
 
     def run(self, program: Module) -> bool:
-        return fence(program, self.threshold)
+        together, symbols, count = fences(program), [*program.functions], 0
+        put, analyses = alone(together), analyses_of(program)
 
+        def bodies(symbol: str) -> FunctionView:
+            return analyses.body(program.function(symbol))
 
-def fence(program: Module, threshold: int = MaterializeShared.threshold) -> bool:
-    """Puts fences into a program, in place; returns whether it put any."""
-    together = fences_together(program)
-    if together is None:
-        return False
-    put = alone(together)
-    bodies = _BodyReader(program)
-    costs = RecomputeCosts(bodies, threshold)
-    chosen = {symbol: costs.of(symbol).fenced for symbol in program.functions}
-    for symbol, values in chosen.items():
-        if values:
-            bodies.put_in(symbol, _fence(bodies(symbol), values, put))
-    count = sum(map(len, chosen.values()))
-
-    def cut(by_symbol: Mapping[str, list[tuple[int, int]]], reason: str) -> int:
-        for symbol, cuts in by_symbol.items():
-            if cuts:
-                bodies.put_in(symbol, _cut(bodies(symbol), cuts, put, reason))
-        return sum(map(len, by_symbol.values()))
-
-    sums = crowded_sums(list(program.functions), bodies)
-    count += cut(sums, f"what is added up reads more than {MAX_READ} arrays")
-    apart = {symbol: summed_apart(bodies(symbol)) for symbol in program.functions}
-    count += cut(apart, "a sum of it would store what others compute again")
-    slices = slices_of_scans(program.functions, bodies)
-    sliced = {
-        symbol: read_in_two_ways(bodies(symbol), slices.get(symbol, ()))
-        for symbol in program.functions
-    }
-    count += cut(sliced, "its user reads this slice in two arrangements")
-    for symbol in loop_bodies(map(bodies, program.functions)):
-        body = bodies(symbol)
-        for write in overwritten(body):
-            read_first(body, write, together)
-            count += 1
-    if count:
-        program.changed()
-    return count > 0
-
-
-class _BodyReader:
-    """The functions of a program, each read once."""
-
-    def __init__(self, program: Module):
-        self._program = program
-        self._by_symbol: dict[str, FunctionView] = {}
-
-    def __call__(self, symbol: str) -> FunctionView:
-        body = self._by_symbol.get(symbol)
-        if body is None:
-            function = self._program.function(symbol)
-            body = self._by_symbol[symbol] = analyses_of(self._program).body(function)
-        return body
-
-    def put_in(self, symbol: str, fences: Iterable[InsertedOp]) -> None:
-        """Updates the view of a function into which fences were put."""
-        in_order = sorted(fences, key=lambda new: new.after)
-        self._by_symbol[symbol] = self(symbol).with_put_in(in_order)
-
-
-def _fence(
-    body: FunctionView, values: list[FencedValue], put: Callable[..., ir.Value]
-) -> list[InsertedOp]:
-    """Puts fences on values."""
-    fences = []
-    for index, result, cost, users, views, is_branched in sorted(values, reverse=True):
-        use = f"{users} ops use it" if users > 1 else "its user reads each element several times"
-        if is_branched:
-            use = "the kernel that reads it asks where each element is"
-        reason = f"{use}, and an element costs {cost} ops"
-        fences += _store(body, (index, result), views, put, reason)
-    return fences
-
-
-def _cut(
-    body: FunctionView, cuts: list[tuple[int, int]], put: Callable[..., ir.Value], reason: str
-) -> list[InsertedOp]:
-    """Puts fences on values, given by an op's index (-1: the function) and a result's number."""
-    return [stored for cut in reversed(cuts) for stored in _store(body, cut, (), put, reason)]
+        dear = functools.partial(dear_values, threshold=self.threshold)
+        for fenced_values in (dear, crowded_sums, summed_apart, read_in_two_ways):
+            for symbol, values in fenced_values(symbols, bodies).items():
+                body = bodies(symbol)
+                new = [op for v in sorted(values, reverse=True) for op in _store(body, v, put)]
+                if new:
+                    analyses.put_in(symbol, sorted(new, key=lambda op: op.after))
+                    count += len(values)
+        for symbol in loop_bodies(map(bodies, symbols)):
+            body = bodies(symbol)
+            for write in overwritten(body):
+                read_first(body, write, together)
+                count += 1
+        if count:
+            program.changed()
+        return count > 0
 
 
 def _store(
-    body: FunctionView,
-    place: tuple[int, int],
-    views: Sequence[int],
-    put: Callable[..., ir.Value],
-    reason: str,
+    body: FunctionView, fenced: FencedValue, put: Callable[[ir.Value], ir.Value]
 ) -> list[InsertedOp]:
-    """Puts a fence on a value.
-
-    Args:
-      views: other results of the op that are the same array in another shape.
-    """
-    index, result = place
+    """Puts a fence on a value."""
+    index, result, reason, views = fenced
     op = body.function if index < 0 else body.ops[index]
     first, values = (0, op.arguments) if index < 0 else (body.results[index][0], op.results)
     remark(op, f"stored: {reason}")
     value, replaced = values[result], [first + result]
     with _after(body, index), op.location:
-        fenced = put(value)
-        fences = [InsertedOp(fenced.owner, index, [first + result], replaced)]
+        new = put(value)
+        inserted = [InsertedOp(new.owner, index, [first + result], replaced)]
         for v in views:
-            view = _reshaped(fenced, values[v].type)
+            view = _reshaped(new, values[v].type)
             values[v].replace_all_uses_with(view)
-            if view is fenced:
+            if view is new:
                 replaced.append(first + v)
             else:
-                fences.append(InsertedOp(view.owner, index, [first + result], [first + v]))
-    value.replace_all_uses_except(fenced, fenced.owner.operation)
-    return fences
+                inserted.append(InsertedOp(view.owner, index, [first + result], [first + v]))
+    value.replace_all_uses_except(new, new.owner.operation)
+    return inserted
 
 
 def _after(body: FunctionView, index: int) -> ir.InsertionPoint:

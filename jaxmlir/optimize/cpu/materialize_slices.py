@@ -11,13 +11,14 @@ vectorized.  Once stored, the slice is an array like any other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.optimize.barriers import FencedValue
 from jaxmlir.transforms.higher_order.loops import ScanOp
 
 # Functions of all differences of the 200 elements of a slice / of an array, jax 0.10 and 0.12, us:
@@ -35,28 +36,26 @@ _MAX_READS = 8
 _Read = tuple[int, int]
 
 
-def slices_of_scans(
+def read_in_two_ways(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
-) -> dict[str, list[int]]:
-    """For each scan body, the numbers of its arguments that are slices."""
-    slices = {}
+) -> dict[str, list[FencedValue]]:
+    """The slices to store, by function."""
+    # Of functions that scans repeat, some arguments are slices.
+    slices: dict[str, Sequence[int]] = {}
     for symbol in symbols:
         body = bodies(symbol)
         for op, name in zip(body.ops, body.names, strict=True):
             if name == "jaxpr.scan":
                 scan = ScanOp.of(op)
                 _, _, slices[scan.body] = scan.operands(range(len(op.operands)))
-    return slices
+    return {symbol: _in_two_ways(bodies(symbol), slices.get(symbol, ())) for symbol in symbols}
 
 
-def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tuple[int, int]]:
+def _in_two_ways(body: FunctionView, slices: Iterable[int]) -> list[FencedValue]:
     """The slices of a function to store, because an op reads them in two arrangements.
 
     Args:
       slices: the arguments that are slices.
-
-    Returns:
-      the op's index and the result's number for each slice; an argument has the index -1.
     """
     reads: dict[int, tuple[_Read, ...]] = {v: ((v, 0),) for v in slices}
     sources = {v: (-1, v) for v in slices}
@@ -87,4 +86,6 @@ def read_in_two_ways(body: FunctionView, slices: Iterable[int] = ()) -> list[tup
                 del reaching[source, way]
         if reaching:
             reads[first] = tuple(reaching)[:_MAX_READS]
-    return sorted(sources[source] for source, several in ways.items() if len(several) > 1)
+    reason = "its user reads this slice in two arrangements"
+    twice = [source for source, several in ways.items() if len(several) > 1]
+    return [FencedValue(*sources[source], reason) for source in twice]

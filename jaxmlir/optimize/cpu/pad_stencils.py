@@ -47,7 +47,8 @@ from jaxmlir.analysis.strided_view import StridedView, view_of
 from jaxmlir.dialect.builder import converted, drop_dead_ops, only_user
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.optimize.barriers import fences
+from jaxmlir.optimize.barriers import alone, fences
+from jaxmlir.optimize.cpu.expansion import pad_dims
 from jaxmlir.passes.base import Amount, Count, Pass
 from jaxmlir.passes.levels import NEEDED_OPS
 from jaxmlir.passes.remarks import remark
@@ -59,6 +60,8 @@ from jaxmlir.transforms.templates import Rules
 
 MOVES = NEEDED_OPS["jaxpr-pad-stencils"]
 _SLICES = frozenset({"jaxpr.slice", "jaxpr.split"})
+Edges = tuple[tuple[int, int], ...]
+"""How much wider an array is before and after it, along each dimension."""
 
 
 class PaddingOps:
@@ -83,6 +86,20 @@ class PaddingOps:
         """The box of an array that a slice, or a result of a split, is."""
         view = view_of(value, _SLICES)
         return view if view is not None and view.is_box else None
+
+    def whole(self, value: ir.Value, edges: Edges) -> tuple[ir.Value, Edges] | None:
+        """The array that a padded value is a slice of, and the edges of that: negative where they
+        cut off what the slice does; ``None`` where they would show more."""
+        part = self.part(value)
+        if part is None or not part.partial_dims:
+            return None
+        new_edges = []
+        sizes = zip(part.starts, part.limits, part.array.type.shape, strict=True)
+        for (low, high), (first, limit, size) in zip(edges, sizes, strict=True):
+            if (first and low > 0) or (limit != size and high > 0):
+                return None
+            new_edges.append((low - first, high - (size - limit)))
+        return part.array, tuple(new_edges)
 
     def filled(self, node: OpView) -> bytes | None:
         """The bytes of the constant that an array is padded with, if it is so at its sides only."""
@@ -239,14 +256,15 @@ def _rolled(x: Any, *, roll: Roll) -> list[Any]:
 def _of_parts(x: Any, *, roll: Roll) -> list[Any]:
     """A roll as the sum of two arrays that are zero where the other is not."""
     dim, by = roll
-    size, zero = x.shape[dim], np.zeros((), x.dtype)
-    total = None
-    for first, last in ((by, size), (0, by)):
-        edges = [(0, 0, 0)] * x.ndim
-        edges[dim] = (first - by) % size, (by - last) % size, 0
-        part = lax.pad(lax.slice_in_dim(x, first, last, axis=dim), zero, edges)
-        total = part if total is None else lax.add(total, part)
-    return [total]
+    size = x.shape[dim]
+    parts = (
+        pad_dims(
+            lax.slice_in_dim(x, first, last, axis=dim),
+            {dim: ((first - by) % size, (by - last) % size, 0)},
+        )
+        for first, last in ((by, size), (0, by))
+    )
+    return [functools.reduce(lax.add, parts)]
 
 
 # -- The shifted arrays of a function, and those that are better slices of one with a margin --
@@ -278,7 +296,7 @@ class StencilViews(NamedTuple):
     fill: bytes | None
     views: Sequence[Shift]
 
-    def margins(self) -> tuple[tuple[int, int], ...]:
+    def margins(self) -> Edges:
         """The margin that the array is stored with, before and after it, along each dimension."""
         by_dim = zip(*(view.margins() for view in self.views), strict=True)
         return tuple(
@@ -348,17 +366,9 @@ def _pad(moves: PaddingOps, node: OpView) -> Shift | None:
     fill = moves.filled(node)
     if fill is None:
         return None
-    config = node.get("padding_config")
-    (x, _), start = node.operands, [-low for low, _, _ in config]
-    part = moves.part(x)
-    if part is not None and all(
-        (first == 0 or low <= 0) and (limit == size or high <= 0)
-        for (low, high, _), first, limit, size in zip(
-            config, part.starts, part.limits, part.array.type.shape, strict=True
-        )
-    ):
-        x, start = part.array, [a + b for a, b in zip(start, part.starts, strict=True)]
-    return Shift(node.op.results[0], x, fill, tuple(start))
+    edges = tuple([(low, high) for low, high, _ in node.get("padding_config")])
+    x, edges = moves.whole(node.operands[0], edges) or (node.operands[0], edges)
+    return Shift(node.op.results[0], x, fill, tuple([-low for low, _ in edges]))
 
 
 def _margin(x: ir.Value, margins: Sequence[tuple[int, int]]) -> float:
@@ -402,7 +412,7 @@ def write(rules: Rules, group: StencilViews, put: Callable[[ir.Value], ir.Value]
             view.y.replace_all_uses_with(converted(y, view.y.type))
 
 
-def _wrapped(x: Any, *, margins: tuple[tuple[int, int], ...]) -> list[Any]:
+def _wrapped(x: Any, *, margins: Edges) -> list[Any]:
     """A periodic array with some elements of its periods before and after."""
     for dim, (low, high) in reversed(list(enumerate(margins))):
         size = x.shape[dim]
@@ -413,7 +423,7 @@ def _wrapped(x: Any, *, margins: tuple[tuple[int, int], ...]) -> list[Any]:
     return [x]
 
 
-def padded(x: Any, fill: Any, *, edges: tuple[tuple[int, int], ...]) -> list[Any]:
+def padded(x: Any, fill: Any, *, edges: Edges) -> list[Any]:
     """An array with numbers around it."""
     return [lax.pad(x, fill, [(low, high, 0) for low, high in edges])]
 
@@ -450,10 +460,7 @@ class PadStencils(Pass):
     margin: Amount = MARGIN
 
     def run(self, program: Module) -> bool:
-        put = fences(program)
-        if put is None:
-            return False
-        rules = Rules(program)
+        put, rules = alone(fences(program)), Rules(program)
 
         def pad(function: func.FuncOp) -> int:
             moves = PaddingOps(program, function)

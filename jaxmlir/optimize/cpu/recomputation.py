@@ -55,25 +55,12 @@ from jaxmlir.analysis.fusion import (
 from jaxmlir.analysis.op_counts import aval_if_any, elements
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.optimize.barriers import FencedValue
 
 _SLOW = SLOW.keys() - TAKEN_FOR_QUICK
 _JOINS = with_trait(Trait.JOINING)
 _VIEWS = with_trait(Trait.VIEW) | {"jaxpr.slice"}
 _RESHAPES = with_trait(Trait.RESHAPE) | {"jaxpr.broadcast_in_dim"}
-
-
-class FencedValue(NamedTuple):
-    """A value to fence."""
-
-    index: int
-    """The number of the op, in its function, that computes the value."""
-    result: int
-    cost: int
-    users: int
-    views: tuple[int, ...]
-    """Other results of the op that are the same array in another shape."""
-    is_branched: bool = False
-    """Whether it is fenced because the kernel that reads it is not vectorized."""
 
 
 class ElementCost(NamedTuple):
@@ -110,32 +97,30 @@ class FunctionSummary(NamedTuple):
     """For each result, the number of branches per element: see :class:`_Branches`."""
 
 
-class RecomputeCosts:
-    """The number of elementary ops that compute an element of each value, callees' ops included.
+def dear_values(
+    symbols: Iterable[str], bodies: Callable[[str], FunctionView], threshold: int
+) -> dict[str, list[FencedValue]]:
+    """The values to store, by function.
 
     Args:
       bodies: gives the function of a symbol.
       threshold: the cost of an element over which a value is fenced.
     """
+    summaries: dict[str, FunctionSummary] = {}
 
-    def __init__(self, bodies: Callable[[str], FunctionView], threshold: int):
-        self._bodies = bodies
-        self._threshold = threshold
-        self._by_symbol: dict[str, FunctionSummary] = {}
-
-    def of(self, symbol: str) -> FunctionSummary:
-        costs = self._by_symbol.get(symbol)
-        if costs is None:
-            body = self._bodies(symbol)
+    def of(symbol: str) -> FunctionSummary:
+        if symbol not in summaries:
+            body = bodies(symbol)
             # A recursive call costs nothing.
             outs = len(body.returned)
-            free, users = [_FREE] * outs, [1] * body.arity
-            nowhere = [False] * outs
-            self._by_symbol[symbol] = FunctionSummary(
-                [], free, free, users, [], {}, nowhere, [0] * outs
+            free, nowhere = [_FREE] * outs, [False] * outs
+            summaries[symbol] = FunctionSummary(
+                [], free, free, [1] * body.arity, [], {}, nowhere, [0] * outs
             )
-            costs = self._by_symbol[symbol] = _FenceWalk(body, self.of, self._threshold).run()
-        return costs
+            summaries[symbol] = _FenceWalk(body, of, threshold).run()
+        return summaries[symbol]
+
+    return {symbol: of(symbol).fenced for symbol in symbols}
 
 
 class _FenceWalk:
@@ -230,7 +215,8 @@ class _FenceWalk:
         ]
         for v in self._branches.meet(name, result, read, dear):
             if self._costs[v] != _FREE:
-                self._fence(self._body.makers[v], v, self._costs[v].ops, self._users[v], True)
+                use = "the kernel that reads it asks where each element is"
+                self._fence(self._body.makers[v], v, self._costs[v].ops, use)
 
     def _weigh(
         self, index: int, value: int, cost: ElementCost, again: ElementCost, others: Sequence[int]
@@ -258,7 +244,10 @@ class _FenceWalk:
             and ops > self._least(alike, users, is_spread)
             and _is_array(self._body.types[value])
         ):
-            self._fence(index, value, ops, users, False, others)
+            use = (
+                f"{users} ops use it" if users > 1 else "its user reads each element several times"
+            )
+            self._fence(index, value, ops, use, others)
             self._joined.difference_update(alike)
             self._branches.forget(alike)
 
@@ -271,17 +260,11 @@ class _FenceWalk:
         return least // GATHERED_FACTOR if any(map(self._spread.get, alike)) else least
 
     def _fence(
-        self,
-        index: int,
-        value: int,
-        ops: int,
-        users: int,
-        is_branched: bool,
-        others: Sequence[int] = (),
+        self, index: int, value: int, ops: int, use: str, others: Sequence[int] = ()
     ) -> None:
-        first = self._body.results[index][0]
+        first, reason = self._body.results[index][0], f"{use}, and an element costs {ops} ops"
         views = tuple([v - first for v in others])
-        self._fenced.append(FencedValue(index, value - first, ops, users, views, is_branched))
+        self._fenced.append(FencedValue(index, value - first, reason, views))
         self._costs[value] = self._again[value] = _FREE
 
 
@@ -490,33 +473,35 @@ def _spread(
     The op may be in a callee.
     """
     views: dict[int, int] = {}
-    parts: defaultdict[int, dict[int, bool]] = defaultdict(dict)
-    spread: dict[int, bool] = {}
+    parts: defaultdict[int, defaultdict[int, bool]] = defaultdict(lambda: defaultdict(bool))
+    spread: defaultdict[int, bool] = defaultdict(bool)
     for index, (name, operands) in enumerate(zip(body.names, body.operands, strict=True)):
         if index in calls:
             for i, by_index in callee(calls[index]).spread.items():
-                spread[operands[i]] = spread.get(operands[i], False) or by_index
+                spread[operands[i]] |= by_index
             continue
         first = body.results[index][0]
-        is_gather = name == "jaxpr.gather"
-        # To XLA, an array joined with itself is a broadcast.
-        is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
-        if is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim" or is_gather:
-            size = counts[first]
-            if size >= MIN_ELEMENTS:
-                for v in operands[:1] if is_gather else operands:
-                    if 1 < counts[v] <= size // 2:
-                        reads = parts[views.get(v, v)]
-                        reads[v] = reads.get(v, False) or is_gather
+        for v in _read_again(name, operands):
+            if counts[first] >= MIN_ELEMENTS and 1 < counts[v] <= counts[first] // 2:
+                parts[views.get(v, v)][v] |= name == "jaxpr.gather"
         if name in _VIEWS and counts[first] <= counts[operands[0]]:
             views[first] = views.get(operands[0], operands[0])
     for whole, reads in parts.items():
         # If the parts of an array that are read make up the whole, the whole is stored.
-        if sum([counts[v] for v in reads]) >= counts[whole]:
-            reads = {whole: any(reads.values())}
+        is_read_whole = sum([counts[v] for v in reads]) >= counts[whole]
         for v, by_index in reads.items():
-            spread[v] = spread.get(v, False) or by_index
+            spread[whole if is_read_whole else v] |= by_index
     return spread
+
+
+def _read_again(name: str, operands: Sequence[int]) -> Sequence[int]:
+    """The operands of an op of which it may read each element several times."""
+    if name == "jaxpr.gather":
+        return operands[:1]
+    # XLA takes one array beside itself for an array that is spread.
+    is_repeated = name in _JOINS and len(operands) > len(set(operands)) == 1
+    is_spreading = is_repeated or name in FUSED or name == "jaxpr.broadcast_in_dim"
+    return operands if is_spreading else ()
 
 
 def _is_hoisted(value: int, larger: int, counts: Sequence[int], slow: Collection[int]) -> bool:

@@ -24,12 +24,14 @@ from typing import NamedTuple
 from jaxmlir.analysis.function_view import FunctionView
 from jaxmlir.analysis.fusion import FEW_ELEMENTS, FUSIBLE, inlined_calls
 from jaxmlir.analysis.op_counts import ADDITIONS, elements
+from jaxmlir.optimize.barriers import FencedValue
 
 # Gradients without a limit / at 4 / 8 / 12 / 16 arrays, ms of CPU time on jax 0.12 and on 0.10: a
 # loop of Lorenz-96 10.5 / 9.3 / 8.8 / 10.7 / 10.5 and 14.8 / 10.5 / 9.6 / 14.3 / 14.7; twelve steps
 # of Newton's method 4.6 / 4.1 / 4.3 / 4.2 / 4.1 and 4.3 / 4.8 / 4.3 / 4.2 / 4.1, in 13.4 / 9.8 /
 # 10.0 / 10.8 / 11.6 MB.
 MAX_READ = 8
+_REASON = f"what is added up reads more than {MAX_READ} arrays"
 
 # An argument of the function is its number, a value that the function stores is its number in a
 # tuple, and a value that a callee stores is a pair of the number of the call's first result and the
@@ -47,63 +49,63 @@ class _ValueReads(NamedTuple):
 
 def crowded_sums(
     symbols: Iterable[str], bodies: Callable[[str], FunctionView]
-) -> dict[str, list[tuple[int, int]]]:
-    """The sums to store in each function: the op's index and the result's number."""
-    search = _WideSums(bodies)
-    for symbol in symbols:
-        search.results(symbol)
-    return search.sums
+) -> dict[str, list[FencedValue]]:
+    """The sums to store, by function."""
+    sums: dict[str, list[FencedValue]] = {}
+    results: dict[str, list[_ValueReads]] = {}
 
-
-class _WideSums:
-    """Searches functions for sums to store, callees first."""
-
-    def __init__(self, bodies: Callable[[str], FunctionView]):
-        self.sums: dict[str, list[tuple[int, int]]] = {}
-        self._bodies = bodies
-        self._results: dict[str, list[_ValueReads]] = {}
-
-    def results(self, symbol: str) -> list[_ValueReads]:
-        """The reads of the results of a function."""
-        if symbol not in self._results:
-            body = self._bodies(symbol)
+    def of(symbol: str) -> list[_ValueReads]:
+        if symbol not in results:
+            body, sums[symbol] = bodies(symbol), []
             # A recursive call reads nothing.
-            self._results[symbol] = [_ValueReads(_NOTHING)] * len(body.returned)
-            self._results[symbol] = self._walk(symbol, body)
-        return self._results[symbol]
+            results[symbol] = [_ValueReads(_NOTHING)] * len(body.returned)
+            results[symbol] = _walk(body, of, sums[symbol])
+        return results[symbol]
 
-    def _walk(self, symbol: str, body: FunctionView) -> list[_ValueReads]:
-        sums = self.sums[symbol] = []
-        calls = inlined_calls(body)
-        large = {type_ for type_ in set(body.types) if elements(type_) >= FEW_ELEMENTS}
-        facts = [
-            _ValueReads(frozenset({i}) if type_ in large else _NOTHING)
-            for i, type_ in enumerate(body.types[: body.arity])
-        ]
-        for index, (name, operands, (first, last)) in enumerate(
-            zip(body.names, body.operands, body.results, strict=True)
-        ):
-            if index in calls:
-                of_operands = [facts[v].reads for v in operands]
-                out_facts = [
-                    _ValueReads(_of_call(first, reads, of_operands), is_sum)
-                    for reads, is_sum in self.results(calls[index])
-                ]
-            elif name in FUSIBLE:
-                reads = _NOTHING.union(*[facts[v].reads for v in operands])
-                out_facts = [_ValueReads(reads, name in ADDITIONS)]
-            else:
-                out_facts = None
-            for v in range(first, last):
-                is_large = body.types[v] in large
-                stored = _ValueReads(frozenset({(v,)}) if is_large else _NOTHING)
-                of_result = stored if out_facts is None else out_facts[v - first]
-                if is_large and len(of_result.reads) > MAX_READ:
-                    if of_result.is_sum:
-                        sums.append((index, v - first))
-                    of_result = stored
-                facts.append(of_result)
-        return [facts[v] for v in body.returned]
+    for symbol in symbols:
+        of(symbol)
+    return sums
+
+
+def _walk(
+    body: FunctionView, of: Callable[[str], list[_ValueReads]], sums: list[FencedValue]
+) -> list[_ValueReads]:
+    """What the results of a function are.
+
+    Args:
+      of: what those of others are.
+      sums: those that are to be stored are added.
+    """
+    calls = inlined_calls(body)
+    large = {type_ for type_ in set(body.types) if elements(type_) >= FEW_ELEMENTS}
+    facts = [
+        _ValueReads(frozenset({i}) if type_ in large else _NOTHING)
+        for i, type_ in enumerate(body.types[: body.arity])
+    ]
+    for index, (name, operands, (first, last)) in enumerate(
+        zip(body.names, body.operands, body.results, strict=True)
+    ):
+        if index in calls:
+            of_operands = [facts[v].reads for v in operands]
+            out_facts = [
+                _ValueReads(_of_call(first, reads, of_operands), is_sum)
+                for reads, is_sum in of(calls[index])
+            ]
+        elif name in FUSIBLE:
+            reads = _NOTHING.union(*[facts[v].reads for v in operands])
+            out_facts = [_ValueReads(reads, name in ADDITIONS)]
+        else:
+            out_facts = None
+        for v in range(first, last):
+            is_large = body.types[v] in large
+            stored = _ValueReads(frozenset({(v,)}) if is_large else _NOTHING)
+            of_result = stored if out_facts is None else out_facts[v - first]
+            if is_large and len(of_result.reads) > MAX_READ:
+                if of_result.is_sum:
+                    sums.append(FencedValue(index, v - first, _REASON))
+                of_result = stored
+            facts.append(of_result)
+    return [facts[v] for v in body.returned]
 
 
 def _of_call(call: int, of_result: _ReadSet, of_operands: list[_ReadSet]) -> _ReadSet:

@@ -45,12 +45,11 @@ from jaxmlir.analysis.op_counts import is_plain_op
 from jaxmlir.dialect.builder import drop_dead_ops, only_user
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.ops import Trait, with_trait
+from jaxmlir.dialect.ops import Trait, record_of, with_trait
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.optimize.algebra.selecting import COMPUTING, ElementWriter, Selection, made_of
 from jaxmlir.optimize.cpu.expansion import ExpandOps, Expansion, ExpansionWriter
 from jaxmlir.passes.base import Count
-from jaxmlir.transforms.templates import Rules
 
 # Time of the reduction / of slices, jax 0.10 and 0.12; squares of float32 on a CPU core:
 #   384 x 384 x 2, last axis   12, 6.1      20,000 x 3          4.9, 5.6
@@ -108,15 +107,6 @@ _CHEAP = COMPUTING - with_trait(Trait.TRANSCENDENTAL) - SLOW.keys()
 _JOINING = with_trait(Trait.JOINING) | {"jaxpr.pad"}
 
 
-_COMBINED = {
-    "jaxpr.reduce_and": lax.bitwise_and,
-    "jaxpr.reduce_max": lax.max,
-    "jaxpr.reduce_min": lax.min,
-    "jaxpr.reduce_or": lax.bitwise_or,
-    "jaxpr.reduce_prod": lax.mul,
-    "jaxpr.reduce_sum": lax.add,
-    "jaxpr.reduce_xor": lax.bitwise_xor,
-}
 _KEPT = {
     "jaxpr.reduce_max": lax.reduce_max,
     "jaxpr.reduce_min": lax.reduce_min,
@@ -182,13 +172,28 @@ def _of_slices(
     writer: ExpansionWriter,
     *_: ir.Value,
 ) -> list[ir.Value]:
-    """Writes a function of the slices of an array."""
-    return writer.emit(function, *_slices(writer.rules, array, axes, nodes, leaves))
+    """Writes a function of the slices of an array at each combination of indices along the axes, in
+    order, without these axes.
+
+    Args:
+      nodes: the ops that are written for each slice, by their results.
+      leaves: the values that are sliced.
+    """
+    shape = aval_of(array.type).shape
+    elements = ElementWriter(writer.rules)
+    slices = []
+    for indices in itertools.product(*(range(shape[d]) for d in axes)):
+        starts = [0] * len(shape)
+        limits = list(shape)
+        for d, i in zip(axes, indices, strict=True):
+            starts[d], limits[d] = i, i + 1
+        # The axes are dropped at once, because loops over dimensions of size 1 are not vectorized.
+        selection = Selection.box(shape, starts, limits, axes)
+        slices.append(elements.write(array, selection, (), nodes, leaves))
+    return writer.emit(function, *slices)
 
 
 def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
-    if not is_plain_op(node):
-        return False
     aval = aval_of(node.operands[0].type)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
         return False
@@ -206,88 +211,64 @@ def _is_short(node: OpView, max_size: int, min_results: int) -> bool:
 
 def _is_made_of_less(node: OpView, max_kept: int, min_results: int) -> bool:
     """Whether a reduction leaves a short last axis, of an array computed from smaller ones."""
-    (array,) = node.operands
-    if node.name not in _KEPT or not is_plain_op(node):
+    if node.name not in _KEPT:
         return False
-    shape = aval_of(array.type).shape
+    shape = aval_of(node.operands[0].type).shape
     if not shape or len(shape) - 1 in node.get("axes"):
         return False
     if not 1 < shape[-1] <= max_kept or math.prod(shape[:-1]) < min_results:
         return False
-    inner, leaves = made_of(array, lambda value: _computed(value, shape), MAX_WAY + 1)
+    inner, leaves = _way_to(node, MAX_WAY)
     is_short = 0 < len(inner) <= MAX_WAY
     return is_short and all(aval_of(v.type).shape != shape for v in leaves)
 
 
 def _num_functions(reduction: OpView) -> int:
     """The number of functions, quotients included, that compute an element of the operand."""
-    (array,) = reduction.operands
-    shape = aval_of(array.type).shape
-    inner, _ = made_of(array, lambda value: _computed(value, shape), MAX_WAY + 1)
+    inner, _ = _way_to(reduction, MAX_WAY)
     return sum(node.name in FUNCTIONS or node.name in SLOW for node in inner.values())
 
 
-def _computed(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
-    """The op that computes a value of a shape, if it is cheap or the value has one reader only."""
-    node = node_of(value)
-    if node is None or node.name not in COMPUTING or aval_of(value.type).shape != shape:
-        return None
-    is_alone = node.name in _CHEAP or only_user(value) is not None
-    return node if is_alone and is_plain_op(node) else None
-
-
-def _slices(
-    rules: Rules,
-    array: ir.Value,
-    axes: tuple[int, ...],
-    nodes: dict[ir.Value, OpView],
-    leaves: list[ir.Value],
-) -> list[ir.Value]:
-    """The slices at each combination of indices along the axes, in order, without these axes.
+def _way_to(
+    reduction: OpView, most: int, again: bool = False
+) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
+    """The ops that compute what is reduced, in its shape, by their values, each after those that it
+    is made of, and the values that these begin with.
 
     Args:
-      nodes: the ops that are written for each slice, by their results.
-      leaves: the values that are sliced.
+      most: so many ops, and one that is too many.
+      again: only cheap ones, whose elements may be computed twice; by default also those whose
+        values nothing else reads.
     """
+    (array,) = reduction.operands
     shape = aval_of(array.type).shape
-    elements = ElementWriter(rules)
-    slices = []
-    for indices in itertools.product(*(range(shape[d]) for d in axes)):
-        starts = [0] * len(shape)
-        limits = list(shape)
-        for d, i in zip(axes, indices, strict=True):
-            starts[d], limits[d] = i, i + 1
-        # The axes are dropped at once, because loops over dimensions of size 1 are not vectorized.
-        selection = Selection.box(shape, starts, limits, axes)
-        slices.append(elements.write(array, selection, (), nodes, leaves))
-    return slices
+
+    def op_of(value: ir.Value) -> OpView | None:
+        node = node_of(value)
+        if node is None or node.name not in COMPUTING or aval_of(value.type).shape != shape:
+            return None
+        is_taken = node.name in _CHEAP or (not again and only_user(value) is not None)
+        return node if is_taken and is_plain_op(node) else None
+
+    return made_of(array, op_of, most + 1)
 
 
 def _shared(reduction: OpView) -> tuple[dict[ir.Value, OpView], list[ir.Value]]:
-    """The ops, by their results in topological order, that compute the operand of a reduction and
-    are written for each slice; and the values that are sliced."""
-    (array,) = reduction.operands
-    shape = aval_of(array.type).shape
-    inner, leaves = made_of(array, lambda value: _cheap(value, shape), MAX_AGAIN + 1)
+    """The ops on the way to what is reduced, as far as they are computed for each slice, and the
+    values that slices are taken of."""
+    inner, leaves = _way_to(reduction, MAX_AGAIN, again=True)
     use_counts = Counter(v for node in (reduction, *inner.values()) for v in node.operands)
     if len(inner) > MAX_AGAIN or all(len(list(v.uses)) == use_counts[v] for v in inner):
-        return {}, [array]
+        return {}, [*reduction.operands]
     if any(node is not None and node.name in _JOINING for node in map(node_of, leaves)):
-        return {}, [array]
+        return {}, [*reduction.operands]
     return inner, leaves
-
-
-def _cheap(value: ir.Value, shape: tuple[int, ...]) -> OpView | None:
-    """The op that computes a value of a shape, if its elements may be computed twice."""
-    node = node_of(value)
-    if node is None or node.name not in _CHEAP or aval_of(value.type).shape != shape:
-        return None
-    return node if is_plain_op(node) else None
 
 
 def _combined(*xs: Any, name: str) -> list[Any]:
     """The reduction of a name, applied to arrays element by element."""
-    return [functools.reduce(_COMBINED[name], xs)]
+    primitive = getattr(lax, f"{record_of(name).combine}_p")
+    return [functools.reduce(primitive.bind, xs)]
 
 
 def _stacked(*xs: Any, name: str, axes: tuple[int, ...]) -> list[Any]:

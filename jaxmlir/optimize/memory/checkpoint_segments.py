@@ -102,9 +102,9 @@ def _paying(
 
 def memory_in_segments(segments: list[Segment], line: StraightLine, steps: Timeline) -> np.ndarray:
     """The bytes in memory at each step if the segments are run again."""
-    placed = [(part, bisect_left(steps.flat.tops, part.first)) for part in segments]
+    placed = [(part, bisect_left(steps.view.tops, part.first)) for part in segments]
     early = steps.unread({steps.number(v): place for part, place in placed for v in part.values})
-    change = np.zeros(len(steps.flat.ops) + 1)
+    change = np.zeros(len(steps.view.ops) + 1)
     for part, place in placed:
         spans = [(place, steps.ends[n], n) for n in map(steps.number, part.values)]
         spans += [(early.ends[n] + 1, place, n) for n in map(steps.number, part.reads)]

@@ -19,8 +19,8 @@ import functools
 import heapq
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from jaxmlir.analysis.fusion import (
     INDEXED,
     LIBRARY_REDUCTIONS,
     SLOW,
-    is_inlined,
     is_stored_if_shared,
 )
 from jaxmlir.analysis.manager import analyses_of
@@ -233,39 +232,22 @@ def _is_float(type_: ir.Type) -> bool:
     return dtype is not None and dtypes.issubdtype(dtype, np.floating)
 
 
-class ProfiledOp(NamedTuple):
-    """An op; its operands and results are numbers of values."""
-
-    op: Any
-    name: str
-    operands: list[int]
-    results: range
-
-
 class Timeline(MemoryProfile):
     """The profile of a function with those calls inlined that XLA inlines.
 
     Attributes:
-      body: the function before inlining; its values have other numbers.
-      flat: the view with calls inlined; its ops are the steps.
-      outer: the function's own values that each value stands for, in order.  A value that a callee
-        computes and doesn't return has none.
+      body: the function, in which values have numbers of their own.
+      outer: of values the function's own values that are the same, the first first; what is
+        computed in a call and not returned is not among them.
     """
 
     def __init__(self, program: Module, function: func.FuncOp, peaks: Peaks | None = None):
         self.body: FunctionView = analyses_of(program).body(function)
-        self.flat = self.body.with_calls_inlined(_Callees(program))
-        super().__init__(self.flat, (peaks or Peaks(program)).of_op)
-        self.types: list[Any] = self.flat.types
+        steps = analyses_of(program).inlined(function, _inlined_callee)
+        super().__init__(steps, (peaks or Peaks(program)).of_op)
         self.outer: dict[int, list[int]] = {}
-        for own_number, number in enumerate(self.flat.own):
+        for own_number, number in enumerate(steps.own):
             self.outer.setdefault(number, []).append(own_number)
-
-    def step(self, index: int) -> ProfiledOp:
-        flat = self.flat
-        return ProfiledOp(
-            flat.ops[index], flat.names[index], flat.operands[index], range(*flat.results[index])
-        )
 
     def own_value(self, number: int) -> ir.Value:
         """The first of the function's own values that a value stands for."""
@@ -273,18 +255,13 @@ class Timeline(MemoryProfile):
 
     def number(self, own: int) -> int:
         """The number of the value that stands for one of the function's own values."""
-        return self.flat.own[own]
-
-    def maker(self, value: int) -> ProfiledOp | None:
-        """The step that computes a value; ``None`` for arguments."""
-        index = self.makers[value]
-        return None if index is None else self.step(index)
+        return self.view.own[own]
 
     @functools.cached_property
     def depths(self) -> list[int]:
         """The length of the longest chain of steps that computes each value."""
-        depths = [0] * self.flat.arity
-        for operands, (first, last) in zip(self.flat.operands, self.flat.results, strict=True):
+        depths = [0] * self.view.arity
+        for operands, (first, last) in zip(self.view.operands, self.view.results, strict=True):
             depths += [1 + max([depths[v] for v in operands], default=0)] * (last - first)
         return depths
 
@@ -304,49 +281,22 @@ class Timeline(MemoryProfile):
         return timeline
 
 
-class _Callees:
-    """The callees of ops that XLA inlines, with their own calls inlined."""
-
-    def __init__(self, program: Module):
-        self._program = program
-        self._by_symbol: dict[str, FunctionView | None] = {}
-
-    def __call__(self, op: Any, name: str) -> FunctionView | None:
-        symbol = _callee(op, name)
-        if symbol is None:
-            return None
-        if symbol not in self._by_symbol:
-            # A recursive call is not inlined.
-            self._by_symbol[symbol] = None
-            body = analyses_of(self._program).body(self._program.function(symbol))
-            self._by_symbol[symbol] = body.with_calls_inlined(self)
-        return self._by_symbol[symbol]
-
-
-def _callee(op: Any, name: str) -> str | None:
+def _inlined_callee(op: Any, name: str, functions: Container[str]) -> str | None:
     """The callee of an op if XLA inlines it and the call has no context of its own."""
-    if not is_inlined(op, name) or "jaxpr.ctx" in op.attributes:
+    if name != "jaxpr.jit" or "jaxpr.ctx" in op.attributes:
         return None
     return op.attributes["jaxpr"].value
 
 
 def is_short(program: Module, function: func.FuncOp) -> bool:
     """Whether a function has no more than ``MAX_STEPS`` steps, calls inlined."""
-    lengths: dict[str, int] = {}
-
-    def length(of: func.FuncOp) -> int:
-        body = analyses_of(program).body(of)
-        steps = len(body.ops)
-        for op, name in zip(body.ops, body.names, strict=True):
-            symbol = _callee(op, name)
-            if symbol is not None:
-                if symbol not in lengths:
-                    lengths[symbol] = 1
-                    lengths[symbol] = length(program.function(symbol))
-                steps += lengths[symbol]
-        return steps
-
-    return length(function) <= MAX_STEPS
+    graph, symbol, lengths = analyses_of(program).graph, function.name.value, dict[str, int]()
+    for callee in graph.callees_first([symbol]):
+        calls = [_inlined_callee(op, name, graph.ops) for op, name in graph.ops[callee]]
+        # In itself a function stays a call.
+        inlined = [lengths.get(call, 1) for call in calls if call is not None]
+        lengths[callee] = len(calls) + sum(inlined)
+    return lengths[symbol] <= MAX_STEPS
 
 
 # --- whole programs ---
@@ -380,15 +330,12 @@ class Peaks:
             return Timeline(self._program, function, self)
         return MemoryProfile(analyses_of(self._program).body(function), self.of_op)
 
-    def of_entries(self) -> list[MemoryProfile]:
-        """The profiles of public functions, and of functions that no other refers to."""
-        return [*map(self.profile, analyses_of(self._program).graph.entry_points())]
-
 
 def peak(program: Module) -> float:
     """Bytes that a program needs at once, besides arguments and results: the maximum over its entry
     points."""
-    return max([profile.peak for profile in Peaks(program).of_entries()], default=0.0)
+    peaks, entries = Peaks(program), analyses_of(program).graph.entry_points()
+    return max([peaks.profile(symbol).peak for symbol in entries], default=0.0)
 
 
 def peak_beside_results(program: Module) -> float:

@@ -44,7 +44,6 @@ from jaxmlir.analysis.fusion import FUSED, SLOW, is_stored_if_shared
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array, is_plain_signature, size
 from jaxmlir.analysis.pointwise import ELEMENTWISE
-from jaxmlir.dialect.builder import copy
 from jaxmlir.dialect.ir import ir
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.op_signature import Signature
@@ -102,16 +101,9 @@ class LateValueSearch:
         self._min_bytes = min_bytes
         self._costs = program.target.costs
         self._peak = int(np.argmax(memory))
-        self._top = line.flat.tops[self._peak]
-        prices, flat = Prices(program), line.flat
-        ops = dict(zip(flat.signatures, flat.ops, strict=True))
-        of_signatures = {s: prices.computing(op, s) for s, op in ops.items()}
-        self._prices = [of_signatures[signature] for signature in flat.signatures]
-        # The function's own ops that read each of its own values.
-        self._users: dict[int, list[int]] = {}
-        for i, operands in enumerate(line.body.operands):
-            for v in dict.fromkeys(operands):
-                self._users.setdefault(v, []).append(i)
+        self._top = line.view.tops[self._peak]
+        prices = Prices(program)
+        self._prices = [prices.at(line.view, i) for i in range(len(line.view.ops))]
 
     def find(self, slowdown: float, min_gain: float) -> list[LateValue]:
         """The values to compute late, those that save most bytes for their time; in the order in
@@ -146,7 +138,7 @@ class LateValueSearch:
         index = line.makers[value]
         if index is None or not line.stored[value]:
             return None
-        whole, name = size(line.types[value]), line.flat.names[index]
+        whole, name = size(line.view.types[value]), line.view.names[index]
         if whole < self._min_bytes or index >= self._peak or value in line.returned:
             return None
         late = self._late_users(value)
@@ -161,7 +153,7 @@ class LateValueSearch:
             return None
         tree, leaves, tied = recipe
         after = self._late_value(value, late[0], depth + MIN_DEPTH)
-        gain = whole - sum(size(line.types[v]) for v in leaves if not self._is_there(v))
+        gain = whole - sum(size(line.view.types[v]) for v in leaves if not self._is_there(v))
         if after is None or gain <= 0:
             return None
         cost = self._costs.call + sum(self._prices[i] for i in tree)
@@ -171,8 +163,8 @@ class LateValueSearch:
 
     def _late_users(self, value: int) -> list[int]:
         """The function's own ops that read a value at the peak or later."""
-        outer = self._line.outer[value]
-        return sorted({i for v in outer for i in self._users.get(v, ()) if i >= self._top})
+        users = (self._line.body.users[v] for v in self._line.outer[value])
+        return sorted({i for of_one in users for i in of_one if i >= self._top})
 
     def _read(self, value: int, late: int) -> tuple[int, int, int, bool] | None:
         """The last step that reads a value early; the depth of what early readers compute; the
@@ -184,10 +176,10 @@ class LateValueSearch:
         line = self._line
         maker = line.makers[value]
         assert maker is not None
-        expensive = is_stored_if_shared(line.flat.signatures[maker])
-        start, depth, end, twice = maker, line.depths[value], len(line.flat.ops), False
+        expensive = is_stored_if_shared(line.view.signatures[maker])
+        start, depth, end, twice = maker, line.depths[value], len(line.view.ops), False
         for i in line.users[value]:
-            if line.flat.tops[i] >= late:
+            if line.view.tops[i] >= late:
                 end = min(end, i)
                 continue
             least, _, last = line.reading(i)
@@ -196,7 +188,7 @@ class LateValueSearch:
             if not expensive or last > self._peak:
                 return None
             twice, start = True, max(start, last)
-            depth = max(depth, *(line.depths[v] for v in line.step(i).results))
+            depth = max([depth, *(line.depths[v] for v in range(*line.view.results[i]))])
         return start, depth, end, twice
 
     def _is_there(self, value: int) -> bool:
@@ -210,27 +202,23 @@ class LateValueSearch:
     def _made_of(self, root: int) -> tuple[list[int], list[int], list[int]] | None:
         """The steps that compute a value from values in memory, the leaves that they read, and the
         leaves that wait; ``None`` if too many or too expensive steps are needed."""
-        line = self._line
-        whole = size(line.types[root])
+        line, view = self._line, self._line.view
+        whole = size(view.types[root])
         first = line.makers[root]
         assert first is not None
         steps, leaves, pending, expensive = {first}, set[int](), [first], 0
         while pending:
             index = pending.pop()
-            step = line.step(index)
-            if step.name == "jaxpr.constant":
+            if view.names[index] == "jaxpr.constant":
                 continue
-            expensive += is_stored_if_shared(line.flat.signatures[index])
-            if (
-                not _is_cheap(line.flat.signatures[index])
-                or expensive > MAX_EXPENSIVE
-                or len(steps) > MAX_OPS
-            ):
+            signature = view.signatures[index]
+            expensive += is_stored_if_shared(signature)
+            if not _is_cheap(signature) or expensive > MAX_EXPENSIVE or len(steps) > MAX_OPS:
                 return None
-            for v in step.operands:
+            for v in view.operands[index]:
                 maker = line.makers[v]
-                constant = maker is not None and line.flat.names[maker] == "jaxpr.constant"
-                small = SMALL * size(line.types[v]) <= whole
+                constant = maker is not None and view.names[maker] == "jaxpr.constant"
+                small = SMALL * size(view.types[v]) <= whole
                 if not constant and v in line.outer and (small or self._is_there(v)):
                     leaves.add(v)
                 elif maker is None:
@@ -238,23 +226,22 @@ class LateValueSearch:
                 elif maker not in steps:
                     steps.add(maker)
                     pending.append(maker)
-        ordered = sorted(leaves, key=lambda v: (-size(line.types[v]), v))
+        ordered = sorted(leaves, key=lambda v: (-size(view.types[v]), v))
         tied = self._tied(root, sorted(steps), ordered)
         return None if tied is None else (sorted(steps), ordered, tied)
 
     def _tied(self, root: int, tree: list[int], leaves: list[int]) -> list[int] | None:
         """The leaves that have to wait so that no expensive step runs early: the small ones if they
         suffice, else the largest; ``None`` if neither suffice."""
-        line = self._line
-        whole = size(line.types[root])
-        small = [v for v in leaves if SMALL * size(line.types[v]) <= whole]
+        view = self._line.view
+        whole = size(view.types[root])
+        small = [v for v in leaves if SMALL * size(view.types[v]) <= whole]
         for tied in (small, leaves[:1]):
             waiting = set(tied)
             for i in tree:
-                step = line.step(i)
-                if not waiting.isdisjoint(step.operands):
-                    waiting.update(step.results)
-                elif is_stored_if_shared(line.flat.signatures[i]):
+                if not waiting.isdisjoint(view.operands[i]):
+                    waiting.update(range(*view.results[i]))
+                elif is_stored_if_shared(view.signatures[i]):
                     break
             else:
                 if root in waiting:
@@ -264,22 +251,22 @@ class LateValueSearch:
     def _late_value(self, value: int, top: int, depth: int) -> ir.Value | None:
         """A value that the function's op ``top`` depends on, and that takes at least ``depth``
         steps one after another; one in memory if possible; ``None`` if there is none."""
-        line = self._line
+        line, types, depths = self._line, self._line.view.types, self._line.depths
         operands = [line.number(v) for v in line.body.operands[top]]
-        operands = [v for v in operands if v != value and is_plain_array(line.types[v])]
+        operands = [v for v in operands if v != value and is_plain_array(types[v])]
         if not operands:
             return None
-        latest = current = max(operands, key=line.depths.__getitem__)
+        latest = current = max(operands, key=depths.__getitem__)
         for _ in range(MAX_BACK):
-            maker = line.maker(current)
-            if maker is None or line.depths[current] < depth:
+            maker = line.makers[current]
+            if maker is None or depths[current] < depth:
                 break
             if line.stored[current]:
-                if current in line.outer and is_plain_array(line.types[current]):
+                if current in line.outer and is_plain_array(types[current]):
                     return line.own_value(current)
                 break
-            current = max(maker.operands, key=line.depths.__getitem__, default=current)
-        return line.own_value(latest) if line.depths[latest] >= depth else None
+            current = max(line.view.operands[maker], key=depths.__getitem__, default=current)
+        return line.own_value(latest) if depths[latest] >= depth else None
 
 
 def _is_cheap(signature: Signature) -> bool:
@@ -342,20 +329,13 @@ class SinkRecompute(Pass):
 
 def _write(line: Timeline, late: LateValue, wait: WaitFence) -> None:
     """Computes a value before the first op that reads it late."""
-    root = line.maker(late.value)
+    root = line.makers[late.value]
     assert root is not None
-    remark(root.op, f"computed late: {late.gain} bytes are not stored")
+    op = line.view.ops[root]
+    remark(op, f"computed late: {late.gain} bytes are not stored")
     values = {v: line.own_value(v) for v in late.leaves}
-    with ir.InsertionPoint(line.body.ops[late.users[0]]), root.op.location:
+    with ir.InsertionPoint(line.body.ops[late.users[0]]), op.location:
         tied, _ = wait([values[v] for v in late.tied], late.after, ())
         values.update(zip(late.tied, tied, strict=True))
-        for i in late.tree:
-            step = line.step(i)
-            results = copy(step.op, step.name, [values[v] for v in step.operands])
-            values.update(zip(step.results, results, strict=True))
-    before = set(map(line.body.value, line.outer[late.value]))
-    for i in late.users:
-        operands = line.body.ops[i].operation.operands
-        for k, v in enumerate(operands):
-            if v in before:
-                operands[k] = values[late.value]
+        line.view.copy_ops(late.tree, values)
+    line.body.replace_reads(line.outer[late.value], late.users, values[late.value])

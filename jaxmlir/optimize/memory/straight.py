@@ -33,9 +33,10 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.analysis.op_counts import is_plain_array
 from jaxmlir.analysis.purity import CountedOps, is_pure
-from jaxmlir.dialect.builder import copy, is_used
+from jaxmlir.dialect.builder import is_used
 from jaxmlir.dialect.ir import ir, module_bytecode
 from jaxmlir.dialect.module import Module
+from jaxmlir.dialect.op_signature import WithRegions
 from jaxmlir.errors import JaxmlirError, count, message_of
 from jaxmlir.optimize.barriers import WaitFence, waiting
 from jaxmlir.optimize.memory.profile import MemoryProfile, peak_beside_results
@@ -80,20 +81,16 @@ class StraightLine:
 
     Attributes:
       turn: the op at which most memory is needed; the backward pass follows it.
-      users: the ops that read each value.
       sizes: the bytes of each value.
-      given: the function's results, which are in memory until it ends.
       kernel: for each op, the op in whose kernel it is computed.
       fixed: the ops that must not run twice.
     """
 
     body: FunctionView
     turn: int
-    users: list[list[int]]
     sizes: list[float]
-    given: set[int]
     kernel: list[int]
-    fixed: set[int] = field(default_factory=set)
+    fixed: set[int]
 
     @classmethod
     def of(cls, program: Module, symbol: str) -> StraightLine:
@@ -102,24 +99,22 @@ class StraightLine:
         # The backward pass will store its partial sums.
         needed = MemoryProfile(body, stored=("jaxpr.add_any",), once=True).needed(every)
         turn = int(np.argmax(needed)) if body.ops else 0
-        profile = MemoryProfile(body, once=True)
-        kernel = [*map(profile.kernel, every)]
-        line = cls(body, turn, profile.users, profile.sizes, set(body.returned), kernel)
-        counted = CountedOps(program)
-        line.fixed = {
+        profile, counted = MemoryProfile(body, once=True), CountedOps(program)
+        fixed = {
             index
             for index, signature in enumerate(body.signatures)
-            # A checkpoint policy stores the values that have names.
+            # What a policy says is stored has a name, and what has regions is not copied.
             if signature.name == "jaxpr.name"
+            or isinstance(signature, WithRegions)
             or signature.effects is not None
             or not is_pure(signature.name)
             or counted(signature)
         }
-        return line
+        return cls(body, turn, profile.sizes, [*map(profile.kernel, every)], fixed)
 
     def late(self, value: int) -> list[int]:
         """The ops after the turn that read a value."""
-        return [index for index in self.users[value] if index > self.turn]
+        return [index for index in self.body.users[value] if index > self.turn]
 
     def segments(self, number: int) -> list[Segment]:
         """The segments, in the order in which the backward pass reads them."""
@@ -147,7 +142,7 @@ class StraightLine:
                 break
             if self.late(v):
                 read_late[maker + 1] += self.sizes[v]
-            early = [index for index in self.users[v] if index <= turn]
+            early = [index for index in self.body.users[v] if index <= turn]
             if early:
                 staying[maker + 1] += self.sizes[v]
                 staying[early[-1] + 1] -= self.sizes[v]
@@ -192,26 +187,20 @@ class StraightLine:
             for index in range(start, end)
             if index not in self.fixed
             for v in range(*body.results[index])
-            if v not in self.given
+            if v not in body.outputs
             and (late := self.late(v))
             and late[0] > earliest
             and dependent[late[0]] >= 0
         ]
         if not values:
             return None
-        ops, reads, pending = set[int](), dict[int, None](), [*values]
-        while pending:
-            v = pending.pop()
-            maker = body.makers[v]
-            if maker is None or maker < start or maker in self.fixed or v in self.given:
-                reads[v] = None
-            elif maker not in ops:
-                ops.add(maker)
-                pending += body.operands[maker]
+        makers, fixed, given = body.makers, self.fixed, body.outputs
+        ops, reads = body.backward_slice(
+            values, lambda v: makers[v] < start or makers[v] in fixed or v in given
+        )
         first = min(self.late(v)[0] for v in values)
         after = body.results[dependent[first]][0]
-        in_order = sorted(ops)
-        return Segment(in_order, values, [*reads], self._tied(in_order, reads), first, after)
+        return Segment(ops, values, [*reads], self._tied(ops, reads), first, after)
 
     def _tied(self, ops: Sequence[int], reads: Iterable[int]) -> list[int]:
         """The reads that go through the fence: all that ops have computed, and, of an op that would
@@ -246,7 +235,7 @@ class StraightLine:
         begun = []
         for index in range(self.turn + 1, place):
             (value, _), kernel = self.body.results[index], self.kernel[index]
-            if kernel < place or self.users[value][0] < place:
+            if kernel < place or self.body.users[value][0] < place:
                 continue
             if not is_plain_array(self.body.types[value]):
                 continue
@@ -260,21 +249,17 @@ class StraightLine:
     def _made_of(self, index: int, place: int) -> tuple[set[int], set[int]]:
         """The ops in the fusion that computes an op before a place, and the inputs of the fusion
         that no other kernel reads after the place."""
-        fused, inputs, pending = {index}, set[int](), [index]
-        while pending:
-            for v in self.body.operands[pending.pop()]:
-                maker = self.body.makers[v]
-                if maker is None:
-                    continue
-                if self.kernel[maker] == maker:
-                    inputs.add(v)
-                elif maker not in fused:
-                    fused.add(maker)
-                    pending.append(maker)
+        makers, kernel = self.body.makers, self.kernel
+        ops, inputs = self.body.backward_slice(
+            self.body.operands[index], lambda v: kernel[makers[v]] == makers[v]
+        )
+        fused = {index, *ops}
         freed = {
             v
-            for v in inputs - self.given
-            if all(r in fused or self.kernel[r] < place for r in self.users[v])
+            for v in inputs
+            if makers[v] is not None
+            and v not in self.body.outputs
+            and all(r in fused or kernel[r] < place for r in self.body.users[v])
         }
         return fused, freed
 
@@ -299,7 +284,7 @@ class StraightLine:
         maker = self.body.makers[value]
         if maker is None or maker < place:
             return self.body.value(value)
-        return copy(self.body.ops[maker], self.body.names[maker], [])[0]
+        return self.body.copy(maker, [])[0]
 
     def _is_constant(self, value: int) -> bool:
         maker = self.body.makers[value]
@@ -338,34 +323,23 @@ class StraightLine:
             new, new_others = wait(tied, body.value(segment.after), waiting)
             values.update(zip(segment.tied, new, strict=True))
             waited = dict(zip(others, new_others, strict=True))
-            for index in segment.ops:
-                with body.ops[index].location:
-                    operands = [values[v] for v in body.operands[index]]
-                    results = copy(body.ops[index], body.names[index], operands)
-                values.update(zip(range(*body.results[index]), results, strict=True))
+            body.copy_ops(segment.ops, values)
         for v in segment.values:
-            self._replace(v, self.late(v), values[v])
+            body.replace_reads([v], self.late(v), values[v])
         for v in begun:
-            self._replace(v, self.users[v], waited[v])
+            body.replace_reads([v], self.body.users[v], waited[v])
         for v, number in blank.items():
             self._make_late(v, waited[number], segment.first, end)
 
     def _make_late(self, value: int, number: ir.Value, start: int, end: int) -> None:
         """Fills an array anew for each op between two places that reads it."""
         maker = self.body.makers[value]
-        for reader in self.users[value]:
+        for reader in self.body.users[value]:
             if start <= reader < end:
                 op = self.body.ops[reader]
-                with ir.InsertionPoint(op), self.body.ops[maker].location:
-                    results = copy(self.body.ops[maker], self.body.names[maker], [number])
-                self._replace(value, [reader], results[0])
-
-    def _replace(self, value: int, readers: Sequence[int], new: ir.Value) -> None:
-        for index in readers:
-            operands = self.body.ops[index].operation.operands
-            for k, operand in enumerate(self.body.operands[index]):
-                if operand == value:
-                    operands[k] = new
+                with ir.InsertionPoint(op):
+                    (array,) = self.body.copy(maker, [number])
+                self.body.replace_reads([value], [reader], array)
 
 
 # -- The memory strategy that meets a budget --

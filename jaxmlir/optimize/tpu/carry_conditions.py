@@ -73,13 +73,18 @@ def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
     if not all(map(can_change, functions)):
         return False
     cond, body = map(FunctionView, functions)
-    numbers, needed = _numbers(cond)
+    # Of what the condition needs, the numbers that ops compute of arrays, and arguments.
+    _, given = cond.backward_slice(
+        cond.returned,
+        lambda value: any(elements(cond.types[v]) > 1 for v in cond.operands[cond.makers[value]]),
+    )
+    numbers = [value for value in given if cond.makers[value] is not None]
     spared = [
         i
         for i, result in enumerate(op.results)
         if elements(result.type) > 1
         and cond.use_counts[loop.cond_consts + i]
-        and loop.cond_consts + i not in needed
+        and loop.cond_consts + i not in given
         and not body.use_counts[loop.body_consts + i]
         and not is_used(result)
     ]
@@ -99,23 +104,6 @@ def _carry(rules: Rules, bodies: LoopEditor, op: Any) -> bool:
     replace(op, results[: len(op.results)])
     bodies.drop(test)
     return True
-
-
-def _numbers(cond: FunctionView) -> tuple[list[int], set[int]]:
-    """The numbers that a condition computes from arrays, and the other values that it needs."""
-    numbers: dict[int, None] = {}
-    needed: set[int] = set()
-    pending = list(cond.returned)
-    while pending:
-        value = pending.pop()
-        maker = cond.makers[value]
-        operands = [] if maker is None else cond.operands[maker]
-        if any(elements(cond.types[v]) > 1 for v in operands):
-            numbers[value] = None
-        elif value not in needed:
-            needed.add(value)
-            pending += operands
-    return list(numbers), needed
 
 
 def _with_numbers(

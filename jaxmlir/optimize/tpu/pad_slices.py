@@ -36,7 +36,6 @@ without and with barriers::
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -53,7 +52,7 @@ from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import count
 from jaxmlir.optimize.barriers import barrier
-from jaxmlir.optimize.cpu.pad_stencils import MOVES, PaddingOps, padded
+from jaxmlir.optimize.cpu.pad_stencils import MOVES, Edges, PaddingOps, padded
 from jaxmlir.passes.base import Pass
 from jaxmlir.passes.levels import COMPILERS
 from jaxmlir.passes.remarks import remark
@@ -61,7 +60,6 @@ from jaxmlir.rewriting.driver import rewrite_functions
 from jaxmlir.targets.costs import Costs
 from jaxmlir.transforms.templates import Rules
 
-Edges = tuple[tuple[int, int], ...]
 _PAD = "jaxpr.pad"
 
 
@@ -127,7 +125,7 @@ def _padded(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
     if any(interior for *_, interior in node.get("padding_config")):
         return None
     edges = tuple((low, high) for low, high, _ in node.get("padding_config"))
-    whole = _whole(moves, node.operands[0], edges)
+    whole = moves.whole(node.operands[0], edges)
     return None if whole is None else _EdgedArrays([whole[0]], (whole[1],), 1, node.operands[1])
 
 
@@ -148,28 +146,13 @@ def _concatenated(moves: PaddingOps, node: OpView) -> _EdgedArrays | None:
         start += shape[dim]
         if is_shift and number is not None:
             continue
-        whole = _whole(moves, value, edges)
+        whole = moves.whole(value, tuple(edges))
         slices += whole is not None
         array, edges = whole or (value, tuple(edges))
         arrays.append(array)
         all_edges.append(edges)
     fill = next(iter(repeated.values())) if is_shift else None
     return _EdgedArrays(arrays, (*all_edges,), slices, fill) if slices else None
-
-
-def _whole(moves: PaddingOps, value: ir.Value, edges: Sequence[tuple[int, int]]) -> tuple | None:
-    """The array that a padded value is a slice of, and its edges; ``None`` if that can't be."""
-    part = moves.part(value)
-    if part is None or not part.partial_dims:
-        return None
-    new_edges = []
-    for (low, high), first, limit, size in zip(
-        edges, part.starts, part.limits, part.array.type.shape, strict=True
-    ):
-        if (first and low > 0) or (limit != size and high > 0):
-            return None
-        new_edges.append((low - first, high - (size - limit)))
-    return part.array, (*new_edges,)
 
 
 def _pays(padded: _EdgedArrays, type_: ir.Type, costs: Costs) -> bool:

@@ -26,7 +26,7 @@ from jaxmlir.dialect.ir import func
 from jaxmlir.dialect.module import Module
 from jaxmlir.errors import PipelineError, count
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
-from jaxmlir.optimize.cpu.materialize_shared import fence
+from jaxmlir.optimize.cpu.materialize_shared import MaterializeShared
 from jaxmlir.optimize.loops.sink_reductions import SinkReductions
 from jaxmlir.optimize.memory.price import SLOWDOWN, Prices, most_at_once, traffic
 from jaxmlir.optimize.memory.remat.choice import StorageChoice, choose
@@ -114,8 +114,8 @@ def _go(program: Module, way: MemoryStrategy) -> bool:
     if way.segments > 1:
         for symbol in analyses_of(program).graph.entry_points():
             changed |= in_segments(program, symbol, way.segments)
-    if way.fences:
-        changed |= fence(program)
+    if way.fences and program.target.is_cpu:
+        changed |= MaterializeShared().run(program)
     return changed
 
 

@@ -26,7 +26,7 @@ from jaxmlir.analysis.fusion import FUSED, FUSIBLE
 from jaxmlir.analysis.op_counts import elements
 from jaxmlir.dialect.ops import Trait, with_trait
 from jaxmlir.optimize.memory.price import Prices, size_of
-from jaxmlir.optimize.memory.remat.joint import JointBody, name_of_result, needed_for
+from jaxmlir.optimize.memory.remat.joint import JointBody, name_of_result
 
 # -- Minimum cuts of directed graphs, by Dinic's algorithm (1970) --
 #
@@ -177,27 +177,23 @@ class _CutNetwork:
         self.prices = prices
         self.body = body = joint.body
         carry, ys, self.outs = joint.results()
-        self.arguments = {*joint.consts, *joint.carry, *joint.slices}
+        arguments = {*joint.consts, *joint.carry, *joint.slices}
         # The second loop can read the slices of the first, though some may stay in memory for it.
         self.retained = joint.retained
-        self.free = self.arguments - {*joint.carry, *self.retained}
+        self.free = arguments - {*joint.carry, *self.retained}
         self.kept = set(ys)
         self.linked = joint.linked
         self.names = joint.names
 
-        available, needed = set(self.arguments), list(self.outs)
+        available, needed = set(arguments), list(self.outs)
         for operands, results in zip(body.operands, body.results, strict=True):
             if available.issuperset(operands):
                 available.update(range(*results))
             else:
                 needed += operands
         self.needed = [v for v in dict.fromkeys(needed) if v in available and v not in self.free]
-        first_ops, _ = needed_for(body, [*carry, *self.kept], self.arguments)
+        first_ops, _ = body.backward_slice([*carry, *self.kept])
         self.in_first = set(first_ops)
-        self.users: dict[int, list[int]] = {}
-        for index, operands in enumerate(body.operands):
-            for v in operands:
-                self.users.setdefault(v, []).append(index)
 
         self.network = FlowNetwork()
         self.source, self.sink = self.network.node(), self.network.node()
@@ -223,12 +219,12 @@ class _CutNetwork:
             if not side[node] and (op is None or side[self.ops[op]]):
                 stored.add(value)
         # A value may be in `stored` only because storing it is free: take those that are read.
-        _, live = needed_for(self.body, self.outs, stored | self.arguments)
+        _, live = self.body.backward_slice(self.outs, stored.__contains__)
         again = [op for op, node in self.ops.items() if not side[node] and op in self.in_first]
         beside = self._beside(stored & live - self.kept - self.retained, again)
         if beside:
             stored |= beside
-            _, live = needed_for(self.body, self.outs, stored | self.arguments)
+            _, live = self.body.backward_slice(self.outs, stored.__contains__)
             again = [op for op in again if beside.isdisjoint(range(*self.body.results[op]))]
         price = sum([self.prices.at(self.body, op) for op in again])
         size = sum(size_of(self.body.types[v]) for v in stored & live - self.kept)

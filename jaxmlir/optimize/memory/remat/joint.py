@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -321,21 +321,6 @@ def name_of_result(program: Module, op: Any, name: str, number: int) -> str | No
     return None
 
 
-def needed_for(
-    body: FunctionView, wanted: Iterable[int], available: set[int]
-) -> tuple[list[int], set[int]]:
-    """The ops that compute the wanted values from the available ones, and all values involved."""
-    live = set(wanted)
-    ops = []
-    for index in reversed(range(len(body.ops))):
-        for v in range(*body.results[index]):
-            if v in live and v not in available:
-                live.update(body.operands[index])
-                ops.append(index)
-                break
-    return ops[::-1], live
-
-
 class PairReplacement(NamedTuple):
     """Two loops that can replace a pair, and any pair like it.
 
@@ -408,12 +393,11 @@ def separate(rules: Rules, joint: JointBody, stored: Sequence[int]) -> PairRepla
     position = {v: i for i, v in enumerate(ys)}
 
     # The second loop computes what is not stored from constants and slices.
-    arguments = {*joint.consts, *joint.carry, *joint.slices}
-    todo, live = needed_for(body, outs, {*stored, *arguments})
+    todo, live = body.backward_slice(outs, set(stored).__contains__)
     handed = [v for v in stored if v in live and v not in position]
     position |= {v: len(ys) + i for i, v in enumerate(handed)}
     results = [*carry, *ys, *handed]
-    todo_first, live_first = needed_for(body, results, arguments)
+    todo_first, live_first = body.backward_slice(results)
 
     # The arguments of the first loop in the joint body have the numbers of its operands.
     consts = [v for v in joint.consts if v in live_first]
@@ -457,10 +441,7 @@ def _body(
     new = NewFunction(rules, like.name.value, [joint.types[v] for v in arguments], like)
     values = dict(zip(arguments, new.args, strict=True))
     with new.body():
-        for index in ops:
-            outs = joint.copy(index, [values[v] for v in joint.operands[index]])
-            for number, value in zip(range(*joint.results[index]), outs, strict=True):
-                values.setdefault(number, value)
+        joint.copy_ops(ops, values)
     return new.finish([values[v] for v in results])
 
 

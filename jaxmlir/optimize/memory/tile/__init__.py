@@ -32,7 +32,6 @@ from jaxmlir.analysis.fusion import FUSIBLE
 from jaxmlir.analysis.manager import analyses_of
 from jaxmlir.dialect.ir import func, ir
 from jaxmlir.dialect.module import Module
-from jaxmlir.dialect.op_signature import Signature
 from jaxmlir.dialect.types import aval_of
 from jaxmlir.errors import PipelineError
 from jaxmlir.optimize.compile_time import CALLS, CompileTime
@@ -85,9 +84,8 @@ class StageEstimate(NamedTuple):
       rows: the bytes that the loop reads and writes by rows.
       shared: the bytes that each tile reads and writes as a whole.
       kernels: the number of kernels of a tile.
-      added: the bytes of values that are stored for other stages, and were computed before where
-        they were read.
-      costs: the costs of the target.
+      added: what is stored for other stages that was not stored before, only computed where it
+        was read.
     """
 
     peak: int
@@ -95,24 +93,23 @@ class StageEstimate(NamedTuple):
     shared: int
     kernels: int
     added: int
-    costs: Costs
 
     def saved(self, tiles: Tiles) -> float:
         """Bytes that are stored at once without tiles and not with them."""
         return self.peak * (1 - tiles.size / tiles.rows) - self.added
 
-    def cost(self, tiles: Tiles) -> float:
+    def cost(self, tiles: Tiles, costs: Costs) -> float:
         """Nanoseconds that tiles take beyond the time that the batch takes."""
         count = tiles.count + (tiles.rest > 0)
         # A cache holds what each tile reads or writes as a whole, i.e. weights of matrix products
         # and their gradients, and the copies of rows: 0.08 to 0.19 ns a byte in the perceptron.
-        copied = self.costs.stored_byte_cached
-        per_tile = copied * self.shared + self.costs.fork * self.kernels
-        return count * per_tile + copied * self.rows + self.costs.stored_byte_mapped * self.added
+        copied = costs.stored_byte_cached
+        per_tile = copied * self.shared + costs.fork * self.kernels
+        return count * per_tile + copied * self.rows + costs.stored_byte_mapped * self.added
 
 
 def estimate(
-    schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int], costs: Costs
+    schedule: Schedule, number: int, profile: MemoryProfile, again: Set[int]
 ) -> StageEstimate:
     """The memory and the memory traffic of a stage.
 
@@ -123,15 +120,11 @@ def estimate(
     outer = set(schedule.outer(number))
     reads: set[int] = set()
     shared: set[int] = set()
-    for i in ops:
-        dims = schedule.rows[i].operands
-        for v, d, is_inner in zip(body.operands[i], dims, schedule.inner[i], strict=True):
-            if is_inner:
-                continue
-            if d is not None:
-                reads.add(v)
-            elif body.names[i] not in FUSIBLE:
-                shared.add(v)
+    for i, v, d in schedule.read_elsewhere(number):
+        if d is not None:
+            reads.add(v)
+        elif body.names[i] not in FUSIBLE:
+            shared.add(v)
     sums = schedule.sums(number)
     bytes_of = profile.sizes.__getitem__
     stored = profile.stored
@@ -146,7 +139,6 @@ def estimate(
         sum(map(bytes_of, shared)) + 2 * sum(map(bytes_of, sums)),
         sum(stored[v] or v in leaving for v in results),
         added,
-        costs,
     )
 
 
@@ -156,15 +148,11 @@ def computed_again(schedule: Schedule, prices: Prices, sizes: Sequence[int]) -> 
     body = schedule.body
     of_byte = prices.program.target.costs.stored_byte_mapped
     costs: dict[int, float] = {}
-    of_ops: dict[Signature, float] = {}
     again: set[int] = set()
     for number, stage in enumerate(schedule.stages):
         outer = set(schedule.outer(number))
         for i in stage.rows:
-            signature = body.signatures[i]
-            if signature not in of_ops:
-                of_ops[signature] = prices.computing(body.ops[i], signature)
-            cost = of_ops[signature]
+            cost = prices.at(body, i)
             for v, is_inner in zip(body.operands[i], schedule.inner[i], strict=True):
                 if is_inner and v not in outer:
                     cost += costs[v]
@@ -214,11 +202,13 @@ class TilePlan(NamedTuple):
 
     Attributes:
       estimates: the estimates of the stages that have a loop, by number.
+      costs: of the target.
     """
 
     schedule: Schedule
     tiles: Tiles
     estimates: dict[int, StageEstimate]
+    costs: Costs
 
     @property
     def saved(self) -> float:
@@ -228,13 +218,12 @@ class TilePlan(NamedTuple):
     @property
     def gain(self) -> float:
         """Nanoseconds that the smaller memory saves."""
-        costs = next(iter(self.estimates.values())).costs
-        return costs.mapped_byte * self.saved
+        return self.costs.mapped_byte * self.saved
 
     @property
     def cost(self) -> float:
         """Nanoseconds that the loops cost."""
-        return sum(e.cost(self.tiles) for e in self.estimates.values())
+        return sum(e.cost(self.tiles, self.costs) for e in self.estimates.values())
 
     @property
     def time(self) -> float:
@@ -329,16 +318,16 @@ class _TileSearch(NamedTuple):
         if self.tile_size is None and self._fits(schedule):
             return None
         again = computed_again(schedule, self.prices, self.profile.sizes)
-        costs = self.prices.program.target.costs
         estimates = {
-            number: estimate(schedule, number, self.profile, again, costs)
+            number: estimate(schedule, number, self.profile, again)
             for number, stage in enumerate(schedule.stages)
             if stage.rows
         }
         if not estimates:
             return None
         tiles = self._tiles(rows, max(e.peak for e in estimates.values()))
-        return None if tiles is None else TilePlan(schedule, tiles, estimates)
+        costs = self.prices.program.target.costs
+        return None if tiles is None else TilePlan(schedule, tiles, estimates, costs)
 
     def _stored(self, region: Region) -> int:
         """The bytes of all rows that are stored: no fewer than are in memory at once."""

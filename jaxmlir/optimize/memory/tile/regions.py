@@ -23,11 +23,13 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxmlir._compat import core, dtypes
 from jaxmlir.analysis.function_view import FunctionView
@@ -196,6 +198,15 @@ class Schedule:
     def sums(self, stage: int) -> list[int]:
         """The values that are reduced over the rows of a stage, and read elsewhere."""
         return [v for v in self._leaving(stage) if self.dim(v) is None]
+
+    def read_elsewhere(self, stage: int) -> Iterator[tuple[int, int, int | None]]:
+        """What the ops of a stage read that its loop does not compute: the op, the value, and the
+        dimension along which rows are read; ``None`` where it is read whole."""
+        for i in self.stages[stage].rows:
+            dims = self.rows[i].operands
+            for v, d, is_inner in zip(self.body.operands[i], dims, self.inner[i], strict=True):
+                if not is_inner:
+                    yield i, v, d
 
     def is_read_whole(self, value: int) -> bool:
         """Whether a value that is computed by rows is returned, or read otherwise than by rows."""
@@ -397,7 +408,9 @@ class TileWriter:
 
     def _stage(self, number: int) -> None:
         """Writes the loop of a stage, and the ops on the rows that are left over."""
-        reads, wholes = self._reads(number)
+        read = [*dict.fromkeys((v, d) for _, v, d in self._schedule.read_elsewhere(number))]
+        reads = [(v, d) for v, d in read if d is not None]
+        wholes = [v for v, d in read if d is None]
         outer, sums = self._schedule.outer(number), self._schedule.sums(number)
         totals = [_CarriedTotal(self._combine(v), self._body.types[v]) for v in sums]
         carried, stacked = self._scan(number, reads, wholes, outer, sums, totals)
@@ -412,22 +425,10 @@ class TileWriter:
         for v, tiles in zip(outer, stacked, strict=True):
             rows = self._rows[v] = _TiledRows(self._schedule.dim(v), tiles, rest.get(v))
             if self._schedule.is_read_whole(v):
-                self._whole[v] = _together(rows, self._body.types[v])
-
-    def _reads(self, number: int) -> tuple[list[RowRead], list[int]]:
-        """The values that the ops of a stage read from elsewhere: by rows, and whole."""
-        reads: dict[RowRead, None] = {}
-        wholes: dict[int, None] = {}
-        for i in self._schedule.stages[number].rows:
-            dims = self._schedule.rows[i].operands
-            for k, (v, d) in enumerate(zip(self._body.operands[i], dims, strict=True)):
-                if self._schedule.inner[i][k]:
-                    continue
-                if d is None:
-                    wholes[v] = None
-                else:
-                    reads[v, d] = None
-        return list(reads), list(wholes)
+                together = functools.partial(_together, dim=rows.dim)
+                parts = [rows.stacked, *([] if rows.rest is None else [rows.rest])]
+                (whole,) = self._rules.emit(together, parts)
+                self._whole[v] = converted(whole, self._body.types[v])
 
     def _combine(self, value: int) -> str:
         return self._schedule.rows[self._body.makers[value]].combine
@@ -617,17 +618,8 @@ def _cut(value: ir.Value, dim: int, start: ir.Value | int, size: int) -> ir.Valu
     return _build("dynamic_slice", [value, *indices], shape, slice_sizes=tuple(shape))
 
 
-def _together(rows: _TiledRows, type_: ir.Type) -> ir.Value:
-    """The rows of all tiles as one array."""
-    count, *shape = aval_of(rows.stacked.type).shape
-    value, dim = rows.stacked, rows.dim
-    if dim:
-        # The dimension of tiles goes before that of rows.
-        order = (*range(1, dim + 1), 0, *range(dim + 1, len(shape) + 1))
-        moved = tuple((count, *shape)[d] for d in order)
-        value = _build("transpose", [value], moved, permutation=order)
-    shape[dim] *= count
-    value = reshaped(value, shape)
-    if rows.rest is None:
-        return value
-    return _build("concatenate", [value, rows.rest], aval_of(type_).shape, dimension=dim)
+def _together(stacked: Any, *rest: Any, dim: int) -> list[Any]:
+    """The rows of all tiles, and those after the last one, as one array."""
+    # Tiles stand where their rows do.
+    rows = lax.collapse(jnp.moveaxis(stacked, 0, dim), dim, dim + 2)
+    return [lax.concatenate([rows, *rest], dim) if rest else rows]
