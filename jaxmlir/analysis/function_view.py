@@ -315,10 +315,6 @@ class FunctionView:
                 effects[i] = signature.effects
         return effects
 
-    def signature(self, index: int) -> Signature:
-        """The signature of an op."""
-        return self.signatures[index]
-
     def value(self, number: int) -> ir.Value:
         """The value of a number."""
         if number < self.arity:

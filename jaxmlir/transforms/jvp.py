@@ -103,7 +103,7 @@ def jvp(rules: Rules, symbol: str, active: Mask, required: Sequence[bool] = ()) 
                 continue
             rule = cache.get((signature, pattern))
             if rule is None:
-                rule = rules.jvp(op, signature.name, pattern, signature)
+                rule = rules.jvp(op, signature, pattern)
                 cache[signature, pattern] = rule
             args += [tangents[v] for v in operands if tangents[v] is not None]
             outs = rule.inline(args, op.location)

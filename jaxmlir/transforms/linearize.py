@@ -186,7 +186,7 @@ def write_primals(
             values[first:last] = copy(op, signature.name, inputs)
             continue
         mask = mask or (False,) * (last - first)
-        halves = step.halves or rules.linearize(op, signature.name, step.active, mask, signature)
+        halves = step.halves or rules.linearize(op, signature, step.active, mask)
         outs = halves.primal.inline(inputs, op.location)
         values[first:last] = outs[: last - first]
         if True in mask:

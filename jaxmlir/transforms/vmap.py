@@ -152,10 +152,10 @@ def vmap(
                 if body.names[i] == "jaxpr.constant":
                     constants[i] = values[first].owner
                 continue
-            key = body.signature(i), pattern
+            key = body.signatures[i], pattern
             rule = cache.get(key)
             if rule is None:
-                rule = cache[key] = rules.batch(op, body.names[i], pattern, axis, key[0])
+                rule = cache[key] = rules.batch(op, key[0], pattern, axis)
             values[first:last] = rule.inline(args, op.location)
             dims[first:last] = rule.pattern
         if written is not None:
@@ -183,7 +183,7 @@ def batched_results(rules: Rules, symbol: str, in_axes: Dims, axis: Any) -> Dims
     for i, op, _, pattern in _patterns(rules, body, dims, axis):
         if pattern is not None:
             first, last = body.results[i]
-            out_dims = rules.batched(op, body.names[i], pattern, axis, body.signature(i))
+            out_dims = rules.batched(op, body.signatures[i], pattern, axis)
             dims[first:last] = out_dims
     return tuple([dims[v] for v in body.returned])
 
