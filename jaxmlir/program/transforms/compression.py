@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
@@ -17,27 +18,22 @@ if TYPE_CHECKING:
     from jaxmlir.sparse.pattern import SparsityPattern
 
 
+@dataclass(frozen=True, eq=False)
 class Compression:
     """A matrix, from its products with sums of unit vectors of one colour.
 
-    Args:
+    Attributes:
       positions: the arguments that it is differentiated in.
-      shape: rows and columns.
       chunk_size: compute so many products at a time.
     """
 
-    sorted_and_unique = True
+    sorted_and_unique: ClassVar[bool] = True
     """Whether entries are in row-major order, and no two are of the same element."""
 
-    def __init__(
-        self,
-        program: Program,
-        positions: Sequence[int],
-        shape: tuple[Any, Any],
-        chunk_size: int | None,
-    ):
-        self.program, self.positions = program, positions
-        self.shape, self.chunk_size = shape, chunk_size
+    program: Program
+    positions: Sequence[int]
+    pattern: Any
+    chunk_size: int | None
 
     def entries(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """The elements of the pattern, their rows and their columns."""
@@ -51,12 +47,12 @@ class Compression:
         stack = np if isinstance(rows, np.ndarray) else jax.numpy
         indices = jax.numpy.asarray(stack.stack([rows, cols], axis=1).astype(np.int32))
         options = dict.fromkeys(("indices_sorted", "unique_indices"), self.sorted_and_unique)
-        return BCOO((data, indices), shape=self.shape, **options)
+        return BCOO((data, indices), shape=self.pattern.shape, **options)
 
     def as_dense(self, *args: Any, **kwargs: Any) -> Any:
         """The matrix as an array."""
         data, rows, cols = self.entries(args, kwargs)
-        zeros = jax.numpy.zeros(self.shape, data.dtype)
+        zeros = jax.numpy.zeros(self.pattern.shape, data.dtype)
         options = dict.fromkeys(("indices_are_sorted", "unique_indices"), self.sorted_and_unique)
         return zeros.at[rows, cols].add(data, **options)
 
@@ -113,19 +109,12 @@ Colors = tuple[int, Sequence[Any]]
 """How many there are, and those of the elements of arrays."""
 
 
+@dataclass(frozen=True, eq=False)
 class ColoredCompression(Compression):
-    """A matrix, from its products with sums of unit vectors of one colour."""
+    """A matrix at given sizes, of which a colouring says how its products tell it."""
 
-    def __init__(
-        self,
-        program: Program,
-        positions: Sequence[int],
-        coloring: Coloring,
-        pattern: SparsityPattern,
-        chunk_size: int | None,
-    ):
-        super().__init__(program, positions, pattern.shape, chunk_size)
-        self.coloring, self.pattern = coloring, pattern
+    pattern: SparsityPattern
+    coloring: Coloring
 
     def entries(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         return self._elements(args, kwargs), self.pattern.rows, self.pattern.cols

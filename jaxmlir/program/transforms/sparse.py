@@ -126,11 +126,11 @@ def sparse_matrix(
     compute: Compression
     if isinstance(pattern, SymbolicPattern):
         stencil = _stencil_of(program, _mode(program, mode), pattern, name)
-        compute = StencilCompression(program, positions, stencil, pattern, chunk_size)
+        compute = StencilCompression(program, positions, pattern, chunk_size, stencil)
     else:
         coloring = pattern.coloring(_mode(program, mode))
         _warn_if_dense(program, pattern, coloring, name)
-        compute = ColoredCompression(program, positions, coloring, pattern, chunk_size)
+        compute = ColoredCompression(program, positions, pattern, chunk_size, coloring)
     return composed(program, name, compute.as_dense if format == "dense" else compute.as_bcoo)
 
 

@@ -6,7 +6,8 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,8 @@ from jaxmlir.program.transforms.compression import Compression, gathered
 from jaxmlir.sparse.relations import AffineSum, Piece, Size, at_most, larger
 from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern, may_repeat
 
-if TYPE_CHECKING:
-    from jaxmlir.program.program import Program
 
-
+@dataclass(frozen=True, eq=False)
 class StencilCompression(Compression):
     """A matrix at all sizes.
 
@@ -28,18 +27,10 @@ class StencilCompression(Compression):
     that is in an earlier piece, or in none, is 0 and has an index out of bounds: JAX's padding.
     """
 
-    sorted_and_unique = False
+    sorted_and_unique: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        program: Program,
-        positions: Sequence[int],
-        stencil: Stencil,
-        pattern: SymbolicPattern,
-        chunk_size: int | None,
-    ):
-        super().__init__(program, positions, pattern.shape, chunk_size)
-        self.stencil, self.pattern = stencil, pattern
+    pattern: SymbolicPattern
+    stencil: Stencil
 
     def entries(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         shapes = self.pattern.in_shapes
@@ -74,7 +65,7 @@ class StencilCompression(Compression):
             jnp.where(is_kept, data, jnp.zeros((), data.dtype)),
             *(
                 jnp.where(is_kept, numbers, _value(size))
-                for numbers, size in zip((rows, columns), self.shape, strict=True)
+                for numbers, size in zip((rows, columns), self.pattern.shape, strict=True)
             ),
         )
 
