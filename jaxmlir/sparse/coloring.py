@@ -362,11 +362,8 @@ def lattice_factors(apart: np.ndarray, count: int) -> Iterator[np.ndarray]:
 
 
 def _lattice_colors(grid: Shape, factors: np.ndarray, count: int) -> np.ndarray:
-    number = np.zeros((1,) * len(grid), np.int64)
-    for d, (size, factor) in enumerate(zip(grid, factors, strict=True)):
-        line = np.arange(size) * factor
-        number = number + line.reshape([-1 if i == d else 1 for i in range(len(grid))])
-    return (number % count).reshape(-1)
+    lines = zip(factors, np.indices(grid, sparse=True), strict=True)
+    return (sum(factor * index for factor, index in lines) % count).reshape(-1)
 
 
 def _is_valid(pattern: Matrix, colors: np.ndarray, count: int) -> bool:

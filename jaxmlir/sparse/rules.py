@@ -377,19 +377,15 @@ def _through_loops(
 ) -> Rows:
     """Each result depends on all elements of the operand at its place in the loops of both."""
     shared = [loop for loop in of_operand if loop is not None and loop in of_result]
-    sizes = {loop: x.shape[of_operand.index(loop)] for loop in shared}
+    sizes = [x.shape[of_operand.index(loop)] for loop in shared]
 
     def groups(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
         """For each element of a value, the number of its place in the loops of both."""
-        number = np.zeros((1,) * len(of), int)
-        for loop in shared:
-            d = dims.index(loop)
-            line = np.arange(sizes[loop]).reshape([-1 if i == d else 1 for i in range(len(of))])
-            number = number * sizes[loop] + line
-        return np.broadcast_to(number, of)
+        along = np.indices(of, sparse=True)
+        places = [along[dims.index(loop)] for loop in shared]
+        return np.broadcast_to(np.ravel_multi_index(places, sizes) if shared else 0, of)
 
-    total = math.prod(sizes.values())
-    rows = columns.grouped(x.rows, groups(of_operand, x.shape), total)
+    rows = columns.grouped(x.rows, groups(of_operand, x.shape), math.prod(sizes))
     return columns.take(rows, groups(of_result, shape))
 
 
@@ -410,14 +406,10 @@ def _dot_general(leaf: LeafOp) -> Sets | None:
     repeated = [x.shape[d] for d in free]
     if math.prod(repeated) * nonzero[0].size > _MOST_READS:
         return None
-    at = {
-        loop: n.reshape(-1, *(1,) * len(free)) for loop, n in zip(of_factor, nonzero, strict=True)
-    }
-    for k, d in enumerate(free):
-        line = np.arange(x.shape[d])
-        at[of_x[d]] = line.reshape([-1 if i == k + 1 else 1 for i in range(len(free) + 1)])
-    (shape,) = leaf.shapes
-    whole = (nonzero[0].size, *repeated)
+    (shape,), whole = leaf.shapes, (nonzero[0].size, *repeated)
+    number, *lines = np.indices(whole, sparse=True)
+    at = {loop: index[number] for loop, index in zip(of_factor, nonzero, strict=True)}
+    at |= {of_x[d]: line for d, line in zip(free, lines, strict=True)}
 
     def places(dims: Dims, of: tuple[int, ...]) -> np.ndarray:
         flat = np.ravel_multi_index([np.broadcast_to(at[d], whole) for d in dims], of) if of else 0
@@ -555,12 +547,9 @@ def _convolution(leaf: LeafOp) -> Sets | None:
     features = shape[spec.out_spec[1]]
     sets: Rows | None = None
     if kernel.rows is not None:
-        of_feature = np.broadcast_to(
-            np.arange(features).reshape(_at(spec.rhs_spec[0], len(shape))), kernel.shape
-        )
+        of_feature = _indices_along(spec.rhs_spec[0], kernel.shape)
         rows = leaf.columns.grouped(kernel.rows, of_feature, features)
-        by_feature = np.arange(features).reshape(_at(spec.out_spec[1], len(shape)))
-        sets = leaf.columns.take(rows, np.broadcast_to(by_feature, shape))
+        sets = leaf.columns.take(rows, _indices_along(spec.out_spec[1], shape))
     if image.rows is not None:
         rows = _through_kernel(leaf, spec, groups)
         if rows is None:
@@ -569,8 +558,9 @@ def _convolution(leaf: LeafOp) -> Sets | None:
     return [sets]
 
 
-def _at(d: int, rank: int) -> list[int]:
-    return [-1 if i == d else 1 for i in range(rank)]
+def _indices_along(d: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The index of each element of an array along a dimension."""
+    return np.broadcast_to(np.indices(shape, sparse=True)[d], shape)
 
 
 def _through_kernel(leaf: LeafOp, spec: Any, groups: int) -> Rows | None:
