@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from jaxmlir._compat import core
 from jaxmlir.dialect import locations
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.module import Module
@@ -33,9 +34,8 @@ from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.sparse.rules import LeafOp, Value
+from jaxmlir.support.masks import split
 
-_UNROLLED = 4_000
-"""Loops of at most so many ops, all iterations together, are run."""
 _CLOSURE = 20_000_000
 """Closures of at most so many elements are made; larger ones are taken for dense in parts."""
 _FEW_INPUTS = 4
@@ -56,7 +56,10 @@ class Tracer:
 
     Attributes:
       reasons: by op, what made a set dense.
+      unrolled: scans of at most so many ops, all iterations together, are run.
     """
+
+    unrolled: ClassVar[int] = 4_000
 
     def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
         self.program: Module = program
@@ -80,7 +83,7 @@ class Tracer:
         if node.name in _CALLS:
             return self.enter(node.get(_CALLS[node.name]), operands)
         if node.name in _CONTROL:
-            return self._controlled(node, operands)
+            return getattr(self, _CONTROL[node.name])(node, operands)
         shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
         if all(x.rows is None for x in operands):
             return self._independent(node, operands, shapes)
@@ -101,10 +104,6 @@ class Tracer:
     def _all(self, leaf: LeafOp) -> Any:
         """What results depend on if they depend on all that operands do."""
         return rules.dense(leaf)
-
-    def _controlled(self, node: Node, operands: list[Value]) -> list[Value]:
-        """The results of an op with functions."""
-        return _CONTROL[node.name](self, node, operands)
 
     def _independent(
         self, node: Node, operands: list[Value], shapes: list[tuple[int, ...]]
@@ -172,6 +171,90 @@ class Tracer:
             position = locations.position(node.op.location)
             self.reasons[node.op] = Diagnostic("remark", message, *position)
             remark(node.op, message)
+
+    # -- ops with functions --
+
+    def _cond(self, node: Node, operands: list[Value]) -> list[Value]:
+        """What any branch gives that may be taken."""
+        which, *arguments = operands
+        taken = self._taken(which, node.get("branches"))
+        results = [self.enter(branch, arguments) for branch in taken]
+        return results[0] if len(taken) == 1 else list(map(self._any_of, zip(*results, strict=True)))
+
+    def _while(self, node: Node, operands: list[Value]) -> list[Value]:
+        carried = len(operands) - len(node.results)
+        consts = operands[node.get("cond_nconsts", 0) : carried]
+        return self._carry_after(node, node.get("body_jaxpr"), consts, operands[carried:])
+
+    def _scan(self, node: Node, operands: list[Value]) -> list[Value]:
+        length, ops = node.get("length"), plan_of(self.program, node.get("jaxpr")).nodes
+        groups = split(operands, node.get("num_consts", 0), node.get("num_carry", 0))
+        if core.is_constant_dim(length) and 0 < length * len(ops) <= self.unrolled:
+            return self._run(node, *groups)
+        return self._scan_as_relation(node, *groups)
+
+    def _run(
+        self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
+    ) -> list[Value]:
+        """A scan, iteration by iteration."""
+        length = node.get("length")
+        order = range(length)[::-1] if node.get("reverse", False) else range(length)
+        emitted: list[list[Value]] = [[]] * length
+        for i in order:
+            slices = [self._row(x, i) for x in arrays]
+            outs = self.enter(node.get("jaxpr"), [*consts, *carry, *slices])
+            carry, emitted[i] = outs[: len(carry)], outs[len(carry) :]
+        return [*carry, *map(self._rows_together, zip(*emitted, strict=True))]
+
+    def _taken(self, which: Value, branches: Sequence[str]) -> Sequence[str]:
+        """The branches that an index may mean."""
+        first, last = (int(np.clip(x, 0, len(branches) - 1)) for x in which.bounds())
+        return branches[first : last + 1]
+
+    def _any_of(self, values: Sequence[Value]) -> Value:
+        """What may be any of some values of a shape."""
+        return Value(values[0].shape, functools.reduce(self.columns.union, [x.rows for x in values]))
+
+    def _row(self, x: Value, i: int) -> Value:
+        """One of the elements of a value along its first dimension."""
+        part = Value(x.shape[1:], None, None if x.known is None else lambda: x.known()[i])
+        if x.rows is None:
+            return part
+        rows = x.rows[i * part.size : (i + 1) * part.size]
+        return part._replace(rows=rows if rows.nnz else None)
+
+    def _rows_together(self, parts: Sequence[Value]) -> Value:
+        """The value of which these are the elements along its first dimension."""
+        shape = (len(parts), *parts[0].shape)
+        if any(x.rows is not None for x in parts):
+            return Value(shape, self.columns.joined([_rows_of(x, self.columns) for x in parts]))
+        is_known = all(x.known is not None for x in parts)
+        return Value(shape, None, functools.partial(_stack_known, parts) if is_known else None)
+
+    def _carry_after(
+        self, node: Node, symbol: str, consts: Sequence[Value], carry: Sequence[Value]
+    ) -> list[Value]:
+        """The carry of a loop after any number of iterations."""
+        return self.loop(symbol, consts, carry)[0]
+
+    def _scan_as_relation(
+        self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
+    ) -> list[Value]:
+        """A scan, of which an iteration is a relation."""
+        columns, length = self.columns, node.get("length")
+        slices = []
+        for x in arrays:
+            part, rows = Value(x.shape[1:]), None
+            if x.rows is not None and length:
+                rows = columns.grouped(x.rows, np.arange(x.size) % part.size, part.size)
+            slices.append(part._replace(rows=rows))
+        carry, relation = self.loop(node.get("jaxpr"), consts, carry, slices)
+        shapes = [tuple(aval.shape) for aval in node.avals()[len(carry) :]]
+        stacked = [
+            Value(shape, _stacked(columns, relation, rows, [*consts, *carry], arrays, length))
+            for shape, rows in zip(shapes, relation.rows[len(carry) :], strict=True)
+        ]
+        return [*carry, *stacked]
 
     # -- loops --
 
@@ -292,53 +375,6 @@ def _rows_of(x: Value, columns: Columns) -> Rows:
     return empty(x.size, columns.width) if x.rows is None else x.rows
 
 
-# --- ops with functions ---------------------------------------------------------------------------
-
-
-def _cond(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    """What any branch gives that may be taken."""
-    which, *arguments = operands
-    branches = node.get("branches")
-    first, last = (int(np.clip(x, 0, len(branches) - 1)) for x in which.bounds())
-    taken = branches[first : last + 1]
-    if len(taken) == 1:
-        return tracer.enter(taken[0], arguments)
-    results = [tracer.enter(branch, arguments) for branch in taken]
-    joined = tracer.columns.union
-    return [
-        Value(values[0].shape, functools.reduce(joined, [x.rows for x in values]))
-        for values in zip(*results, strict=True)
-    ]
-
-
-def _while(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    carried = len(operands) - len(node.results)
-    consts = operands[node.get("cond_nconsts", 0) : carried]
-    return tracer.loop(node.get("body_jaxpr"), consts, operands[carried:])[0]
-
-
-def _scan(tracer: Tracer, node: Node, operands: list[Value]) -> list[Value]:
-    n, length = node.get("num_consts", 0), node.get("length")
-    m = n + node.get("num_carry", 0)
-    consts, carry, arrays = operands[:n], operands[n:m], operands[m:]
-    if length and length * len(plan_of(tracer.program, node.get("jaxpr")).nodes) <= _UNROLLED:
-        return _run(tracer, node, consts, carry, arrays)
-    columns = tracer.columns
-    slices = []
-    for x in arrays:
-        part, rows = Value(x.shape[1:]), None
-        if x.rows is not None and length:
-            rows = columns.grouped(x.rows, np.arange(x.size) % part.size, part.size)
-        slices.append(part._replace(rows=rows))
-    carry, relation = tracer.loop(node.get("jaxpr"), consts, carry, slices)
-    shapes = [tuple(aval.shape) for aval in node.avals()]
-    stacked = [
-        Value(shape, _stacked(columns, relation, rows, [*consts, *carry], arrays, length))
-        for shape, rows in zip(shapes[m - n :], relation.rows[m - n :], strict=True)
-    ]
-    return [*carry, *stacked]
-
-
 def _stacked(
     columns: Columns,
     relation: Relation,
@@ -361,44 +397,12 @@ def _stacked(
     return sets
 
 
-def _run(
-    tracer: Tracer, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
-) -> list[Value]:
-    """A scan, iteration by iteration."""
-    length, columns = node.get("length"), tracer.columns
-    order = range(length)[::-1] if node.get("reverse", False) else range(length)
-    emitted: list[list[Value]] = [[]] * length
-    for i in order:
-        slices = [_slice(x, i) for x in arrays]
-        outs = tracer.enter(node.get("jaxpr"), [*consts, *carry, *slices])
-        carry, emitted[i] = outs[: len(carry)], outs[len(carry) :]
-    stacked = []
-    for parts in zip(*emitted, strict=True):
-        shape = (length, *parts[0].shape)
-        if all(x.rows is None for x in parts):
-            known = None
-            if all(x.known is not None for x in parts):
-                known = functools.partial(_stack_known, parts)
-            stacked.append(Value(shape, None, known))
-        else:
-            stacked.append(Value(shape, columns.joined([_rows_of(x, columns) for x in parts])))
-    return [*carry, *stacked]
-
-
-def _slice(x: Value, i: int) -> Value:
-    part = Value(x.shape[1:], None, None if x.known is None else lambda: x.known()[i])
-    if x.rows is None:
-        return part
-    rows = x.rows[i * part.size : (i + 1) * part.size]
-    return part._replace(rows=rows if rows.nnz else None)
-
-
 def _stack_known(parts: Sequence[Value]) -> np.ndarray:
     return np.stack([x.known() for x in parts])
 
 
 _CALLS = CALLEES | {"jaxpr.linear_call": "callee", "jaxpr.remat_opt": "fwd_jaxpr"}
-_CONTROL = {"jaxpr.cond": _cond, "jaxpr.scan": _scan, "jaxpr.while": _while}
+_CONTROL = {f"jaxpr.{name}": f"_{name}" for name in ("cond", "scan", "while")}
 
 
 def _full(rows: int, width: int) -> Rows:
