@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from jaxmlir.dialect.builder import inline, instantiated, returned, set_results, zeros
+from jaxmlir.dialect.builder import build, inline, instantiated, returned, set_results, zeros
 from jaxmlir.dialect.ir import ir
 from jaxmlir.support.masks import (
     Dims,
@@ -480,9 +480,7 @@ def transpose_body(
 
     outs = returned(function)
     with before_return(function), function.location:
-        added = [
-            ir.Operation.create("jaxpr.add_any", [total.type], [total, ct]).result
-            for total, ct in zip(sums, outs, strict=False)
-        ]
+        pairs = zip(sums, outs, strict=False)
+        added = [build("add_any", [total, ct], total.type) for total, ct in pairs]
     set_results(function, [*added, *outs[num_sums:]])
     return name, ct_pattern

@@ -212,7 +212,7 @@ class CallInverse(InverseRule):
         elif site.name == name:
             names = ("name", "jaxpr.ctx")
             attributes = {k: v for k, v in site.op.attributes.items() if k in names}
-        attributes["jaxpr"] = ir.FlatSymbolRefAttr.get(inverted.symbol)
+        attributes["jaxpr"] = symbol_ref(inverted.symbol)
         return site.create(name, function.type.results, values, attributes)
 
 
