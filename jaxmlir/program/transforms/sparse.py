@@ -11,10 +11,14 @@ import numpy as np
 from jaxmlir.dialect.builder import named_ops
 from jaxmlir.dialect.ir import scope
 from jaxmlir.errors import ArgumentError
-from jaxmlir.program.transforms.compression import ColoredCompression, Compression
+from jaxmlir.program.transforms.compression import (
+    ColoredCompression,
+    Compression,
+    StencilCompression,
+)
 from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
-from jaxmlir.program.transforms.stencils import StencilCompression
+from jaxmlir.sparse import detect
 from jaxmlir.sparse.coloring import Coloring
 from jaxmlir.sparse.pattern import SparsityPattern
 from jaxmlir.sparse.symbolic import Stencil, SymbolicPattern
@@ -30,15 +34,11 @@ if TYPE_CHECKING:
 
 def jacobian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
     """The pattern of :meth:`Program.jacobian_sparsity`."""
-    from jaxmlir.sparse import detect
-
     return detect.jacobian_sparsity(program, program.name, _leaves(program, argnums))
 
 
 def hessian_sparsity(program: Program, argnums: int | Sequence[int]) -> Pattern:
     """The pattern of :meth:`Program.hessian_sparsity`."""
-    from jaxmlir.sparse import detect
-
     return detect.hessian_sparsity(program, program.name, _leaves(program, argnums))
 
 
