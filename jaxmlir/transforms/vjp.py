@@ -9,6 +9,7 @@ The gradient of a scalar function is one after the other, from a cotangent of 1.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -158,7 +159,8 @@ def write_cotangents(
         handed, nonzero = cotangents.of_results(op.index, op.halves.tangent.pattern)
         if True not in nonzero:
             continue
-        rule = pullback_of(rules, body, op, nonzero)
+        transpose = functools.partial(_transposed, rules, body, op, nonzero)
+        rule = rules.pullback(op.halves, nonzero, transpose)
         location = body.ops[op.index].location
         results = rule.inline([*op.residuals, *handed], location)
         receivers = chosen(body.operands[op.index], op.halves.uses)
@@ -173,21 +175,14 @@ def write_cotangents(
 # --- transposes of linear halves -----------------------------------------------------------------
 
 
-def pullback_of(
+def _transposed(
     rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
-) -> Template | Emitter:
-    """The rule that :meth:`Rules.pullback` gives of an op, made once.
+) -> tuple[Template | Emitter, bool]:
+    """The rule that :meth:`Rules.pullback` gives, and whether it holds in every program.
 
     Raises:
       TransformError: the op cannot be transposed; names the op and the user's line.
     """
-    return rules.pullback(op.halves, nonzero, lambda: _transposed(rules, body, op, nonzero))
-
-
-def _transposed(
-    rules: Rules, body: FunctionView, op: LinearOp, nonzero: Mask
-) -> tuple[Template | Emitter, bool]:
-    """The rule, and whether it holds in every program."""
     try:
         if op.halves.pull is not None:
             return op.halves.pull(nonzero), False

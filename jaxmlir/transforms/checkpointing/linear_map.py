@@ -13,15 +13,14 @@ from typing import Any
 
 import jax
 
-from jaxmlir._compat import ad, ad_util, batching, close_jaxpr, core, debug_info, lu, mlir, pe
+from jaxmlir._compat import ad, ad_util, batching, close_jaxpr, core, mlir, open_jaxpr, pe
 from jaxmlir.support.masks import chosen, filled, split
+from jaxmlir.transforms.jax_rules import trace_flat
 
 
 def traced(function: Callable[..., Sequence[Any]], avals: Sequence[Any], name: str) -> Any:
     """The closed jaxpr of a function of flat arguments, without what no result needs."""
-    info = debug_info(name, name, len(avals), 0)._replace(arg_names=None, result_paths=None)
-    wrapped = lu.wrap_init(lambda *args: list(function(*args)), debug_info=info)
-    jaxpr, _, consts = pe.trace_to_jaxpr_dynamic(wrapped, list(avals))
+    jaxpr, consts = open_jaxpr(trace_flat(lambda *args: list(function(*args)), avals, name))
     live, _ = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     return close_jaxpr(live, consts)
 
