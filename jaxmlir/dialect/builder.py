@@ -34,14 +34,14 @@ def overwrites(op: Any) -> bool:
 
 
 def window_sizes(numbers: Any, update: Sequence[int]) -> list[int]:
-    """The sizes, in the array, of the one window that a scatter writes.
+    """The sizes, in the array, of a window that a scatter writes.
 
     Args:
       numbers: its dimension numbers.
-      update: the shape of what it writes.
+      update: the shape of what it writes there.
     """
     sizes = list(update)
-    for axis in sorted(numbers.inserted_window_dims):
+    for axis in sorted((*numbers.inserted_window_dims, *numbers.operand_batching_dims)):
         sizes.insert(axis, 1)
     return sizes
 

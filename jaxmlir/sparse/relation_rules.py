@@ -20,6 +20,7 @@ from jax.lax import GatherScatterMode
 from jaxmlir._compat import core
 from jaxmlir.analysis.index_maps import Dims, symbolic_maps_of
 from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import window_sizes
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
 from jaxmlir.sparse.formulas import formula_of
@@ -445,9 +446,7 @@ def _scatter(leaf: LeafOp, updates: Value) -> ResultPieces | None:
         return None
     windows = numbers.update_window_dims
     window_dims = [d for d in range(len(x.shape)) if d not in numbers.inserted_window_dims]
-    sizes: list[Size] = [1] * len(x.shape)
-    for d, of_update in zip(window_dims, windows, strict=True):
-        sizes[d] = updates.shape[of_update]
+    sizes = window_sizes(numbers, [updates.shape[d] for d in windows])
     outer = [d for d in range(len(updates.shape)) if d not in windows]
     pieces = list(x.rows or ())
     for place, row in places:

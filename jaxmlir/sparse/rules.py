@@ -30,6 +30,7 @@ from scipy import sparse
 from jaxmlir.analysis.index_maps import Dims, maps_of
 from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import op_signature
+from jaxmlir.dialect.builder import window_sizes
 from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import OPS, Trait, with_trait
@@ -281,10 +282,9 @@ def _last_places(leaf: LeafOp) -> list[np.ndarray] | None:
     if leaf.name == "gather":
         dims, sizes = numbers.start_index_map, node.get("slice_sizes")
     elif leaf.name.startswith("scatter"):
-        dims, window = numbers.scatter_dims_to_operand_dims, iter(numbers.update_window_dims)
-        single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+        dims = numbers.scatter_dims_to_operand_dims
         update = leaf.operands[OPS[leaf.name].update].shape
-        sizes = [1 if d in single else update[next(window)] for d in range(have.size)]
+        sizes = window_sizes(numbers, [update[d] for d in numbers.update_window_dims])
     else:
         return None
     return [(have - sizes)[list(dims)]]
