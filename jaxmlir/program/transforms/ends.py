@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -197,11 +198,6 @@ def to_differentiate(argnums: int | Sequence[int], args_tree: Any) -> list[int]:
 
 def leaves_of(args_tree: Any, positions: Sequence[int]) -> list[int]:
     """The flat arguments of those positions, in their order."""
-    starts, total = [], 0
-    for child in args_tree.children():
-        starts.append(total)
-        total += child.num_leaves
-    children = args_tree.children()
-    return [
-        leaf for i in positions for leaf in range(starts[i], starts[i] + children[i].num_leaves)
-    ]
+    counts = (child.num_leaves for child in args_tree.children())
+    starts = [*itertools.accumulate(counts, initial=0)]
+    return [leaf for i in positions for leaf in range(starts[i], starts[i + 1])]
