@@ -330,12 +330,29 @@ _CARRIES = 3
 # --- windows at known places ----------------------------------------------------------------------
 
 
-def _places(x: Value) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
-    """Where windows begin, if that is known: for each place in the array of indices, formulas."""
-    formula = formula_of(x)
+def _windows(
+    leaf: LeafOp, indices: Value, dims: Sequence[int], sizes: Sequence[Size]
+) -> list[tuple[tuple[int, ...], list[AffineSum]]] | None:
+    """Where windows begin in the first operand, if that is known: for each place in the array of
+    indices.
+
+    Args:
+      dims: the dimensions that the indices are of; windows begin at 0 along the others.
+      sizes: of a window.
+    """
+    formula = formula_of(indices)
     if formula is None or not formula.ndim:
         return None
-    return [(place, list(formula[place])) for place in np.ndindex(*formula.shape[:-1])]
+    shape, of_places = leaf.operands[0].shape, indices.shape[:-1]
+    windows = []
+    for place in np.ndindex(*formula.shape[:-1]):
+        starts: list[Any] = [AffineSum(0)] * len(shape)
+        for d, start in zip(dims, formula[place], strict=True):
+            starts[d] = _start(leaf, start, sizes[d], shape[d], of_places)
+        if None in starts:
+            return None
+        windows.append((place, starts))
+    return windows
 
 
 def _single_starts(
@@ -364,18 +381,13 @@ def _dynamic_slice(leaf: LeafOp) -> ResultPieces | None:
 def _gather(leaf: LeafOp) -> ResultPieces | None:
     x, indices = leaf.operands
     numbers, sizes = leaf.node.get("dimension_numbers"), leaf.node.get("slice_sizes")
-    places = _places(indices)
+    places = _windows(leaf, indices, numbers.start_index_map, sizes)
     if places is None or numbers.operand_batching_dims:
         return None
     (shape,), of_places = leaf.shapes, indices.shape[:-1]
     windows = [d for d in range(len(x.shape)) if d not in numbers.collapsed_slice_dims]
     pieces: list[Piece] = []
-    for place, row in places:
-        starts = [AffineSum(0)] * len(x.shape)
-        for d, start in zip(numbers.start_index_map, row, strict=True):
-            starts[d] = _start(leaf, start, sizes[d], x.shape[d], of_places)
-            if starts[d] is None:
-                return None
+    for place, starts in places:
         for piece in x.rows:
             batch: list[AffineSum] = []
             for i, size in zip(place, of_places, strict=True):
@@ -441,20 +453,16 @@ def _scatter(leaf: LeafOp, updates: Value) -> ResultPieces | None:
     if not leaf.name.startswith("scatter"):
         return None
     x, indices = leaf.operands[:2]
-    numbers, places = leaf.node.get("dimension_numbers"), _places(indices)
-    if places is None or numbers.operand_batching_dims:
-        return None
+    numbers = leaf.node.get("dimension_numbers")
     windows = numbers.update_window_dims
     window_dims = [d for d in range(len(x.shape)) if d not in numbers.inserted_window_dims]
     sizes = window_sizes(numbers, [updates.shape[d] for d in windows])
+    places = _windows(leaf, indices, numbers.scatter_dims_to_operand_dims, sizes)
+    if places is None or numbers.operand_batching_dims:
+        return None
     outer = [d for d in range(len(updates.shape)) if d not in windows]
     pieces = list(x.rows or ())
-    for place, row in places:
-        starts = [AffineSum(0)] * len(x.shape)
-        for d, start in zip(numbers.scatter_dims_to_operand_dims, row, strict=True):
-            starts[d] = _start(leaf, start, sizes[d], x.shape[d], indices.shape[:-1])
-            if starts[d] is None:
-                return None
+    for place, starts in places:
         spans = list(zip(starts, sizes, x.shape, strict=True))
         if leaf.name == "scatter" and all(
             not s.terms and at_most(0, s.constant) and at_most(s.constant + n, have)
