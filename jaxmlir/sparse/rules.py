@@ -164,7 +164,9 @@ def _select(leaf: LeafOp) -> Sets | None:
     which, *cases = leaf.operands
     if which.known is None:
         return None
-    chosen = np.broadcast_to(np.asarray(which.known()).astype(int), leaf.shapes[0])
+    # What is out of range is the first or the last.
+    chosen = np.asarray(which.known()).astype(int).clip(0, len(cases) - 1)
+    chosen = np.broadcast_to(chosen, leaf.shapes[0])
     sets: Rows | None = None
     for i, case in enumerate(cases):
         if case.rows is not None:
