@@ -460,13 +460,6 @@ def _mixed(leaf: LeafOp, which: int, axis: int, i: np.ndarray, j: np.ndarray) ->
     return [leaf.columns.through(op, x.rows)]
 
 
-def _last(leaf: LeafOp) -> Sets | None:
-    """Fourier transforms: each of the leading dimensions by itself."""
-    rank = len(leaf.operands[0].shape) - len(leaf.node.get("fft_lengths"))
-    dims = (*range(rank), *(None,) * (len(leaf.operands[0].shape) - rank))
-    return [_through_loops(leaf.columns, leaf.operands[0], dims, dims, leaf.shapes[0])]
-
-
 # --- windows --------------------------------------------------------------------------------------
 
 
@@ -619,7 +612,6 @@ IDENTITIES = (
 _RULES: dict[str, SparsityRule] = {
     "conv_general_dilated": _convolution,
     "dot_general": _dot_general,
-    "fft": _last,
     "mul": _mul,
     "select_and_gather_add": _pooling,
     "select_and_scatter_add": _scattered_windows,
