@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxmlir._compat import core
-from jaxmlir.interpret.interpreter import Node
+from jaxmlir.interpret.interpreter import Frame, Node
 from jaxmlir.sparse import formulas, relation_rules
 from jaxmlir.sparse.formulas import SymbolicArray
 from jaxmlir.sparse.relations import AffineSum, Arguments, Piece, Pieces, composed, united
@@ -66,16 +66,16 @@ class SymbolicTracer(Tracer):
     def _any_of(self, values: Sequence[Value]) -> Value:
         return functools.reduce(_either, values)
 
-    def _row(self, x: Value, i: int) -> Value:
-        return _slice(x, i, i + 1)
+    def slice(self, value: Value, index: int) -> Value:
+        return _slice(value, index, index + 1)
 
-    def _rows_together(self, parts: Sequence[Value]) -> Value:
+    def stack_up(self, values: list[Value], aval: Any) -> Value:
         pieces = [
             piece._replace(result=(AffineSum(i), *piece.result))
-            for i, x in enumerate(parts)
+            for i, x in enumerate(values)
             for piece in x.rows or ()
         ]
-        return Value((len(parts), *parts[0].shape), united(pieces) or None)
+        return Value(tuple(aval.shape), united(pieces) or None)
 
     def _scan_as_relation(
         self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
@@ -108,7 +108,7 @@ class SymbolicTracer(Tracer):
             for k, (x, shape) in enumerate(zip(arrays, shapes, strict=True))
         ]
         stacked: list[list[Piece]] = []
-        for x in inner.enter(symbol, [*fixed, *slices]):
+        for x in inner.enter(Frame(symbol, None), [*fixed, *slices]):
             stacked.append([])
             for piece in x.rows or ():
                 if piece.argument < num_args:
@@ -130,7 +130,7 @@ class SymbolicTracer(Tracer):
         carry = [x._replace(known=None) for x in carry]
         reached: list[set[int]] = [set() for _ in carry]
         for i in itertools.count():
-            results = self.enter(symbol, [*consts, *carry, *slices])
+            results = self.enter(Frame(symbol, node), [*consts, *carry, *slices])
             after = [_either(a, b) for a, b in zip(carry, results, strict=False)]
             grown = [
                 not arguments <= earlier if earlier else {*(a.rows or ())} != {*(b.rows or ())}

@@ -28,7 +28,7 @@ from jaxmlir.dialect.ir import context
 from jaxmlir.dialect.module import Module
 from jaxmlir.dialect.ops import CALLEES, Trait, with_trait
 from jaxmlir.errors import Diagnostic
-from jaxmlir.interpret.interpreter import Node, plan_of
+from jaxmlir.interpret.interpreter import INTERPRETATIONS, Frame, Interpreter, Node, plan_of
 from jaxmlir.passes.remarks import remark
 from jaxmlir.sparse import bounds, rules
 from jaxmlir.sparse.index_sets import Columns, PatternTooDense, Rows, empty
@@ -47,7 +47,7 @@ _FEW = 64
 _NOT_RUN = with_trait(Trait.IMPURE) | with_trait(Trait.CUSTOM_CALL)
 
 
-class Tracer:
+class Tracer(Interpreter):
     """Interprets functions of a program.
 
     Args:
@@ -62,28 +62,21 @@ class Tracer:
     unrolled: ClassVar[int] = 4_000
 
     def __init__(self, program: Module, columns: Columns, reasons: dict[Any, Diagnostic]):
-        self.program: Module = program
+        super().__init__(program)
         self.columns: Columns = columns
         self.reasons: dict[Any, Diagnostic] = reasons
 
-    def enter(self, symbol: str, arguments: Sequence[Value]) -> list[Value]:
-        """The results of a function."""
-        plan = plan_of(self.program, symbol)
-        values: list[Any] = [None] * plan.size
-        values[: len(arguments)] = arguments
-        for number, array in plan.constants:
-            values[number] = Value(np.shape(array), None, functools.partial(_as_numpy, array))
-        for node in plan.nodes:
-            results = self._op(node, [values[i] for i in node.operands])
-            for number, value in zip(node.results, results, strict=True):
-                values[number] = value
-        return [values[i] for i in plan.results]
+    def constant(self, array: Any) -> Value:
+        return Value(np.shape(array), None, functools.partial(_as_numpy, array))
 
-    def _op(self, node: Node, operands: list[Value]) -> list[Value]:
+    def _evaluate(self, node: Node, operands: list[Value]) -> list[Value]:
         if node.name in _CALLS:
-            return self.enter(node.get(_CALLS[node.name]), operands)
+            return self.enter(Frame(node.get(_CALLS[node.name]), node), operands)
         if node.name in _CONTROL:
             return getattr(self, _CONTROL[node.name])(node, operands)
+        return self.leaf(node, operands)
+
+    def leaf(self, node: Node, operands: list[Value]) -> list[Value]:
         shapes = [tuple(getattr(aval, "shape", ())) for aval in node.avals()]
         if all(x.rows is None for x in operands):
             return self._independent(node, operands, shapes)
@@ -178,8 +171,10 @@ class Tracer:
         """What any branch gives that may be taken."""
         which, *arguments = operands
         taken = self._taken(which, node.get("branches"))
-        results = [self.enter(branch, arguments) for branch in taken]
-        return results[0] if len(taken) == 1 else list(map(self._any_of, zip(*results, strict=True)))
+        results = [self.enter(Frame(branch, node), arguments) for branch in taken]
+        if len(taken) == 1:
+            return results[0]
+        return list(map(self._any_of, zip(*results, strict=True)))
 
     def _while(self, node: Node, operands: list[Value]) -> list[Value]:
         carried = len(operands) - len(node.results)
@@ -188,23 +183,10 @@ class Tracer:
 
     def _scan(self, node: Node, operands: list[Value]) -> list[Value]:
         length, ops = node.get("length"), plan_of(self.program, node.get("jaxpr")).nodes
-        groups = split(operands, node.get("num_consts", 0), node.get("num_carry", 0))
         if core.is_constant_dim(length) and 0 < length * len(ops) <= self.unrolled:
-            return self._run(node, *groups)
+            return INTERPRETATIONS[node.name](self, node, operands)
+        groups = split(operands, node.get("num_consts", 0), node.get("num_carry", 0))
         return self._scan_as_relation(node, *groups)
-
-    def _run(
-        self, node: Node, consts: list[Value], carry: list[Value], arrays: list[Value]
-    ) -> list[Value]:
-        """A scan, iteration by iteration."""
-        length = node.get("length")
-        order = range(length)[::-1] if node.get("reverse", False) else range(length)
-        emitted: list[list[Value]] = [[]] * length
-        for i in order:
-            slices = [self._row(x, i) for x in arrays]
-            outs = self.enter(node.get("jaxpr"), [*consts, *carry, *slices])
-            carry, emitted[i] = outs[: len(carry)], outs[len(carry) :]
-        return [*carry, *map(self._rows_together, zip(*emitted, strict=True))]
 
     def _taken(self, which: Value, branches: Sequence[str]) -> Sequence[str]:
         """The branches that an index may mean."""
@@ -213,23 +195,24 @@ class Tracer:
 
     def _any_of(self, values: Sequence[Value]) -> Value:
         """What may be any of some values of a shape."""
-        return Value(values[0].shape, functools.reduce(self.columns.union, [x.rows for x in values]))
+        rows = functools.reduce(self.columns.union, [x.rows for x in values])
+        return Value(values[0].shape, rows)
 
-    def _row(self, x: Value, i: int) -> Value:
-        """One of the elements of a value along its first dimension."""
-        part = Value(x.shape[1:], None, None if x.known is None else lambda: x.known()[i])
-        if x.rows is None:
+    def slice(self, value: Value, index: int) -> Value:
+        known = None if value.known is None else lambda: value.known()[index]
+        part = Value(value.shape[1:], None, known)
+        if value.rows is None:
             return part
-        rows = x.rows[i * part.size : (i + 1) * part.size]
+        rows = value.rows[index * part.size : (index + 1) * part.size]
         return part._replace(rows=rows if rows.nnz else None)
 
-    def _rows_together(self, parts: Sequence[Value]) -> Value:
-        """The value of which these are the elements along its first dimension."""
-        shape = (len(parts), *parts[0].shape)
-        if any(x.rows is not None for x in parts):
-            return Value(shape, self.columns.joined([_rows_of(x, self.columns) for x in parts]))
-        is_known = all(x.known is not None for x in parts)
-        return Value(shape, None, functools.partial(_stack_known, parts) if is_known else None)
+    def stack_up(self, values: list[Value], aval: Any) -> Value:
+        if any(x.rows is not None for x in values):
+            rows = self.columns.joined([_rows_of(x, self.columns) for x in values])
+            return Value(aval.shape, rows)
+        is_known = all(x.known is not None for x in values)
+        known = functools.partial(_stack_known, values) if is_known else None
+        return Value(aval.shape, None, known)
 
     def _carry_after(
         self, node: Node, symbol: str, consts: Sequence[Value], carry: Sequence[Value]
@@ -315,7 +298,7 @@ class Tracer:
             for x, d, start, size in zip(arguments, pattern, starts, sizes, strict=False)
         ]
         inner = Tracer(self.program, columns, self.reasons)
-        rows = [x.rows for x in inner.enter(symbol, values)]
+        rows = [x.rows for x in inner.enter(Frame(symbol, None), values)]
         try:
             rows = [r if r is None else columns.written_out(r, _CLOSURE) for r in rows]
         except PatternTooDense:
