@@ -42,11 +42,10 @@ from jaxmlir.analysis.pointwise import ELEMENTWISE
 from jaxmlir.dialect import custom_rule_ops
 from jaxmlir.dialect.ops import CALLEES, OPS
 from jaxmlir.dialect.types import aval_of
-from jaxmlir.errors import ArgumentError
 from jaxmlir.interpret.interpreter import Frame, Interpreter, Node
 from jaxmlir.program.transforms import determinants
 from jaxmlir.program.transforms.derivatives import composed
-from jaxmlir.program.transforms.ends import leaves_of, to_differentiate
+from jaxmlir.program.transforms.ends import argnum_leaves
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
 from jaxmlir.toolbox import emit, rewrite_ops
@@ -60,14 +59,7 @@ _TAKEN = 16
 
 def laplacian(program: Program, argnums: int | Sequence[int]) -> Program:
     """The program of :meth:`Program.laplacian`."""
-    args_tree = program.in_tree.children()[0]
-    chosen = leaves_of(args_tree, to_differentiate(argnums, args_tree))
-    for i in chosen:
-        if not jax.dtypes.issubdtype(program.in_avals[i].dtype, np.floating):
-            raise ArgumentError(
-                f"laplacian of @{program.name}: expected arguments of real numbers to "
-                f"differentiate in, got {program.in_avals[i].str_short()}"
-            )
+    chosen = argnum_leaves(program, argnums, "laplacian")
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
         values = [_LaplacianValue(x) for x in jax.tree.leaves((args, kwargs))]
