@@ -48,6 +48,7 @@ from jaxmlir.program.transforms.derivatives import composed
 from jaxmlir.program.transforms.ends import argnum_leaves
 from jaxmlir.sparse import slots
 from jaxmlir.sparse.movement import VALUES
+from jaxmlir.support.masks import filled
 from jaxmlir.toolbox import emit, rewrite_ops
 
 if TYPE_CHECKING:
@@ -255,7 +256,8 @@ class _ForwardLaplacian(Interpreter):
         Its derivatives are those of its operands' bases, times what it has for each of them.
         """
         varying = [operands[i] for i in depending]
-        xs, function = [x.value for x in varying], self._function(node, operands, depending)
+        xs = [x.value for x in varying]
+        function = self._function(node, [x.value for x in operands], depending)
         parts: dict[_SharedDerivatives, _ArgumentDirections] = {}
         for i, x in enumerate(varying):
             assert x.base is not None
@@ -299,18 +301,11 @@ class _ForwardLaplacian(Interpreter):
         return [_with_derivatives(*bind(x.value), jacobian, laplacian, first=x.first)]
 
     def _function(
-        self, node: Node, operands: list[_LaplacianValue], depending: list[int]
+        self, node: Node, values: Sequence[Any], depending: list[int]
     ) -> Callable[..., list[Any]]:
         """The results of an op that have derivatives, as a function of operands that have some."""
-        bind, values = node.bind(self.program), [x.value for x in operands]
-
-        def function(*xs: Any) -> list[Any]:
-            replaced = list(values)
-            for i, x in zip(depending, xs, strict=True):
-                replaced[i] = x
-            return [x for x in bind(*replaced) if _has_derivative(x)]
-
-        return function
+        bind, varies = node.bind(self.program), [i in depending for i in range(len(values))]
+        return lambda *xs: [x for x in bind(*filled(xs, varies, values)) if _has_derivative(x)]
 
     def _differentiated(
         self,
@@ -320,8 +315,9 @@ class _ForwardLaplacian(Interpreter):
         layouts: tuple[list[slots.Layout], list[slots.Layout]] | None,
     ) -> list[_LaplacianValue]:
         """The results by the op's own first and second derivatives."""
-        outs = node.bind(self.program)(*(x.value for x in operands))
-        function = self._function(node, operands, depending)
+        values = [x.value for x in operands]
+        outs = node.bind(self.program)(*values)
+        function = self._function(node, values, depending)
         varying = [operands[i] for i in depending]
         of_operands = layouts[0] if layouts else [None] * len(varying)
         of_results = layouts[1] if layouts else [None] * len(outs)
@@ -489,12 +485,7 @@ class _ForwardLaplacian(Interpreter):
             return self._differentiated(node, operands, depending, None)
 
         def rule(values: Any, directions: Any) -> list[Any]:
-            def function(*xs: Any) -> list[Any]:
-                inner = list(values)
-                for i, x in zip(depending, xs, strict=True):
-                    inner[i] = x
-                return [x for x in bind(*inner) if _has_derivative(x)]
-
+            function = self._function(node, values, depending)
             return jax.jvp(function, [values[i] for i in depending], directions)[1]
 
         xs = [x._replace(laplacian=None, first=True) for x in operands]
