@@ -151,10 +151,6 @@ WORST: dict[str, Worst] = {
         "jaxpr-inplace-scans",
         partial(cleaned, worst_cases.loops_over_one_array),
     ),
-    "loops over its columns": Worst(
-        "jaxpr-inplace-scans",
-        partial(cleaned, partial(worst_cases.loops_over_one_array, columns=True)),
-    ),
     "shrinking windows": Worst("jaxpr-materialize-shared", partial(cleaned, worst_cases.shrinking)),
     "values of a loop": Worst("jaxpr-materialize-shared", partial(cleaned, worst_cases.wide_loop)),
     "transformer": Worst("jaxpr-tile", transformer),

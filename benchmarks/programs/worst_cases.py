@@ -191,12 +191,8 @@ def places_in_a_loop(n: int) -> Program:
     return places_in_a_loop, (normal(rng, 6, places, 4),)
 
 
-def loops_over_one_array(n: int, *, columns: bool = False) -> Program:
-    """Loops over the rows of one array, each with another number in its body.
-
-    Args:
-      columns: whether over the columns.
-    """
+def loops_over_one_array(n: int) -> Program:
+    """Loops over the rows of one array, each with another number in its body."""
     rng = np.random.RandomState(26)
 
     def loops_over_one_array(x, array):
@@ -205,11 +201,10 @@ def loops_over_one_array(n: int, *, columns: bool = False) -> Program:
             def step(h, row, rate=0.1 / (1 + i)):
                 return jnp.tanh(h * rate) + row, None
 
-            x, _ = lax.scan(step, x, array.T if columns else array)
+            x, _ = lax.scan(step, x, array)
         return x
 
-    shape = (64, 256) if columns else (256, 64)
-    return loops_over_one_array, (normal(rng, 64), normal(rng, *shape))
+    return loops_over_one_array, (normal(rng, 64), normal(rng, 256, 64))
 
 
 def shrinking(n: int) -> Program:

@@ -44,7 +44,7 @@ _EXPORTS = {
 BUILTIN_PASSES = (
     ("jaxpr-bound-maxima", "jaxmlir.optimize.tpu.bound_maxima:BoundMaxima"),
     ("jaxpr-canonicalize", "jaxmlir.optimize.simplify.canonicalize:Canonicalize"),
-    ("jaxpr-carry-conditions", "jaxmlir.optimize.loops.carry_conditions:CarryConditions"),
+    ("jaxpr-carry-conditions", "jaxmlir.optimize.tpu.carry_conditions:CarryConditions"),
     ("jaxpr-checkpoint-segments", "jaxmlir.optimize.memory.checkpoint_segments:CheckpointSegments"),
     ("jaxpr-checkpoint-while", "jaxmlir.transforms.checkpoint_while:CheckpointWhile"),
     ("jaxpr-cost", "jaxmlir.analysis.cost:PrintCost"),

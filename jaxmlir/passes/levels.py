@@ -149,6 +149,7 @@ To a program without any, a pass with its default options does nothing, and is n
 
 COMPILERS: dict[str, tuple[str, ...]] = {
     "jaxpr-bound-maxima": ("tpu",),
+    "jaxpr-carry-conditions": ("tpu",),
     "jaxpr-pad-slices": ("tpu",),
     "jaxpr-sum-in-products": ("tpu",),
     "jaxpr-unroll-scans": ("cuda", "rocm"),

@@ -1,11 +1,14 @@
 // What the condition of a loop computes of an array is carried instead of the array.
 
-// RUN: jaxmlir-opt --jaxpr-carry-conditions %s -o %t
+// RUN: jaxmlir-opt --target=tpu --jaxpr-carry-conditions %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-carry-conditions %t | diff %t -
+// RUN: jaxmlir-opt --jaxpr-carry-conditions %s -o %t.other
+// RUN: jaxmlir-opt %s -o %t.same
+// RUN: diff %t.other %t.same
+// RUN: jaxmlir-opt --target=tpu --jaxpr-carry-conditions %t | diff %t -
 // RUN: jaxmlir-run %s --args '[1.0, 0.5]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[1.0, 0.5]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-carry-conditions --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --target=tpu --jaxpr-carry-conditions --remarks %s -o %t.again 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: carry-conditions.mlir:[[# @LINE + 23]]:10: remark: [jaxpr-carry-conditions] 1 number of the condition, computed in the body and carried, not 1 array
 // CHECK-LABEL: func.func public @main

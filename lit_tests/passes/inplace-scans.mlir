@@ -1,15 +1,15 @@
 // Scans that read rows of an array where they are, and write them to where they will be.
 
-// RUN: jaxmlir-opt --jaxpr-inplace-scans %s -o %t
+// RUN: jaxmlir-opt --jaxpr-inplace-scans=min-piece=0 %s -o %t
 // RUN: FileCheck %s < %t
-// RUN: jaxmlir-opt --jaxpr-inplace-scans %t -o %t.again
+// RUN: jaxmlir-opt --jaxpr-inplace-scans=min-piece=0 %t -o %t.again
 // RUN: diff %t %t.again
-// RUN: jaxmlir-opt --target=tpu --jaxpr-inplace-scans %s -o %t.other
+// RUN: jaxmlir-opt --target=tpu --jaxpr-inplace-scans=min-piece=0 %s -o %t.other
 // RUN: jaxmlir-opt %s -o %t.same
 // RUN: diff %t.other %t.same
 // RUN: jaxmlir-run %s --args '[[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], [5.0, 7.0]' | FileCheck %s --check-prefix=EXEC
 // RUN: jaxmlir-run %t --args '[[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], [5.0, 7.0]' | FileCheck %s --check-prefix=EXEC
-// RUN: jaxmlir-opt --jaxpr-inplace-scans --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: jaxmlir-opt --jaxpr-inplace-scans=min-piece=0 --remarks %s -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // REMARK: inplace-scans.mlir:{{[0-9]+}}:10: remark: [jaxpr-inplace-scans] arrays read in place: 1, written in place: 1
 

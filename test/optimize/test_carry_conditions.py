@@ -32,7 +32,7 @@ def fixed_point(a, x, tolerance):
 @pytest.mark.compat
 def test_loops_run_as_often_as_those_of_jax():
     program = jaxmlir.trace(fixed_point)(X, X, 1e-3).optimize(1)
-    carried = program.run_passes(NAME)
+    carried = program.run_passes(NAME, target="tpu")
     carried.verify()
     (loop,) = (line for line in str(carried).splitlines() if "jaxpr.while" in line)
     assert loop.endswith("-> (tensor<20xf32>, tensor<i32, {weak_type}>, tensor<f32>, tensor<f32>)")
@@ -41,7 +41,7 @@ def test_loops_run_as_often_as_those_of_jax():
         assert got[1] == want[1]
         np.testing.assert_allclose(got[0], want[0], rtol=1e-6)
     args, tangents = (X, X, np.float32(1e-3)), (X, X, np.float32(1))
-    got = program.optimize(2).jvp()(args, tangents)[1]
+    got = program.optimize(2, target="tpu").jvp()(args, tangents)[1]
     want = jax.jvp(lambda *args: fixed_point(*args)[0], args, tangents)[1]
     np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-6)
     batch = np.stack([X, 2 * X])
@@ -63,4 +63,4 @@ def test_arrays_that_others_need_are_carried(step, result):
         ]
 
     program = jaxmlir.trace(loop)(X).optimize(1)
-    assert str(program.run_passes(NAME)) == str(program)
+    assert str(program.run_passes(NAME, target="tpu")) == str(program)
